@@ -1,0 +1,3 @@
+"""Version, prove, apply and revert patches ("mods") to an installed vLLM."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Trees that can be read: one module per kind."""
