@@ -105,8 +105,8 @@ class Tree(Protocol):
         """
         ...
 
-    def paths(self) -> Iterable[str]:
-        """Return every file's path (site root included, in no particular order)."""
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        """Return the paths of all files below the folder ``under``, in no particular order."""
         ...
 
     def is_released(self, path: str, data: bytes) -> bool | None:
@@ -115,3 +115,144 @@ class Tree(Protocol):
         ``None`` where nothing in the tree can tell (no RECORD).
         """
         ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PatchFile:
+    """One patch of a variant. ``root`` is put in front of every path that it names."""
+
+    source: str
+    data: bytes
+    root: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OverlayFile:
+    """A whole file that a variant brings.
+
+    It never replaces a file that is there, unless the sha256 of that file is in ``replaces``.
+    """
+
+    source: str
+    path: str
+    data: bytes
+    replaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TemplateFile:
+    """A chat template that a variant puts into the workspace under the name ``file``."""
+
+    name: str
+    file: str
+    source: str
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides."""
+
+    id: str
+    vllm: str
+    patches: tuple[PatchFile, ...] = ()
+    overlay: tuple[OverlayFile, ...] = ()
+    templates: tuple[TemplateFile, ...] = ()
+    python: tuple[str, ...] = ()
+    expects: tuple[Expectation, ...] = ()
+    allow: tuple[Allowance, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expectation:
+    """What a variant needs of the tree: ``symbol`` (dotted) exists in the module at ``path``.
+
+    ``signature`` is its parameters without annotations, e.g. ``(self, model_name)``; ``base`` the
+    name of one of its base classes.
+    """
+
+    path: str
+    symbol: str
+    signature: str | None = None
+    base: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Allowance:
+    """A finding of the fit that the author has looked at: its ``code``, its ``scope``, and why."""
+
+    code: str
+    scope: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mod:
+    """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names."""
+
+    name: str
+    version: str
+    summary: str
+    license: str
+    directory: str
+    digest: str
+    default: bool = False
+    requires: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    upstream_status: str = "none"
+    upstream_issues: tuple[str, ...] = ()
+    evidence: tuple[tuple[str, str], ...] = ()
+    serve_args: tuple[str, ...] = ()
+    compute_capability: tuple[str, ...] = ()
+    variants: tuple[Variant, ...] = ()
+    lock: bytes | None = None
+    manifest: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModPlan:
+    """What one mod would do to the tree. ``changes`` starts from what the mods before it left.
+
+    ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed.
+    """
+
+    mod: Mod
+    variant: Variant | None
+    verdict: Verdict
+    in_range: bool
+    changes: tuple[FileChange, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    hunks: tuple[PlacedHunk, ...] = ()
+    vouched: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlacedHunk:
+    """Where a hunk lands: 1-based ``line`` in the target, ``offset`` from the stated line.
+
+    ``proof`` is what placed it: ``lock``, ``header``, ``definition`` or ``unique``.
+    """
+
+    patch: str
+    path: str
+    number: int
+    line: int
+    offset: int
+    scope: str
+    proof: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Mods × one tree. ``changes`` is the net effect of all mods that would write."""
+
+    spec: str
+    version: str | None
+    mods: tuple[ModPlan, ...]
+    changes: tuple[FileChange, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every mod would end up in the tree."""
+        return all(mod.verdict.ok for mod in self.mods)

@@ -1,0 +1,118 @@
+"""The command line: parse, call one function, render, return an exit code.
+
+click is imported in this package only. Each command lives in a module of its own,
+loaded when it is called. Every error becomes a message and an exit code in ``run``
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from vllm_mods import __version__
+from vllm_mods.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, VllmModsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "list": "List the mods that can be applied.",
+    "show": "Show one mod: variants, evidence, what it needs.",
+    "check": "Tell whether mods fit a vLLM tree; change nothing.",
+    "apply": "Put mods into an installed vLLM, whole or not at all.",
+    "status": "Tell which mods are in a vLLM tree.",
+    "verify": "Tell whether patched files were changed since.",
+    "revert": "Take mods out again.",
+    "matrix": "Check mods against many vLLM releases.",
+    "completion": "Print the shell code that completes vllm-mods commands.",
+}
+
+
+class _Commands(click.Group):
+    """Loads a command's module when the command is called, so that the others cost nothing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"vllm_mods.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib  # noqa: PLC0415
+
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            meant = f"; did you mean `{near[0]}`?" if near else "; `vllm-mods --help` lists them"
+            raise click.UsageError(f"there is no command `{args[0]}`{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="vllm-mods", message="%(prog)s %(version)s")
+def main() -> None:
+    """Version, prove, apply and revert patches ("mods") to an installed vLLM.
+
+    TREE is a path to the vllm package or the folder that holds it, or one of
+    pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV.
+
+    \b
+    Exit codes: 0 done; 1 the answer is no; 2 usage or a bad manifest; 3 refused
+    or rolled back, the tree is as it was; 4 the tree was changed and could not
+    be restored; 70 a bug; 130 interrupted.
+    """  # noqa: D301
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code; every error ends here."""
+    try:
+        code = main.main(args=list(arguments), prog_name="vllm-mods", standalone_mode=False)
+        sys.stdout.flush()
+    except VllmModsError as error:
+        complain(error.message, error.hint)
+        return error.exit_code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "vllm-mods"
+        complain(error.format_message(), f"{command} --help")
+        return EXIT_USAGE
+    except click.ClickException as error:
+        complain(error.format_message())
+        return EXIT_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        complain("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # the reader of a pipe has gone; Python must not find out again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except Exception:  # noqa: BLE001  (the one place where a bug is turned into an exit code)
+        import traceback  # noqa: PLC0415
+
+        traceback.print_exc()
+        complain(
+            f"this is a bug in vllm-mods {__version__}",
+            "report it with the traceback above and the command you ran",
+        )
+        return EXIT_BUG
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def complain(message: str, hint: str | None = None) -> None:
+    """Say on stderr what is wrong, where and why, and what to do next."""
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"\nhint: {hint}", err=True)

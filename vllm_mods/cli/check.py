@@ -1,0 +1,54 @@
+"""``vllm-mods check``."""
+
+from __future__ import annotations
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.cli.planning import plan_for, say_left_out
+from vllm_mods.errors import EXIT_NO, EXIT_OK
+from vllm_mods.report import data, text
+from vllm_mods.trees.open import open_tree
+
+
+@click.command(name="check")
+@options.mods
+@options.target_tree
+@options.libraries
+@options.workspace
+@options.strict_version
+@options.only_supported
+@options.offline
+@options.json_output
+def command(
+    mods: tuple[str, ...],
+    target: str,
+    libraries: tuple[str, ...],
+    workspace: str | None,
+    *,
+    strict_version: bool,
+    only_supported: bool,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Tell whether mods fit a vLLM tree; change nothing.
+
+    Without MOD, all bundled mods that are marked as default.
+    Exit code 0 if and only if every mod would end up in the tree.
+    """
+    library = options.open_library(libraries)
+    tree = open_tree(target, offline=offline, progress=options.progress())
+    planned, left_out = plan_for(
+        library,
+        mods,
+        tree,
+        workspace=workspace,
+        strict_version=strict_version,
+        only_supported=only_supported,
+    )
+    if as_json:
+        options.print_json(data.plan(planned))
+    else:
+        click.echo(text.plan(planned, options.paint))
+    say_left_out(left_out)
+    return EXIT_OK if planned.ok else EXIT_NO

@@ -1,0 +1,101 @@
+"""Options and habits that several commands share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vllm_mods.model import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm_mods.library import Library
+
+_GOOD, _FINE, _BAD = "green", "cyan", "red"
+_COLOURS = {
+    Verdict.APPLIES: _GOOD,
+    Verdict.MOVED: _GOOD,
+    Verdict.APPLIED: _FINE,
+    Verdict.UPSTREAM: _FINE,
+}
+
+mods = click.argument("mods", nargs=-1, metavar="[MOD]...")
+json_output = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+offline = click.option(
+    "--offline", is_flag=True, help="Use only what is cached; open no connection."
+)
+target_folder = click.option(
+    "--target",
+    required=True,
+    metavar="DIR",
+    help="The vllm package folder, or the folder that holds it.",
+)
+target_tree = click.option(
+    "--target",
+    required=True,
+    metavar="TREE",
+    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE or git:REPO@REV.",
+)
+strict_version = click.option(
+    "--strict-version", is_flag=True, help="Take a variant only on the vLLM versions it states."
+)
+only_supported = click.option(
+    "--only-supported",
+    is_flag=True,
+    help="Leave out, and name, mods that have no variant for this tree.",
+)
+workspace = click.option(
+    "--workspace",
+    metavar="DIR",
+    envvar="WORKSPACE_DIR",
+    help="Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
+)
+libraries = click.option(
+    "--library",
+    "libraries",
+    multiple=True,
+    metavar="DIR",
+    help="A folder with patches/ and templates/ of your own [also $VLLM_MODS_LIBRARY].",
+)
+
+
+def open_library(extra: tuple[str, ...]) -> Library:
+    """Open the bundled library, those of ``--library`` and of ``VLLM_MODS_LIBRARY``."""
+    from vllm_mods.library import Library  # noqa: PLC0415
+
+    named = [
+        folder for folder in os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep) if folder
+    ]
+    return Library((*named, *extra))
+
+
+def paint(verdict: Verdict) -> str:
+    """Colour a verdict on a terminal that wants colour; the word alone says it all."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return verdict.value
+    return click.style(verdict.value, fg=_COLOURS.get(verdict, _BAD), bold=True)
+
+
+def print_json(answer: dict[str, Any]) -> None:
+    """Print one object on stdout."""
+    import json  # noqa: PLC0415
+
+    click.echo(json.dumps(answer, indent=2))
+
+
+def progress() -> Callable[[str, int, int | None], None] | None:
+    """Return a function that shows a transfer on stderr, None where nobody watches."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(what: str, done: int, total: int | None) -> None:
+        amount = f"{done / 1e6:.1f}" + (f" of {total / 1e6:.1f}" if total else "") + " MB"
+        end = "\r\033[K" if total is not None and done >= total else ""
+        sys.stderr.write(f"\r\033[K{what}: {amount}{end}")
+        sys.stderr.flush()
+
+    return show

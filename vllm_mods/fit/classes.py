@@ -1,0 +1,218 @@
+"""What a class body says of the class: methods, fields, and every attribute it can have."""
+
+from __future__ import annotations
+
+import ast
+
+from vllm_mods.fit.shapes import Class, Field, Function
+from vllm_mods.fit.signatures import decorator_name, dotted, function_of, type_name
+
+# Calls on an instance that name an attribute in their first argument.
+_REGISTERING = {
+    "register_buffer",
+    "register_parameter",
+    "add_module",
+    "register_module",
+    "__setattr__",
+}
+# Calls whose first argument is the instance and whose second names an attribute.
+_NAMING = {"setattr", "hasattr", "getattr", "delattr", "object.__setattr__", "super().__setattr__"}
+_FIELD_MAKERS = {"field", "Field", "PrivateAttr"}
+
+
+def class_of(node: ast.ClassDef) -> Class:
+    """Describe a class."""
+    reader = _Reader(node)
+    reader.body(node.body)
+    return Class(
+        name=node.name,
+        line=node.lineno,
+        end=node.end_lineno or node.lineno,
+        bases=tuple(_base(base) for base in node.bases),
+        decorators=tuple(
+            (decorator_name(d), _keywords(d)) for d in node.decorator_list
+        ),
+        keywords=tuple((k.arg or "**", dotted(k.value) or _constant(k.value)) for k in node.keywords),
+        methods={name: tuple(found) for name, found in reader.methods.items()},
+        attributes=frozenset(reader.attributes),
+        types={name: kind for name, kind in reader.types.items() if kind is not None},
+        fields=tuple(reader.fields),
+        nested=reader.nested,
+        dynamic=reader.dynamic,
+    )
+
+
+def _base(node: ast.expr) -> str:
+    return dotted(node.value if isinstance(node, ast.Subscript) else node) or "?"
+
+
+def _constant(node: ast.expr) -> str:
+    return repr(node.value) if isinstance(node, ast.Constant) else "?"
+
+
+def _keywords(node: ast.expr) -> tuple[str, ...]:
+    if not isinstance(node, ast.Call):
+        return ()
+    return tuple(f"{k.arg}={_constant(k.value)}" for k in node.keywords)
+
+
+class _Reader:
+    def __init__(self, node: ast.ClassDef) -> None:
+        self.node = node
+        self.methods: dict[str, list[Function]] = {}
+        self.attributes: set[str] = set()
+        self.types: dict[str, str | None] = {}
+        self.fields: list[Field] = []
+        self.nested: dict[str, Class] = {}
+        self.dynamic = ""
+        self.kw_only = False
+
+    def body(self, body: list[ast.stmt]) -> None:
+        for node in body:
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self.methods.setdefault(node.name, []).append(function_of(node))
+                    self.attributes.add(node.name)
+                    if node.name in {"__getattr__", "__getattribute__"}:
+                        self.dynamic = f"it defines {node.name}"
+                    self._method(node)
+                case ast.ClassDef():
+                    self.nested[node.name] = class_of(node)
+                    self.attributes.add(node.name)
+                case ast.Import() | ast.ImportFrom():
+                    self.attributes.update(
+                        (a.asname or a.name).partition(".")[0] for a in node.names
+                    )
+                case ast.AnnAssign():
+                    self._field(node)
+                case _:
+                    self._other(node)
+
+    def _other(self, node: ast.stmt) -> None:
+        blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+        blocks += [handler.body for handler in getattr(node, "handlers", ())]
+        if any(blocks):
+            for block in blocks:
+                self.body(block)
+            return
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                self.attributes.add(inner.id)
+                if inner.id == "__slots__":
+                    self.attributes.update(
+                        n.value
+                        for n in ast.walk(node)
+                        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+                    )
+            elif isinstance(inner, ast.Call) and dotted(inner.func) in {"locals().update", "exec"}:
+                self.dynamic = "its body makes names at run time"
+
+    def _field(self, node: ast.AnnAssign) -> None:
+        if not isinstance(node.target, ast.Name):
+            return
+        name = node.target.id
+        self.attributes.add(name)
+        text = dotted(node.annotation) or ""
+        if isinstance(node.annotation, ast.Subscript):
+            text = dotted(node.annotation.value) or ""
+        if text.rpartition(".")[2] == "KW_ONLY":
+            self.kw_only = True
+            return
+        self._type(name, type_name(node.annotation))
+        if text.rpartition(".")[2] == "ClassVar":
+            return
+        self.fields.append(_field_of(name, node, kw_only=self.kw_only))
+
+    def _type(self, name: str, kind: str | None) -> None:
+        """Two different types for one attribute are none."""
+        if name in self.types and self.types[name] != kind:
+            self.types[name] = None
+        else:
+            self.types[name] = kind
+
+    def _method(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        positional = [*node.args.posonlyargs, *node.args.args]
+        if not positional:
+            return
+        me = positional[0].arg
+        parameters = {argument.arg: type_name(argument.annotation) for argument in positional}
+        parameters.update({a.arg: type_name(a.annotation) for a in node.args.kwonlyargs})
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and _is(inner.value, me):
+                if isinstance(inner.ctx, ast.Store):
+                    self.attributes.add(inner.attr)
+                elif inner.attr == "__dict__":
+                    self.dynamic = self.dynamic or "it uses __dict__"
+            elif isinstance(inner, ast.Call):
+                self._call(inner, me)
+            elif isinstance(inner, ast.Assign):
+                for target in inner.targets:
+                    if isinstance(target, ast.Attribute) and _is(target.value, me):
+                        self._type(target.attr, _made(inner.value, parameters))
+            elif isinstance(inner, ast.AnnAssign):
+                target = inner.target
+                if isinstance(target, ast.Attribute) and _is(target.value, me):
+                    self._type(target.attr, type_name(inner.annotation))
+
+    def _call(self, node: ast.Call, me: str) -> None:
+        called = dotted(node.func) or ""
+        head, _, last = called.rpartition(".")
+        if called in {"vars"} and node.args and _is(node.args[0], me):
+            self.dynamic = self.dynamic or "it uses vars(self)"
+        if called in _NAMING and node.args:
+            arguments = node.args if called == "super().__setattr__" else node.args[1:]
+            if called == "super().__setattr__" or _is(node.args[0], me):
+                writes = called not in {"hasattr", "getattr", "delattr"}
+                self._name(arguments[0] if arguments else None, writes=writes)
+        elif head == me and last in _REGISTERING and node.args:
+            self._name(node.args[0], writes=True)
+
+    def _name(self, node: ast.expr | None, *, writes: bool) -> None:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self.attributes.add(node.value)
+        elif writes:
+            self.dynamic = self.dynamic or "it sets attributes by computed names"
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _made(node: ast.expr, parameters: dict[str, str | None]) -> str | None:
+    """Name the class of an assigned value: made by a call, or a parameter of that type.
+
+    A call is marked with ``()``: only resolving it tells a class from a function.
+    """
+    if isinstance(node, ast.Call):
+        called = dotted(node.func)
+        return None if called is None or "()" in called else f"{called}()"
+    if isinstance(node, ast.Name):
+        return parameters.get(node.id)
+    return None
+
+
+def _field_of(name: str, node: ast.AnnAssign, *, kw_only: bool) -> Field:
+    required, init = node.value is None, True
+    if isinstance(node.value, ast.Call):
+        maker = (dotted(node.value.func) or "").rpartition(".")[2]
+        if maker in _FIELD_MAKERS:
+            keywords = {k.arg: k.value for k in node.value.keywords}
+            given = {"default", "default_factory", "factory", None} & keywords.keys()
+            positional = node.value.args
+            required = not given and (
+                not positional
+                or (isinstance(positional[0], ast.Constant) and positional[0].value is ...)
+            )
+            init = maker != "PrivateAttr" and not _false(keywords.get("init"))
+            kw_only = kw_only or _true(keywords.get("kw_only"))
+    return Field(
+        name=name, required=required, init=init, kw_only=kw_only, type=type_name(node.annotation)
+    )
+
+
+def _false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def _true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True

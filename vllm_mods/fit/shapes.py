@@ -1,0 +1,142 @@
+"""What fit knows of a Python module: its names, signatures and classes, without its code.
+
+A summary is derived from the bytes of one file alone, so that the same file in
+forty releases is read once. Types are kept as dotted names as the file writes them;
+:mod:`vllm_mods.fit.world` says what they mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Kind(IntEnum):
+    """The five kinds of parameter."""
+
+    POSITIONAL_ONLY = 0
+    STANDARD = 1
+    STAR = 2
+    KEYWORD_ONLY = 3
+    DOUBLE_STAR = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    """One parameter; ``type`` is the dotted name of its annotation where that is one class."""
+
+    name: str
+    kind: Kind
+    required: bool
+    type: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Function:
+    """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none."""
+
+    name: str
+    line: int
+    parameters: tuple[Parameter, ...]
+    decorators: tuple[str, ...] = ()
+    returns: str | None = None
+    abstract: bool = False
+    asynchronous: bool = False
+
+    def text(self) -> str:
+        """Return the parameters as a person writes them, without annotations."""
+        parts: list[str] = []
+        slash = star = False
+        for parameter in self.parameters:
+            if slash and parameter.kind is not Kind.POSITIONAL_ONLY:
+                parts.append("/")
+            slash = parameter.kind is Kind.POSITIONAL_ONLY
+            if parameter.kind is Kind.KEYWORD_ONLY and not star:
+                parts.append("*")
+            star = star or parameter.kind in {Kind.STAR, Kind.KEYWORD_ONLY}
+            prefix = {Kind.STAR: "*", Kind.DOUBLE_STAR: "**"}.get(parameter.kind, "")
+            optional = not prefix and not parameter.required
+            parts.append(f"{prefix}{parameter.name}{'=…' if optional else ''}")
+        if slash:
+            parts.append("/")
+        return f"({', '.join(parts)})"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Field:
+    """An annotated name of a class body, as a dataclass reads it."""
+
+    name: str
+    required: bool
+    init: bool = True
+    kw_only: bool = False
+    type: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Class:
+    """A class. ``attributes`` is every name that an instance may have from this class's code.
+
+    ``types`` gives the class of an attribute where the code states one; ``dynamic`` says
+    why the attributes cannot be listed, ``""`` if they can.
+    """
+
+    name: str
+    line: int
+    end: int
+    bases: tuple[str, ...]
+    decorators: tuple[tuple[str, tuple[str, ...]], ...]
+    keywords: tuple[tuple[str, str], ...]
+    methods: Mapping[str, tuple[Function, ...]]
+    attributes: frozenset[str]
+    types: Mapping[str, str]
+    fields: tuple[Field, ...]
+    nested: Mapping[str, Class]
+    dynamic: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Import:
+    """A name bound by an import. ``name`` is ``None`` for ``import module [as …]``.
+
+    ``whole`` is true where the bound name is the module's first component.
+    """
+
+    level: int
+    module: str
+    name: str | None
+    line: int
+    whole: bool = False
+    typing_only: bool = False
+    guarded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Value:
+    """A name bound to something else: ``alias`` of a dotted name, or made by calling ``maker``."""
+
+    line: int
+    alias: str | None = None
+    maker: str | None = None
+    type: str | None = None
+    typing_only: bool = False
+
+
+Binding = Function | Class | Import | Value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Module:
+    """A module. ``table`` is true where its ``__getattr__`` only looks names up."""
+
+    names: Mapping[str, tuple[Binding, ...]]
+    stars: tuple[Import, ...] = ()
+    exports: frozenset[str] | None = None
+    lazy: bool = False
+    table: bool = False
+    strings: frozenset[str] = field(default_factory=frozenset)
+    dynamic: bool = False

@@ -1,0 +1,110 @@
+"""Function signatures and type names, read from syntax nodes."""
+
+from __future__ import annotations
+
+import ast
+
+from vllm_mods.fit.shapes import Function, Kind, Parameter
+
+_OPTIONAL = {"Optional", "Final", "Annotated", "Required", "NotRequired"}
+_UNTYPED = {"Any", "object", "None", "Self", "Callable", "Union", "type", "Type"}
+
+
+def dotted(node: ast.AST | None) -> str | None:
+    """Return ``a.b.c`` for such an expression, ``None`` for any other.
+
+    A call of a plain name keeps its parentheses: ``globals().update``.
+    """
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        value = node.value
+        if isinstance(value, ast.Call) and not value.args and isinstance(value.func, ast.Name):
+            return f"{value.func.id}().{node.attr}"
+        head = dotted(value)
+        return None if head is None else f"{head}.{node.attr}"
+    return None
+
+
+def type_name(node: ast.expr | None) -> str | None:
+    """Return the dotted name of the one class that an annotation names, ``None`` otherwise.
+
+    ``X | None``, ``Optional[X]`` and ``"X"`` are ``X``; a union of two classes, a container
+    or a type variable in brackets is nothing that a call could be judged by.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        try:
+            return type_name(ast.parse(node.value.strip(), mode="eval").body)
+        except SyntaxError:
+            return None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        sides = [side for side in (node.left, node.right) if not _is_none(side)]
+        return type_name(sides[0]) if len(sides) == 1 else None
+    if isinstance(node, ast.Subscript):
+        head = (dotted(node.value) or "").rpartition(".")[2]
+        if head not in _OPTIONAL:
+            return None
+        inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
+        return type_name(inner)
+    name = dotted(node)
+    return None if name is None or name.rpartition(".")[2] in _UNTYPED else name
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def decorator_name(node: ast.expr) -> str:
+    """Return the dotted name of a decorator, called or not; ``"?"`` if it has none."""
+    return dotted(node.func if isinstance(node, ast.Call) else node) or "?"
+
+
+def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+    """Describe a function."""
+    decorators = tuple(decorator_name(decorator) for decorator in node.decorator_list)
+    abstract = any(name.rpartition(".")[2].startswith("abstract") for name in decorators)
+    return Function(
+        name=node.name,
+        line=node.lineno,
+        parameters=parameters_of(node.args),
+        decorators=decorators,
+        returns=type_name(node.returns),
+        abstract=abstract or _only_raises(node.body),
+        asynchronous=isinstance(node, ast.AsyncFunctionDef),
+    )
+
+
+def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
+    """Describe the parameters of a function or lambda."""
+    found: list[Parameter] = []
+    positional = [*args.posonlyargs, *args.args]
+    required = len(positional) - len(args.defaults)
+    for index, argument in enumerate(positional):
+        kind = Kind.POSITIONAL_ONLY if index < len(args.posonlyargs) else Kind.STANDARD
+        found.append(_parameter(argument, kind, required=index < required))
+    if args.vararg is not None:
+        found.append(_parameter(args.vararg, Kind.STAR, required=False, typed=False))
+    for argument, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        found.append(_parameter(argument, Kind.KEYWORD_ONLY, required=default is None))
+    if args.kwarg is not None:
+        found.append(_parameter(args.kwarg, Kind.DOUBLE_STAR, required=False, typed=False))
+    return tuple(found)
+
+
+def _parameter(argument: ast.arg, kind: Kind, *, required: bool, typed: bool = True) -> Parameter:
+    return Parameter(
+        name=argument.arg,
+        kind=kind,
+        required=required,
+        type=type_name(argument.annotation) if typed else None,
+    )
+
+
+def _only_raises(body: list[ast.stmt]) -> bool:
+    """Tell whether a body is ``...``, ``pass`` or ``raise``, docstring aside."""
+    rest = [
+        node
+        for node in body
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ]
+    return not rest or (len(rest) == 1 and isinstance(rest[0], ast.Raise | ast.Pass))

@@ -1,0 +1,275 @@
+"""From the bytes of a module to its summary, with the standard library's ``ast``."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.classes import class_of
+from vllm_mods.fit.shapes import Binding, Import, Module, Value
+from vllm_mods.fit.signatures import dotted, function_of, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
+
+
+def parse(data: bytes) -> ast.Module | None:
+    """Parse a file; ``None`` if it is not Python that this interpreter reads."""
+    with warnings.catch_warnings():
+        # Invalid escapes in somebody else's file are no news.
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(data)
+        except (SyntaxError, ValueError):
+            return None
+
+
+def summarize(data: bytes) -> Module | None:
+    """Summarize a file; ``None`` if it does not parse."""
+    node = parse(data)
+    return None if node is None else _Reader(node).module()
+
+
+def catches_import_errors(node: ast.Try) -> bool:
+    """Tell whether a failing import inside the ``try`` is expected by the code."""
+    for handler in node.handlers:
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        for kind in kinds:
+            if kind is None or (dotted(kind) or "").rpartition(".")[2] in _IMPORT_ERRORS:
+                return True
+    return False
+
+
+def tests_typing(node: ast.If) -> bool:
+    """Tell whether the ``if`` is one that only type checkers enter."""
+    return (dotted(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
+
+
+class _Reader:
+    """Collects the names of a module body, whatever ``if`` and ``try`` they stand in."""
+
+    def __init__(self, node: ast.Module) -> None:
+        self.node = node
+        self.names: dict[str, list[Binding]] = {}
+        self.stars: list[Import] = []
+        self.exports: set[str] | None = None
+        self.exports_known = True
+
+    def module(self) -> Module:
+        self._body(self.node.body, typing_only=False, guarded=False)
+        dynamic = self._globals()
+        lazy = "__getattr__" in self.names
+        strings: frozenset[str] = frozenset()
+        if lazy:
+            strings = frozenset(
+                n.value
+                for n in ast.walk(self.node)
+                if isinstance(n, ast.Constant) and isinstance(n.value, str)
+            )
+        return Module(
+            names={name: tuple(bindings) for name, bindings in self.names.items()},
+            stars=tuple(self.stars),
+            exports=frozenset(self.exports) if self.exports and self.exports_known else None,
+            lazy=lazy,
+            table=lazy and self._looks_up(),
+            strings=strings,
+            dynamic=dynamic,
+        )
+
+    def _bind(self, name: str, binding: Binding) -> None:
+        self.names.setdefault(name, []).append(binding)
+
+    def _body(self, body: Iterable[ast.stmt], *, typing_only: bool, guarded: bool) -> None:
+        for statement in body:
+            self._statement(statement, typing_only=typing_only, guarded=guarded)
+
+    def _statement(self, node: ast.stmt, *, typing_only: bool, guarded: bool) -> None:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._bind(node.name, function_of(node))
+            case ast.ClassDef():
+                self._bind(node.name, class_of(node))
+            case ast.Import() | ast.ImportFrom():
+                for name, found in imports_of(node, typing_only=typing_only, guarded=guarded):
+                    if name == "*":
+                        self.stars.append(found)
+                    else:
+                        self._bind(name, found)
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                self._assignment(node, typing_only=typing_only)
+            case ast.If():
+                self._walrus(node.test)
+                inside = typing_only or tests_typing(node)
+                self._body(node.body, typing_only=inside, guarded=guarded)
+                self._body(node.orelse, typing_only=typing_only, guarded=guarded)
+            case ast.Try():
+                inside = guarded or catches_import_errors(node)
+                self._body(node.body, typing_only=typing_only, guarded=inside)
+                for handler in node.handlers:
+                    if handler.name:
+                        self._bind(handler.name, Value(line=handler.lineno))
+                    self._body(handler.body, typing_only=typing_only, guarded=guarded)
+                self._body(node.orelse, typing_only=typing_only, guarded=inside)
+                self._body(node.finalbody, typing_only=typing_only, guarded=guarded)
+            case _:
+                self._other(node, typing_only=typing_only, guarded=guarded)
+
+    def _other(self, node: ast.stmt, *, typing_only: bool, guarded: bool) -> None:
+        if isinstance(node, ast.Expr):
+            self._export_call(node.value)
+            self._walrus(node.value)
+            return
+        if isinstance(node, ast.For | ast.AsyncFor):
+            for name in target_names(node.target):
+                self._bind(name, Value(line=node.lineno))
+        if isinstance(node, ast.With | ast.AsyncWith):
+            for item in node.items:
+                if item.optional_vars is not None:
+                    for name in target_names(item.optional_vars):
+                        self._bind(name, Value(line=node.lineno))
+        type_alias = getattr(node, "name", None)
+        if isinstance(type_alias, ast.Name):
+            self._bind(type_alias.id, Value(line=node.lineno))
+        for block in ("body", "orelse"):
+            self._body(getattr(node, block, ()), typing_only=typing_only, guarded=guarded)
+        for case in getattr(node, "cases", ()):
+            self._body(case.body, typing_only=typing_only, guarded=guarded)
+
+    def _walrus(self, node: ast.expr) -> None:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.NamedExpr):
+                self._bind(inner.target.id, Value(line=node.lineno))
+
+    def _assignment(
+        self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, typing_only: bool
+    ) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            for name in target_names(target):
+                if name == "__all__":
+                    self._export(node.value)
+                plain = isinstance(target, ast.Name)
+                self._bind(
+                    name,
+                    value_of(node, typing_only=typing_only)
+                    if plain
+                    else Value(line=node.lineno, typing_only=typing_only),
+                )
+        if node.value is not None:
+            self._walrus(node.value)
+
+    def _export(self, value: ast.expr | None) -> None:
+        if isinstance(value, ast.BinOp):
+            self._export(value.left)
+            self._export(value.right)
+        elif isinstance(value, ast.List | ast.Tuple | ast.Set):
+            self.exports = self.exports or set()
+            for element in value.elts:
+                if isinstance(element, ast.Constant) and isinstance(element.value, str):
+                    self.exports.add(element.value)
+                else:
+                    self.exports_known = False
+        else:
+            self.exports_known = False
+
+    def _export_call(self, value: ast.expr) -> None:
+        if isinstance(value, ast.Call) and (dotted(value.func) or "").startswith("__all__."):
+            for argument in value.args:
+                self._export(argument)
+
+    def _globals(self) -> bool:
+        """Bind what functions declare global; tell whether names are made at run time."""
+        dynamic = False
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Global):
+                for name in node.names:
+                    self._bind(name, Value(line=node.lineno))
+            elif isinstance(node, ast.Call):
+                called = dotted(node.func)
+                dynamic = dynamic or called in {"globals().update", "exec"}
+            elif isinstance(node, ast.Subscript):
+                dynamic = dynamic or _replaces_module(node)
+        return dynamic
+
+    def _looks_up(self) -> bool:
+        """Tell whether ``__getattr__`` compares the name with constants and nothing else."""
+        for node in ast.walk(self.node):
+            if not isinstance(node, ast.FunctionDef) or node.name != "__getattr__":
+                continue
+            if not node.args.args or node.args.args[0].arg == "self":
+                continue
+            name = node.args.args[0].arg
+            return any(
+                isinstance(inner, ast.Compare)
+                and isinstance(inner.left, ast.Name)
+                and inner.left.id == name
+                and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
+                and "globals" not in ast.dump(inner)
+                for inner in ast.walk(node)
+            ) and any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+        return False
+
+
+def _replaces_module(node: ast.Subscript) -> bool:
+    """Recognise ``sys.modules[__name__] = …`` and ``globals()[…] = …``."""
+    if not isinstance(node.ctx, ast.Store):
+        return False
+    if isinstance(node.value, ast.Call):
+        return dotted(node.value.func) == "globals"
+    return dotted(node.value) == "sys.modules" and dotted(node.slice) == "__name__"
+
+
+def target_names(target: ast.expr) -> Iterator[str]:
+    """Yield the plain names that an assignment target binds."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple | ast.List):
+        for element in target.elts:
+            yield from target_names(element)
+    elif isinstance(target, ast.Starred):
+        yield from target_names(target.value)
+
+
+def value_of(
+    node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, typing_only: bool = False
+) -> Value:
+    """Describe what an assignment to one plain name binds."""
+    annotation = type_name(node.annotation) if isinstance(node, ast.AnnAssign) else None
+    if isinstance(node, ast.AugAssign) or node.value is None:
+        return Value(line=node.lineno, type=annotation, typing_only=typing_only)
+    maker = dotted(node.value.func) if isinstance(node.value, ast.Call) else None
+    return Value(
+        line=node.lineno,
+        alias=None if annotation else dotted(node.value),
+        maker=None if annotation else maker,
+        type=annotation,
+        typing_only=typing_only,
+    )
+
+
+def imports_of(
+    node: ast.Import | ast.ImportFrom, *, typing_only: bool = False, guarded: bool = False
+) -> Iterator[tuple[str, Import]]:
+    """Yield each name that an import statement binds, ``*`` included."""
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            bound = alias.asname or alias.name.partition(".")[0]
+            level, module, name = 0, alias.name, None
+        else:
+            bound = alias.asname or alias.name
+            level, module, name = node.level, node.module or "", alias.name
+        yield (
+            bound,
+            Import(
+                level=level,
+                module=module,
+                name=name,
+                line=alias.lineno,
+                whole=name is None and alias.asname is None,
+                typing_only=typing_only,
+                guarded=guarded,
+            ),
+        )

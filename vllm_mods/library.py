@@ -1,0 +1,261 @@
+"""Find and read mods: the bundled ones and those of the caller's own folders.
+
+A library is a folder with ``patches/<mod>/mod.toml`` and, if its mods bring chat
+templates, ``templates/<name>/template.jinja``. Libraries stack; a name that two of
+them hold is an error, since which one was meant could only be guessed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+from vllm_mods import manifest
+from vllm_mods.errors import ManifestError, UsageError
+from vllm_mods.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MANIFEST = "mod.toml"
+LOCK = "mod.lock"
+TEMPLATE = "template.jinja"
+_PARTS = ("patches", "templates", "pairings")
+
+
+def data_root() -> str:
+    """Return the folder with the bundled ``patches/`` and ``templates/``.
+
+    In a wheel they lie inside the package; in a checkout, and so in an editable
+    install, beside it.
+    """
+    package = os.path.dirname(os.path.abspath(__file__))
+    for root in (os.path.join(package, "_data"), os.path.dirname(package)):
+        if os.path.isdir(os.path.join(root, "patches")):
+            return root
+    raise UsageError(
+        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches is there",
+        hint="the installation is incomplete; install vllm-mods again",
+    )
+
+
+class Library:
+    """Mods by name, over one or more library folders."""
+
+    def __init__(self, extra: Sequence[str] = ()) -> None:
+        """Take the bundled library and ``extra`` folders. Raises ``UsageError`` for a bad one."""
+        for folder in extra:
+            _check_library(folder)
+        self.roots = tuple(
+            dict.fromkeys((data_root(), *(os.path.abspath(folder) for folder in extra)))
+        )
+        self._folders = self._find()
+
+    def _find(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for root in self.roots:
+            for name, folder in _folders(os.path.join(root, "patches"), MANIFEST):
+                if name in found:
+                    raise UsageError(
+                        f"two libraries have a mod named `{name}`: {found[name]} and {folder}",
+                        hint="rename one of them: the folder, and `name` in its mod.toml",
+                    )
+                found[name] = folder
+        return found
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all mods, sorted."""
+        return tuple(sorted(self._folders))
+
+    def load(self, name: str) -> Mod:
+        """Read one mod. Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty."""
+        if name not in self._folders:
+            import difflib  # noqa: PLC0415
+
+            near = difflib.get_close_matches(name, self._folders, 1)
+            hint = (
+                f"did you mean `{near[0]}`? `vllm-mods list` shows them all"
+                if near
+                else "`vllm-mods list` shows them all"
+            )
+            raise UsageError(
+                f"there is no mod named `{name}` in {', '.join(self.roots)}", hint=hint
+            )
+        return load_mod(self._folders[name], self.roots)
+
+    def select(self, names: Iterable[str]) -> tuple[Mod, ...]:
+        """Read the named mods and whatever they require, each once, requirements first."""
+        chosen: dict[str, Mod] = {}
+        pending: list[str] = []
+
+        def take(name: str) -> None:
+            if name in chosen:
+                return
+            if name in pending:
+                circle = " → ".join((*pending[pending.index(name) :], name))
+                raise UsageError(
+                    f"mods require each other in a circle: {circle}", hint="take one `requires` out"
+                )
+            pending.append(name)
+            mod = self.load(name)
+            for required in mod.requires:
+                take(required)
+            pending.pop()
+            chosen[name] = mod
+
+        for name in names:
+            take(name)
+        return tuple(chosen.values())
+
+    def defaults(self) -> tuple[str, ...]:
+        """Return the names of the bundled mods that are marked ``default = true``."""
+        bundled = os.path.join(self.roots[0], "patches", "")
+        return tuple(
+            name
+            for name in self.names()
+            if self._folders[name].startswith(bundled) and self.load(name).default
+        )
+
+
+def load_mod(folder: str, roots: Sequence[str] = ()) -> Mod:
+    """Read the mod in a folder with all the files it names.
+
+    A template is looked up in the folder's own ``templates/`` first, then in each of ``roots``.
+    Raises ``ManifestError`` with every problem.
+    """
+    where = os.path.join(folder, MANIFEST)
+    raw = _read(where)
+    if raw is None:
+        raise UsageError(f"there is no {MANIFEST} in {folder}")
+    entry = manifest.from_toml(raw, where)
+    problems: list[str] = []
+    digests = {MANIFEST: _sha256(raw)}
+
+    def take(at: str, name: str, path: str) -> bytes:
+        data = _read(path)
+        if data is None:
+            problems.append(f"{at}: there is no file {path}")
+            return b""
+        digests[name] = _sha256(data)
+        return data
+
+    def inside(source: str) -> str:
+        return os.path.join(folder, *source.split("/"))
+
+    def template(at: str, name: str) -> bytes:
+        tried = [os.path.join(root, "templates", name, TEMPLATE) for root in (folder, *roots)]
+        there = list(dict.fromkeys(path for path in tried if os.path.isfile(path)))
+        if len(there) > 1 and there[0] != tried[0]:
+            problems.append(
+                f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
+            )
+        return take(at, f"templates/{name}/{TEMPLATE}", there[0] if there else tried[-1])
+
+    if entry.name != os.path.basename(os.path.abspath(folder)):
+        problems.append(
+            f"name: {entry.name!r} is not the name of its folder, {os.path.basename(os.path.abspath(folder))!r}"
+        )
+    variants = []
+    for i, variant in enumerate(entry.variants):
+        at = f"variant[{i}]"
+        variants.append(
+            Variant(
+                id=variant.id,
+                vllm=variant.vllm,
+                patches=tuple(
+                    PatchFile(
+                        source=source,
+                        root=variant.root,
+                        data=take(f"{at}.patches[{j}]", source, inside(source)),
+                    )
+                    for j, source in enumerate(variant.patches)
+                ),
+                overlay=tuple(
+                    OverlayFile(
+                        source=file.source,
+                        path=file.path,
+                        replaces=file.replaces,
+                        data=take(f"{at}.overlay[{j}].source", file.source, inside(file.source)),
+                    )
+                    for j, file in enumerate(variant.overlay)
+                ),
+                templates=tuple(
+                    TemplateFile(
+                        name=file.name,
+                        file=file.file,
+                        source=f"templates/{file.name}/{TEMPLATE}",
+                        data=template(f"{at}.templates[{j}].name", file.name),
+                    )
+                    for j, file in enumerate(variant.templates)
+                ),
+                python=variant.python,
+                expects=variant.expects,
+                allow=variant.allow,
+            )
+        )
+    if problems:
+        raise ManifestError(where, tuple(problems))
+    return Mod(
+        name=entry.name,
+        version=entry.version,
+        summary=entry.summary,
+        license=entry.license,
+        directory=folder,
+        digest=_digest(digests),
+        default=entry.default,
+        requires=entry.requires,
+        conflicts=entry.conflicts,
+        after=entry.after,
+        upstream_status=entry.upstream_status,
+        upstream_issues=entry.upstream_issues,
+        evidence=entry.evidence,
+        serve_args=entry.serve_args,
+        compute_capability=entry.compute_capability,
+        variants=tuple(variants),
+        lock=_read(os.path.join(folder, LOCK)),
+        manifest=raw,
+    )
+
+
+def _check_library(folder: str) -> None:
+    if not os.path.isdir(folder):
+        raise UsageError(
+            f"the library {folder} is not a folder",
+            hint="`--library DIR` takes a folder that holds patches/",
+        )
+    if not any(os.path.isdir(os.path.join(folder, part)) for part in _PARTS):
+        inner = MANIFEST in os.listdir(folder)
+        hint = (
+            f"this is one mod; a library holds it as patches/{os.path.basename(os.path.abspath(folder))}/{MANIFEST}"
+            if inner
+            else "a library holds patches/<mod>/mod.toml"
+        )
+        raise UsageError(f"the library {folder} has no {', '.join(_PARTS)}", hint=hint)
+
+
+def _folders(parent: str, file: str) -> list[tuple[str, str]]:
+    if not os.path.isdir(parent):
+        return []
+    folders = ((name, os.path.join(parent, name)) for name in sorted(os.listdir(parent)))
+    return [(name, path) for name, path in folders if os.path.isfile(os.path.join(path, file))]
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _digest(files: dict[str, str]) -> str:
+    """Hash a mod as ``sha256sum`` would list its files, sorted by name."""
+    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
+    return _sha256(listing.encode())

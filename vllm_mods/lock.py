@@ -1,0 +1,134 @@
+"""mod.lock: what a mod does to each release, by hash. Pure: bytes ↔ ``Lock``.
+
+Written by ``vllm-mods matrix --update-lock`` from a full plan and by nothing else. A
+tree whose files have the hashes recorded here needs no parsing: the places of the
+hunks are known, and so is the hash of the result.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from vllm_mods.errors import ManifestError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockedFile:
+    """A file's sha256 before and after; None stands for "no such file"."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockedHunk:
+    """Where a hunk lands (1-based line in its stage of the file) and the scopes around it."""
+
+    patch: str
+    path: str
+    number: int
+    line: int
+    scope: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockedTree:
+    """One state of the touched files, and the releases (version labels) that have it."""
+
+    vllm: tuple[str, ...]
+    in_range: bool
+    variant: str
+    verdict: str
+    files: tuple[LockedFile, ...]
+    hunks: tuple[LockedHunk, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lock:
+    """The whole file. ``digest`` is that of the mod it was made from: any other makes it stale."""
+
+    mod: str
+    version: str
+    digest: str
+    trees: tuple[LockedTree, ...]
+
+    def scope(self, variant: str, patch: str, path: str, number: int) -> str | None:
+        """Return the scope that every recorded tree of a variant gives a hunk, if they agree."""
+        wanted = (patch, path, number)
+        scopes = {
+            hunk.scope
+            for tree in self.trees
+            if tree.variant == variant
+            for hunk in tree.hunks
+            if (hunk.patch, hunk.path, hunk.number) == wanted
+        }
+        return scopes.pop() if len(scopes) == 1 else None
+
+
+def parse(data: bytes, where: str) -> Lock:
+    """Read a lock file. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
+    try:
+        raw = json.loads(data)
+        if raw["schema"] != SCHEMA:
+            raise ManifestError(
+                where,
+                (
+                    f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}",
+                ),
+            )
+        trees = tuple(
+            LockedTree(
+                vllm=tuple(tree["vllm"]),
+                in_range=bool(tree["in_range"]),
+                variant=tree["variant"],
+                verdict=tree["verdict"],
+                files=tuple(LockedFile(**file) for file in tree["files"]),
+                hunks=tuple(LockedHunk(**hunk) for hunk in tree["hunks"]),
+            )
+            for tree in raw["trees"]
+        )
+        return Lock(mod=raw["mod"], version=raw["version"], digest=raw["digest"], trees=trees)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ManifestError(
+            where,
+            (f"not a lock file: {error!r}",),
+            hint="it is generated: `vllm-mods matrix --update-lock` writes it anew",
+        ) from error
+
+
+def dump(lock: Lock) -> bytes:
+    """Write a lock file, the same bytes for the same content."""
+    raw = {
+        "schema": SCHEMA,
+        "mod": lock.mod,
+        "version": lock.version,
+        "digest": lock.digest,
+        "trees": [
+            {
+                "vllm": list(tree.vllm),
+                "in_range": tree.in_range,
+                "variant": tree.variant,
+                "verdict": tree.verdict,
+                "files": [
+                    {"path": file.path, "before": file.before, "after": file.after}
+                    for file in tree.files
+                ],
+                "hunks": [
+                    {
+                        "patch": hunk.patch,
+                        "path": hunk.path,
+                        "number": hunk.number,
+                        "line": hunk.line,
+                        "scope": hunk.scope,
+                    }
+                    for hunk in tree.hunks
+                ],
+            }
+            for tree in lock.trees
+        ],
+    }
+    return (json.dumps(raw, indent=1) + "\n").encode()

@@ -1,0 +1,551 @@
+"""The one function: mods and a tree in, verdicts and changes out.
+
+Reads bytes from the tree and nothing else; writes nothing, prints nothing, imports
+no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vllm_mods import attempt, locate, lock
+from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.model import FileChange, Finding, Level, ModPlan, PlacedHunk, Plan, Verdict
+from vllm_mods.view import View, sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vllm_mods.attempt import Attempt, Part
+    from vllm_mods.lock import Lock, LockedTree
+    from vllm_mods.model import Mod, Tree, Variant
+    from vllm_mods.receipt import Receipt, ReceiptMod
+
+WORKSPACE = ".vllm-mods/templates"
+
+
+def plan(
+    mods: Sequence[Mod],
+    tree: Tree,
+    *,
+    receipt: Receipt | None = None,
+    workspace: str = WORKSPACE,
+    strict_version: bool = False,
+) -> Plan:
+    """Plan mods, in an order that respects ``requires`` and ``after``, onto one tree.
+
+    ``receipt`` is what earlier applies left in the tree, ``workspace`` the folder that
+    chat templates go to. A mod that does not go in leaves the others as they would
+    be without it. Raises ``UsageError`` for mods that wait for each other in a circle
+    and ``DiffError`` for a patch that is no good, whatever the tree.
+    """
+    planner = _Planner(tree, receipt, workspace, strict_version=strict_version)
+    return planner.plan(order(mods))
+
+
+def order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
+    """Sort mods so that each follows what it ``requires`` and is ``after``; else as given."""
+    names = {mod.name: mod for mod in mods}
+    done: dict[str, Mod] = {}
+    pending: list[str] = []
+
+    def take(mod: Mod) -> None:
+        if mod.name in done:
+            return
+        if mod.name in pending:
+            circle = " → ".join((*pending[pending.index(mod.name) :], mod.name))
+            raise UsageError(
+                f"mods wait for each other in a circle: {circle}",
+                hint="take one `requires` or `after` out of their manifests",
+            )
+        pending.append(mod.name)
+        for name in (*mod.requires, *mod.after):
+            if name in names:
+                take(names[name])
+        pending.pop()
+        done[mod.name] = mod
+
+    for mod in mods:
+        take(mod)
+    return tuple(done.values())
+
+
+class _Planner:
+    """One run of ``plan``: the view that mods change one after the other."""
+
+    def __init__(
+        self, tree: Tree, receipt: Receipt | None, workspace: str, *, strict_version: bool
+    ) -> None:
+        self.tree = tree
+        self.view = View(tree)
+        self.receipt = receipt
+        self.workspace = workspace
+        self.strict_version = strict_version
+        self.locks: dict[str, Lock] = {}
+        self.parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
+
+    def plan(self, mods: tuple[Mod, ...]) -> Plan:
+        stale = {mod.name for mod in mods if not self.take_lock(mod)}
+        present = self.find_applied(mods)
+        done: dict[str, ModPlan] = {}
+        for mod in mods:
+            one = (
+                present.get(mod.name) or self.refused_by_others(mod, mods, done) or self.put_in(mod)
+            )
+            if mod.name in stale:
+                one = replace(one, findings=(*one.findings, _stale_note(mod)))
+            if one.verdict.writes:
+                self.view.lay(one.changes)
+            done[mod.name] = one
+        return Plan(
+            spec=self.tree.spec,
+            version=self.tree.version,
+            mods=tuple(done.values()),
+            changes=self.view.changes(),
+        )
+
+    def take_lock(self, mod: Mod) -> bool:
+        """Keep a mod's lock if it was made from this very mod; False for a stale one."""
+        if mod.lock is None:
+            return True
+        locked = lock.parse(mod.lock, f"{mod.directory}/mod.lock")
+        if locked.digest == mod.digest:
+            self.locks[mod.name] = locked
+            return True
+        return False
+
+    def parts(self, mod: Mod, variant: Variant, *, vouched: bool = False) -> tuple[Part, ...]:
+        key = (mod.name, variant.id)
+        if key not in self.parsed:
+            self.parsed[key] = attempt.parts_of(mod, variant, self.workspace, vouched=vouched)
+        return self.parsed[key]
+
+    def recorded(self, mod: Mod, variant: Variant) -> attempt.Recorded:
+        locked = self.locks.get(mod.name)
+        if locked is None:
+            return lambda _patch, _path, _number: None
+        return lambda patch, path, number: locked.scope(variant.id, patch, path, number)
+
+    # --- what is in already -------------------------------------------------
+
+    def find_applied(self, mods: tuple[Mod, ...]) -> dict[str, ModPlan]:
+        """Find the mods that are in, from the last one down.
+
+        A mod can be seen only while nothing later covers its lines, so each one found is
+        taken out (of a copy, in memory) before the next one is looked for.
+        """
+        found: dict[str, ModPlan] = {}
+        bare = View(self.tree)
+        for i, mod in reversed(tuple(enumerate(mods))):
+            entry = (
+                next((one for one in self.receipt.mods if one.name == mod.name), None)
+                if self.receipt
+                else None
+            )
+            if entry is not None:
+                found[mod.name] = self.by_receipt(mod, entry)
+                continue
+            locked = self.locked_tree(mod, bare)
+            if locked is not None and locked[1] == "before":
+                continue
+            known = locked is not None
+            variants = [self.variant(mod, locked[0].variant)] if locked else self.by_range(mod)
+            if known and i == 0:
+                found[mod.name] = self.inside(mod, variants[0])
+                continue
+            for variant in variants:
+                back = attempt.backward(
+                    variant, self.parts(mod, variant), bare, self.recorded(mod, variant)
+                )
+                if back.ok:
+                    found[mod.name] = self.inside(mod, variant)
+                    bare.lay(back.changes)
+                    break
+        return found
+
+    def by_receipt(self, mod: Mod, entry: ReceiptMod) -> ModPlan:
+        assert self.receipt is not None  # noqa: S101  (the entry is out of it)
+        variant = next((one for one in mod.variants if one.id == entry.variant), None)
+        base = ModPlan(
+            mod=mod, variant=variant, verdict=Verdict.APPLIED, in_range=self.in_range(mod, variant)
+        )
+        if entry.digest != mod.digest:
+            finding = Finding(
+                code="other-version",
+                message=f"the receipt says that {entry.name} {entry.version} is in (digest {entry.digest[:12]}), "
+                f"and this is {mod.version} (digest {mod.digest[:12]}); revert that one first",
+            )
+            return replace(base, verdict=Verdict.CONFLICT, findings=(finding,))
+        final = {file.path: file.after for file in self.receipt.files}
+        edited = [
+            file.path
+            for file in entry.files
+            if sha256(self.tree.read(file.path)) != final.get(file.path, file.after)
+        ]
+        if not edited:
+            return base
+        finding = Finding(
+            code="changed-since",
+            message=f"the receipt says that this mod is in, but {', '.join(edited)} was changed since",
+            path=edited[0],
+        )
+        return replace(base, verdict=Verdict.PARTIAL, findings=(finding,))
+
+    def inside(self, mod: Mod, variant: Variant) -> ModPlan:
+        """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""
+        paths = [part.path for part in self.parts(mod, variant)]
+        released = self.tree.pristine or (
+            bool(paths)
+            and all(
+                (data := self.tree.read(path)) is not None and self.tree.is_released(path, data)
+                for path in paths
+            )
+        )
+        if released:
+            finding = Finding(
+                code="upstream",
+                message=f"this release carries the change itself: {mod.name} is not needed on it",
+                level=Level.NOTE,
+            )
+            verdict = Verdict.UPSTREAM
+        else:
+            finding = Finding(
+                code="no-receipt",
+                message="every change is in, but no receipt says so: it was not put in by this tool",
+                level=Level.NOTE,
+            )
+            verdict = Verdict.APPLIED
+        return ModPlan(
+            mod=mod,
+            variant=variant,
+            verdict=verdict,
+            in_range=self.in_range(mod, variant),
+            findings=(finding,),
+        )
+
+    # --- what stands in the way ---------------------------------------------
+
+    def refused_by_others(
+        self, mod: Mod, mods: tuple[Mod, ...], done: Mapping[str, ModPlan]
+    ) -> ModPlan | None:
+        applied = {one.name for one in self.receipt.mods} if self.receipt else set()
+        problems = [
+            Finding(
+                code="conflicting-mod",
+                message=f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`",
+            )
+            for other in mods
+            if other.name != mod.name
+            and (other.name in mod.conflicts or mod.name in other.conflicts)
+            and (other.name not in done or done[other.name].verdict.ok)
+        ]
+        named = {other.name for other in mods}
+        problems += [
+            Finding(
+                code="conflicting-mod",
+                message=f"{mod.name} does not go together with {name}, which is in",
+            )
+            for name in mod.conflicts
+            if name in applied - named
+        ]
+        for name in mod.requires:
+            if name in done and not done[name].verdict.ok:
+                message = (
+                    f"{mod.name} requires {name}, which does not go in (`{done[name].verdict}`)"
+                )
+                problems.append(Finding(code="required-mod", message=message))
+            elif name not in done and name not in applied:
+                problems.append(
+                    Finding(
+                        code="required-mod", message=f"{mod.name} requires {name}, which is not in"
+                    )
+                )
+        if not problems:
+            return None
+        return ModPlan(
+            mod=mod,
+            variant=None,
+            verdict=Verdict.CONFLICT,
+            in_range=False,
+            findings=tuple(problems),
+        )
+
+    # --- putting a mod in ---------------------------------------------------
+
+    def put_in(self, mod: Mod) -> ModPlan:
+        locked = self.locked_tree(mod, self.view)
+        if locked is not None and locked[1] == "before":
+            vouched = self.vouched(mod, locked[0])
+            if vouched is not None and not (self.strict_version and not vouched.in_range):
+                return vouched
+        try:
+            return self.choose(mod)
+        except TreeError as error:
+            finding = Finding(code="unreadable", message=error.message)
+            return ModPlan(
+                mod=mod,
+                variant=None,
+                verdict=Verdict.UNREADABLE,
+                in_range=False,
+                findings=(finding,),
+            )
+
+    def locked_tree(self, mod: Mod, view: View) -> tuple[LockedTree, str] | None:
+        """Find the recorded state that the touched files are in: ``before`` or ``after`` the mod."""
+        locked = self.locks.get(mod.name)
+        for side in ("before", "after"):
+            for tree in locked.trees if locked is not None else ():
+                wanted = ((self.locate(file.path), getattr(file, side)) for file in tree.files)
+                if tree.files and all(sha256(view.read(path)) == digest for path, digest in wanted):
+                    return tree, side
+        return None
+
+    def locate(self, path: str) -> str:
+        """Turn a recorded template path into the one of this call's workspace."""
+        prefix = f"{WORKSPACE}/"
+        return f"{self.workspace}/{path[len(prefix) :]}" if path.startswith(prefix) else path
+
+    def vouched(self, mod: Mod, tree: LockedTree) -> ModPlan | None:
+        """Put the hunks where the lock says. None if the result is not what it says either."""
+        variant = self.variant(mod, tree.variant)
+        view = View(self.view)
+        lines = {(hunk.patch, hunk.path, hunk.number): hunk for hunk in tree.hunks}
+        placed: list[PlacedHunk] = []
+        for part in self.parts(mod, variant, vouched=True):
+            file = part.diff
+            if file is None:
+                there = view.read(part.path)
+                mode = attempt.NEW_FILE_MODE if there is None else None
+                view.lay([FileChange(path=part.path, before=there, after=part.whole, mode=mode)])
+                continue
+            if file.old_path is None or file.new_path is None or file.old_path != file.new_path:
+                return None  # new, deleted and renamed files take the long way
+            data = view.read(file.path)
+            if data is None:
+                return None
+            spots = []
+            for hunk in file.hunks:
+                known = lines.get((part.source, file.path, hunk.number))
+                if known is None or not locate.fits_at(hunk, data, known.line):
+                    return None
+                spots.append((known.line, hunk))
+                placed.append(
+                    PlacedHunk(
+                        patch=part.source,
+                        path=file.path,
+                        number=hunk.number,
+                        line=known.line,
+                        offset=known.line - hunk.old_start,
+                        scope=known.scope,
+                        proof="lock",
+                    )
+                )
+            after = locate.splice(locate.split(data), spots)
+            view.lay([FileChange(path=file.path, before=data, after=after, mode=file.mode)])
+        changes = view.changes()
+        results = {change.path: sha256(change.after) for change in changes}
+        if results != {self.locate(file.path): file.after for file in tree.files}:
+            return None
+        in_range = self.in_range(mod, variant)
+        return ModPlan(
+            mod=mod,
+            variant=variant,
+            verdict=Verdict(tree.verdict),
+            in_range=in_range,
+            changes=changes,
+            hunks=tuple(placed),
+            findings=(*attempt.notes(placed), *self.notes(variant, in_range=in_range)),
+            vouched=True,
+        )
+
+    def choose(self, mod: Mod) -> ModPlan:
+        """Try every variant against the tree's bytes; the range only orders the tries."""
+        variants = self.by_range(mod)
+        inside = [variant for variant in variants if self.in_range(mod, variant)]
+        outside = [variant for variant in variants if not self.in_range(mod, variant)]
+        failed: list[Attempt] = []
+        for group in (inside,) if self.strict_version else (inside, outside):
+            tries = [
+                attempt.forward(
+                    variant, self.parts(mod, variant), self.view, self.recorded(mod, variant)
+                )
+                for variant in group
+            ]
+            good = [one for one in tries if one.ok]
+            results = {
+                tuple((change.path, sha256(change.after)) for change in one.changes) for one in good
+            }
+            if len(results) > 1:
+                return self.undecided(mod, good)
+            if good:
+                return self.fits(mod, good[0])
+            failed += tries
+        return self.refuse(mod, inside, failed)
+
+    def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
+        in_range = self.in_range(mod, tried.variant)
+        return ModPlan(
+            mod=mod,
+            variant=tried.variant,
+            verdict=tried.verdict,
+            in_range=in_range,
+            changes=tried.changes,
+            hunks=tried.hunks,
+            findings=(
+                *tried.findings,
+                *self.leftovers(tried.changes),
+                *self.notes(tried.variant, in_range=in_range),
+            ),
+        )
+
+    def undecided(self, mod: Mod, good: Sequence[Attempt]) -> ModPlan:
+        named = " and ".join(f"`{one.variant.id}` ({one.variant.vllm})" for one in good)
+        finding = Finding(
+            code="two-variants",
+            message=f"the variants {named} both fit, with different results, and nothing says which one is meant",
+        )
+        return ModPlan(
+            mod=mod, variant=None, verdict=Verdict.UNSUPPORTED, in_range=False, findings=(finding,)
+        )
+
+    def refuse(self, mod: Mod, inside: Sequence[Variant], failed: Sequence[Attempt]) -> ModPlan:
+        """Say why nothing fits, in the words of the variant that comes nearest."""
+        if not failed:
+            ranges = ", ".join(f"`{variant.id}` ({variant.vllm})" for variant in mod.variants)
+            finding = Finding(
+                code="no-variant",
+                message=f"no variant is meant for vLLM {self.tree.version}: there are {ranges}",
+            )
+            return ModPlan(
+                mod=mod,
+                variant=None,
+                verdict=Verdict.UNSUPPORTED,
+                in_range=False,
+                findings=(finding,),
+            )
+        half = [one for one in (self.half_in(mod, tried) for tried in failed) if one is not None]
+        if half:
+            return half[0]
+        meant = [tried for tried in failed if tried.variant in inside]
+        if meant or self.tree.version is None:
+            best = min(meant or failed, key=lambda tried: len(tried.findings))
+            findings = (*best.findings, *self.leftovers(_touched(best)))
+            return ModPlan(
+                mod=mod,
+                variant=best.variant,
+                verdict=best.verdict,
+                in_range=bool(meant),
+                findings=findings,
+            )
+        best = min(
+            failed, key=lambda tried: (len(tried.findings), -mod.variants.index(tried.variant))
+        )
+        ranges = ", ".join(f"`{variant.id}` ({variant.vllm})" for variant in mod.variants)
+        finding = Finding(
+            code="no-variant",
+            message=f"no variant is meant for vLLM {self.tree.version}, and none fits its source: there are {ranges}",
+        )
+        return ModPlan(
+            mod=mod,
+            variant=best.variant,
+            verdict=Verdict.UNSUPPORTED,
+            in_range=False,
+            findings=(finding, *best.findings),
+        )
+
+    def half_in(self, mod: Mod, tried: Attempt) -> ModPlan | None:
+        """Recognise a half-applied patch: some hunks are in, some are not."""
+        variant = tried.variant
+        if self.tree.pristine and not self.in_range(mod, variant):
+            return None  # a release that the variant is not meant for may hold some of it by chance
+        inside, outside = attempt.hunks_in(
+            self.parts(mod, variant), self.view, self.recorded(mod, variant)
+        )
+        if not inside or not outside:
+            return None
+        finding = Finding(
+            code="half-applied",
+            message=f"in already: {', '.join(inside)}; not in: {', '.join(outside)}",
+        )
+        findings = (finding, *tried.findings, *self.leftovers(_touched(tried)))
+        return ModPlan(
+            mod=mod,
+            variant=variant,
+            verdict=Verdict.PARTIAL,
+            in_range=self.in_range(mod, variant),
+            findings=findings,
+        )
+
+    # --- small questions ----------------------------------------------------
+
+    def variant(self, mod: Mod, name: str) -> Variant:
+        return next(variant for variant in mod.variants if variant.id == name)
+
+    def by_range(self, mod: Mod) -> list[Variant]:
+        return sorted(mod.variants, key=lambda variant: not self.in_range(mod, variant))
+
+    def in_range(self, mod: Mod, variant: Variant | None) -> bool:
+        if variant is None:
+            return False
+        locked = self.locks.get(mod.name)
+        for tree in locked.trees if locked is not None else ():
+            if tree.variant == variant.id and self.tree.version in tree.vllm:
+                return tree.in_range
+        from vllm_mods import versions  # noqa: PLC0415  (packaging is slow to import)
+
+        return bool(versions.in_range(self.tree.version, variant.vllm))
+
+    def notes(self, variant: Variant, *, in_range: bool) -> list[Finding]:
+        found = []
+        if not in_range:
+            said = (
+                f"calls itself {self.tree.version}"
+                if self.tree.version
+                else "does not say its version"
+            )
+            found.append(
+                Finding(
+                    code="version-range",
+                    message=f"the tree {said}, which variant `{variant.id}` ({variant.vllm}) is not "
+                    "meant for, but its source is what the variant was written for",
+                    level=Level.NOTE,
+                )
+            )
+        found += [
+            Finding(
+                code="python-requirement",
+                message=f"the patched code imports `{requirement}`, which this tool does not install",
+                level=Level.NOTE,
+            )
+            for requirement in variant.python
+        ]
+        return found
+
+    def leftovers(self, changes: Sequence[FileChange]) -> list[Finding]:
+        """Point at what GNU patch leaves behind when it stops half-way."""
+        return [
+            Finding(
+                code="leftover",
+                message=f"{change.path}{suffix} is there: a `patch` run stopped half-way here once",
+                path=f"{change.path}{suffix}",
+                level=Level.NOTE,
+            )
+            for change in changes
+            for suffix in (".rej", ".orig")
+            if not self.tree.remote and self.tree.read(change.path + suffix) is not None
+        ]
+
+
+def _touched(tried: Attempt) -> tuple[FileChange, ...]:
+    paths = {finding.path for finding in tried.findings if finding.path}
+    return tuple(FileChange(path=path, before=None, after=None) for path in sorted(paths))
+
+
+def _stale_note(mod: Mod) -> Finding:
+    return Finding(
+        code="stale-lock",
+        message=f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "
+        "`vllm-mods matrix --update-lock` makes it anew",
+        level=Level.NOTE,
+    )

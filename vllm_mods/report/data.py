@@ -1,0 +1,50 @@
+"""Plans as the JSON that scripts depend on: ``schema`` 1, one object, stable keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.view import sha256
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Finding, ModPlan, Plan
+
+SCHEMA = 1
+
+
+def finding(found: Finding) -> dict[str, Any]:
+    """Return one finding."""
+    return {
+        "code": found.code,
+        "message": found.message,
+        "path": found.path,
+        "line": found.line,
+        "hunk": found.hunk,
+        "scope": found.scope,
+    }
+
+
+def mod(planned: ModPlan) -> dict[str, Any]:
+    """Return one mod with its verdict, the hashes of the files it changes, and the findings."""
+    return {
+        "name": planned.mod.name,
+        "version": planned.mod.version,
+        "variant": planned.variant.id if planned.variant else None,
+        "verdict": planned.verdict.value,
+        "in_range": planned.in_range,
+        "files": [
+            {"path": change.path, "before": sha256(change.before), "after": sha256(change.after)}
+            for change in planned.changes
+        ],
+        "findings": [finding(found) for found in planned.findings],
+    }
+
+
+def plan(planned: Plan) -> dict[str, Any]:
+    """Return the answer of ``check``."""
+    return {
+        "schema": SCHEMA,
+        "tree": {"spec": planned.spec, "version": planned.version},
+        "ok": planned.ok,
+        "mods": [mod(one) for one in planned.mods],
+    }

@@ -1,0 +1,75 @@
+"""Plans as text for a person: readable without colour and at 80 columns where paths allow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.model import Level, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from vllm_mods.model import Finding, ModPlan, Plan
+
+    Paint = Callable[[Verdict], str]
+
+_MEANING = {
+    Verdict.APPLIES: "every hunk fits at its stated line",
+    Verdict.MOVED: "every hunk fits, at another line",
+    Verdict.APPLIED: "is in already",
+    Verdict.UPSTREAM: "the release carries it: the mod can go",
+    Verdict.CONFLICT: "the source is not what the patch expects",
+    Verdict.MISPLACED: "the text fits, but not in the place it was written for",
+    Verdict.UNFIT: "it would go in, and the result would not work",
+    Verdict.MISSING: "what it changes is gone",
+    Verdict.PARTIAL: "some of it is in and some is not",
+    Verdict.UNSUPPORTED: "no variant of it is meant for this tree",
+    Verdict.UNREADABLE: "the tree cannot be read",
+}
+
+
+def tree_name(version: str | None, spec: str) -> str:
+    """Name a tree: what it says of itself, and how it was given."""
+    return f"vLLM {version or 'of unknown version'} ({spec})"
+
+
+def plan(planned: Plan, paint: Paint = str) -> str:
+    """Return the answer of ``check``: a verdict per mod, what it rests on, what it changes."""
+    blocks = [tree_name(planned.version, planned.spec)]
+    width = max((len(f"{one.mod.name} {one.mod.version}") for one in planned.mods), default=0)
+    for one in planned.mods:
+        head = f"{one.mod.name} {one.mod.version}".ljust(width)
+        variant = f" (variant {one.variant.id})" if one.variant and one.verdict.ok else ""
+        lines = [f"  {head}  {paint(one.verdict)}: {_MEANING[one.verdict]}{variant}"]
+        lines += [f"    {line}" for line in changed(one)]
+        lines += [f"    {line}" for line in findings(one.findings)]
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks)
+
+
+def changed(one: ModPlan) -> list[str]:
+    """Return a line per file that a mod changes, with its hunks and what proves their place."""
+    lines = []
+    for change in one.changes:
+        if change.before is None:
+            what = "new file"
+        elif change.after is None:
+            what = "deleted"
+        else:
+            hunks = [hunk for hunk in one.hunks if hunk.path == change.path]
+            proofs = ", ".join(dict.fromkeys(hunk.proof for hunk in hunks))
+            what = (
+                f"{len(hunks)} hunk{'s' * (len(hunks) != 1)}, placed by {proofs}"
+                if hunks
+                else "whole file"
+            )
+        lines.append(f"{change.path}: {what}")
+    return lines
+
+
+def findings(found: Iterable[Finding]) -> list[str]:
+    """Return a line per finding, notes marked as such."""
+    return [
+        ("note: " if one.level is Level.NOTE else "") + f"{one.message} [{one.code}]"
+        for one in found
+    ]

@@ -1,0 +1,145 @@
+"""The classes and functions of a Python file, by line. LibCST is imported here only.
+
+LibCST rather than ``ast``: it reads the syntax of every Python that vLLM supports,
+whatever Python runs this tool, and it knows decorators and comments as part of
+what they belong to. Its import takes a quarter of a second, so callers ask only
+for files that mod.lock does not vouch for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class UnparsableError(Exception):
+    """The file is not Python that LibCST can read, or not to the byte."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
+
+    ``head`` is the line of the ``class`` or ``def`` keyword, below any decorators.
+    """
+
+    kind: str
+    name: str
+    start: int
+    head: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scopes:
+    """Every scope of one file, outer ones before the ones inside them."""
+
+    scopes: tuple[Scope, ...]
+
+    def at(self, line: int) -> str:
+        """Return the dotted chain of what encloses a line; ``""`` is bare module level.
+
+        A module-level import or assignment counts by what it imports from or binds
+        (``from os.path import``, ``logger =``): that is what anchors a hunk there.
+        """
+        name = ""
+        for scope in self.scopes:
+            if scope.start > line:
+                break
+            if line <= scope.end:
+                name = scope.name
+        return name
+
+    def chain(self, lines: Iterable[int]) -> str:
+        """Return the distinct scopes that some lines pass through, in order, joined by `` | ``."""
+        seen: dict[str, None] = {}
+        for line in lines:
+            seen[self.at(line)] = None
+        return " | ".join(seen)
+
+    def above(self, line: int) -> Scope | None:
+        """Return the class or function whose head is the nearest one above a line."""
+        heads = [scope for scope in self.definitions() if scope.head < line]
+        return max(heads, key=lambda scope: scope.head, default=None)
+
+    def definitions(self) -> tuple[Scope, ...]:
+        """Return the classes and functions only."""
+        return tuple(scope for scope in self.scopes if scope.kind != "statement")
+
+    def find(self, name: str) -> Scope | None:
+        """Return the class or function with this dotted name."""
+        return next((scope for scope in self.definitions() if scope.name == name), None)
+
+
+def read_scopes(data: bytes) -> Scopes:
+    """Parse a file. Raises ``UnparsableError`` with the reason."""
+    import libcst  # noqa: PLC0415, TID251
+    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415, TID251
+
+    try:
+        module = libcst.parse_module(data)
+    except libcst.ParserSyntaxError as error:
+        message = f"line {error.raw_line}: {error.message}"
+        raise UnparsableError(message) from error
+    except (UnicodeDecodeError, LookupError) as error:
+        raise UnparsableError(str(error)) from error
+    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+    places = wrapper.resolve(PositionProvider)
+    found: list[Scope] = []
+
+    def visit(node: libcst.CSTNode, chain: str) -> None:
+        inner = chain
+        if isinstance(node, libcst.ClassDef | libcst.FunctionDef):
+            inner = f"{chain}.{node.name.value}" if chain else node.name.value
+            first = node.decorators[0] if node.decorators else node
+            found.append(
+                Scope(
+                    kind="class" if isinstance(node, libcst.ClassDef) else "def",
+                    name=inner,
+                    start=places[first].start.line,
+                    head=places[node.name].start.line,
+                    end=places[node].end.line,
+                )
+            )
+        elif isinstance(node, libcst.SimpleStatementLine) and not chain:
+            if label := _label(module, node.body[0]):
+                place = places[node]
+                found.append(
+                    Scope(
+                        kind="statement",
+                        name=label,
+                        start=place.start.line,
+                        head=place.start.line,
+                        end=place.end.line,
+                    )
+                )
+            return
+        elif isinstance(node, libcst.BaseExpression | libcst.BaseSmallStatement):
+            return  # no class or function statement can be inside
+        for child in node.children:
+            visit(child, inner)
+
+    def _label(module: libcst.Module, statement: libcst.CSTNode) -> str:
+        if isinstance(statement, libcst.ImportFrom):
+            dots = "." * len(statement.relative)
+            source = module.code_for_node(statement.module) if statement.module else ""
+            return f"from {dots}{source} import"
+        if isinstance(statement, libcst.Import):
+            return f"import {module.code_for_node(statement.names[0].name)}"
+        if isinstance(statement, libcst.Assign):
+            return f"{module.code_for_node(statement.targets[0].target)} ="
+        if isinstance(statement, libcst.AnnAssign):
+            return f"{module.code_for_node(statement.target)} ="
+        return ""
+
+    visit(module, "")
+    # LibCST drops a form feed at the start of a statement: without the round trip to the byte,
+    # line numbers are not to be trusted.
+    if module.bytes != data:
+        message = "LibCST does not give this file back byte for byte"
+        raise UnparsableError(message)
+    found.sort(key=lambda scope: (scope.start, -scope.end))
+    return Scopes(scopes=tuple(found))

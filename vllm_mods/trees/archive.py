@@ -1,0 +1,210 @@
+"""Wheels and sdists: the trees that lie in an archive.
+
+A wheel (PEP 427) is a zip whose names start at the site root; an sdist is a ``.tar.gz`` with one
+folder at the top, which is taken off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.trees import names
+from vllm_mods.trees.folder import read_in_workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# Everything that the standard library raises for an archive with wrong bytes in it.
+_BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+
+
+class Archive(Protocol):
+    """Files by name. ``names`` are all regular files and links, ``read`` is ``None`` for others."""
+
+    @property
+    def names(self) -> frozenset[str]: ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+
+class ArchiveTree:
+    """A tree in an archive: as released, unless somebody rebuilt the archive."""
+
+    pristine = True
+
+    def __init__(
+        self, archive: Archive, *, spec: str, remote: bool = False, workspace: str | None = None
+    ) -> None:
+        if "vllm/__init__.py" not in archive.names:
+            raise UsageError(
+                f"{spec} holds no vLLM: there is no vllm/__init__.py in it",
+                hint="name a wheel or an sdist of vllm",
+            )
+        self.spec = spec
+        self.remote = remote
+        self.workspace = workspace
+        self._archive = archive
+        self._version: str | None | bool = False
+
+    @property
+    def version(self) -> str | None:
+        """The version in the dist-info folder's name, else in ``PKG-INFO`` or ``_version.py``."""
+        if isinstance(self._version, bool):
+            self._version = self._find_version()
+        return self._version
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, ``None`` if there is none; ``TreeError`` if it is broken."""
+        if path.startswith("/"):
+            return read_in_workspace(path, self.workspace, self.spec)
+        names.split(path, self.spec)
+        return self._archive.read(path)
+
+    def paths(self, under: str = "vllm") -> Iterator[str]:
+        """Yield every file below ``under``; ``""`` is the whole archive."""
+        prefix = "/".join(names.split(under, self.spec)) + "/" if under else ""
+        return (name for name in self._archive.names if name.startswith(prefix))
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Compare with the archive itself; ``None`` for a file that it does not have."""
+        mine = self.read(path)
+        return None if mine is None else mine == data
+
+    def _find_version(self) -> str | None:
+        tops = {name.split("/", 1)[0] for name in self._archive.names}
+        found = {info[1] for top in tops if (info := names.dist_info(top))}
+        if len(found) == 1:
+            return found.pop()
+        return names.pkg_info_version(self._archive.read("PKG-INFO")) or names.module_version(
+            self._archive.read("vllm/_version.py")
+        )
+
+
+class ZipArchive:
+    """The files of a zip; the zip's CRC-32 is checked on every read."""
+
+    def __init__(self, file: BinaryIO, *, label: str) -> None:
+        self._label = label
+        with reading(label):
+            self._zip = zipfile.ZipFile(file)
+        self._infos = _zip_index(self._zip, label)
+        self.names = frozenset(self._infos)
+
+    @property
+    def infos(self) -> Mapping[str, zipfile.ZipInfo]:
+        """The directory entries of the files, by name."""
+        return self._infos
+
+    @property
+    def start_of_directory(self) -> int:
+        """The offset of the central directory, where the last file's data ends."""
+        return self._zip.start_dir
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes; ``TreeError`` if the CRC-32 does not agree."""
+        info = self._infos.get(name)
+        if info is None:
+            return None
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise TreeError(f"{self._label}: {name} is a symbolic link", hint=_REBUILD)
+        with reading(f"{self._label}: {name}"):
+            return self._zip.read(info)
+
+
+class TarArchive:
+    """The files of a ``.tar.gz``, without its single top folder.
+
+    The archive is unpacked into an anonymous temporary file once: a gzip stream can't be read from
+    the middle.
+    """
+
+    def __init__(self, file: BinaryIO, *, label: str) -> None:
+        import gzip  # noqa: PLC0415  (most runs meet no sdist)
+        import shutil  # noqa: PLC0415
+
+        self._label = label
+        self._file: BinaryIO = tempfile.TemporaryFile()  # type: ignore[assignment]  # noqa: SIM115  (lives as long as the tree)
+        with reading(label):
+            with gzip.open(file, "rb") as stream:
+                shutil.copyfileobj(stream, self._file, 1 << 20)
+            self._file.seek(0)
+            with tarfile.open(fileobj=self._file, mode="r:") as archive:
+                members = archive.getmembers()
+        self._members = _tar_index(members, label)
+        self.names = frozenset(self._members)
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes."""
+        member = self._members.get(name)
+        if member is None:
+            return None
+        if not member.isreg() or member.issparse():
+            what = "is a link" if member.issym() or member.islnk() else "is no regular file"
+            raise TreeError(f"{self._label}: {name} {what}", hint=_REBUILD)
+        self._file.seek(member.offset_data)
+        data = self._file.read(member.size)
+        if len(data) != member.size:
+            raise TreeError(f"{self._label}: {name} is cut short", hint=_REBUILD)
+        return data
+
+
+_REBUILD = "get the archive again; a wheel or sdist of vllm has nothing of this kind"
+
+
+@contextlib.contextmanager
+def reading(label: str) -> Iterator[None]:
+    """Turn what the standard library says of broken archives into ``TreeError``."""
+    try:
+        yield
+    except _BROKEN as error:
+        raise TreeError(f"{label}: corrupt or unreadable: {error}", hint=_REBUILD) from error
+
+
+def _zip_index(archive: zipfile.ZipFile, label: str) -> dict[str, zipfile.ZipInfo]:
+    index: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        if info.is_dir():
+            continue
+        _check_name(info.filename, known=info.filename in index, label=label)
+        index[info.filename] = info
+    return index
+
+
+def _tar_index(members: list[tarfile.TarInfo], label: str) -> dict[str, tarfile.TarInfo]:
+    tops = {member.name.split("/", 1)[0] for member in members}
+    if len(tops) != 1:
+        raise TreeError(
+            f"{label}: an sdist has one folder at its top, this has {len(tops)}", hint=_REBUILD
+        )
+    index: dict[str, tarfile.TarInfo] = {}
+    for member in members:
+        if member.isdir():
+            continue
+        _check_name(member.name, known=False, label=label)
+        name = member.name.partition("/")[2]
+        _check_name(name, known=name in index, label=label)
+        index[name] = member
+    return index
+
+
+def _check_name(name: str, *, known: bool, label: str) -> None:
+    if known:
+        raise TreeError(f"{label}: {name!r} is in the archive twice", hint=_REBUILD)
+    if not names.is_plain(name):
+        raise TreeError(f"{label}: {name!r} is not a plain relative path", hint=_REBUILD)

@@ -1,0 +1,157 @@
+"""What was read from the network, kept on disk: blobs under their sha256, and links to them.
+
+Every file is written beside its place and moved there in one step, so that several processes can
+fill one cache; a blob is checked against its name when it is read. A cache that cannot be written
+is said once and then done without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_CHUNK = 1 << 20
+
+
+def cache_folder(environ: Mapping[str, str]) -> str:
+    """Return ``$VLLM_MODS_CACHE``, else the XDG place, else ``~/.cache/vllm-mods``."""
+    own = environ.get("VLLM_MODS_CACHE")
+    if own:
+        return os.path.abspath(own)
+    base = environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # The XDG specification says to ignore a relative one.
+        base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "vllm-mods")
+
+
+class Cache:
+    """A cache in ``folder``; ``note`` is told once if it cannot be written."""
+
+    def __init__(self, folder: str, *, note: Callable[[str], None] | None = None) -> None:
+        self.folder = folder
+        self._note = note
+
+    def get(self, digest: str) -> bytes | None:
+        """Return the blob with this sha256; one whose bytes do not agree is dropped."""
+        path = self._blob(digest)
+        data = self._read(path)
+        if data is None or hashlib.sha256(data).hexdigest() == digest:
+            return data
+        self._drop(path)
+        return None
+
+    def put(self, data: bytes) -> str:
+        """Keep a blob and return its sha256."""
+        digest = hashlib.sha256(data).hexdigest()
+        path = self._blob(digest)
+        if not os.path.exists(path):
+            self._write(path, data)
+        return digest
+
+    def get_file(self, digest: str) -> BinaryIO | None:
+        """Open the blob with this sha256 after reading all of it once; as ``get`` otherwise."""
+        path = self._blob(digest)
+        try:
+            file = open(path, "rb")  # noqa: SIM115  (handed out)
+            if file_digest(file) == digest:
+                return file
+        except OSError:
+            return None
+        file.close()
+        self._drop(path)
+        return None
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[BinaryIO]:
+        """Give a temporary file on the cache's own disk, to be passed to ``keep_file``."""
+        folder = os.path.join(self.folder, "tmp")
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            file = tempfile.NamedTemporaryFile(dir=folder, delete=False)  # noqa: SIM115
+        except OSError as error:
+            self._complain(error)
+            file = tempfile.NamedTemporaryFile(delete=False)  # noqa: SIM115
+        try:
+            yield file  # type: ignore[misc]  # a wrapper with the methods of BinaryIO
+        finally:
+            # Open descriptors stay good: without a cache this is the only copy.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.name)
+
+    def keep_file(self, file: BinaryIO, digest: str) -> None:
+        """Move a ``scratch`` file, whose sha256 the caller has checked, into the cache."""
+        file.flush()
+        path = self._blob(digest)
+        if not file.name.startswith(os.path.join(self.folder, "tmp") + os.sep):
+            return
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            os.replace(file.name, path)
+        except OSError as error:
+            self._complain(error)
+
+    def lookup(self, kind: str, *key: str) -> bytes | None:
+        """Return the small record kept under ``kind`` and ``key``."""
+        return self._read(self._record(kind, key))
+
+    def record(self, kind: str, *key: str, data: bytes) -> None:
+        """Keep a small record under ``kind`` and ``key``, in place of an older one."""
+        self._write(self._record(kind, key), data)
+
+    def _blob(self, digest: str) -> str:
+        return os.path.join(self.folder, "blobs", digest[:2], digest)
+
+    def _record(self, kind: str, key: tuple[str, ...]) -> str:
+        name = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()
+        return os.path.join(self.folder, kind, name[:2], name)
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError:
+            return None  # A cache that cannot be read has nothing.
+
+    def _write(self, path: str, data: bytes) -> None:
+        try:
+            folder = os.path.dirname(path)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=folder, prefix=".")
+            try:
+                with open(descriptor, "wb") as file:
+                    file.write(data)
+                os.replace(name, path)
+            except BaseException:
+                os.unlink(name)
+                raise
+        except OSError as error:
+            self._complain(error)
+
+    def _drop(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return  # Another process was quicker.
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        if self._note is not None:
+            note, self._note = self._note, None
+            note(f"working without a cache: {self.folder}: {error.strerror}")
+
+
+def file_digest(file: BinaryIO) -> str:
+    """Return the sha256 of a file from its start, and leave it at its start."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+    file.seek(0)
+    return digest.hexdigest()

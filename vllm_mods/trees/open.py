@@ -1,0 +1,96 @@
+"""From what the user typed to a tree."""
+
+from __future__ import annotations
+
+import os
+
+from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.trees.folder import FolderTree, find_site_root
+
+TYPE_CHECKING = False  # ``typing`` costs 5 ms on the hot path
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm_mods.model import Tree
+
+_FORMS = (
+    "a TREE is a path to the vllm folder or its site root, pypi:VERSION, pypi:WHEEL-FILE-NAME, "
+    "wheel:FILE, sdist:FILE or git:REPO@REV"
+)
+
+
+def open_tree(
+    spec: str,
+    *,
+    offline: bool = False,
+    workspace: str | None = None,
+    progress: Callable[[str, int, int | None], None] | None = None,
+    note: Callable[[str], None] | None = None,
+    cache_dir: str | None = None,
+) -> Tree:
+    """Open the tree that ``spec`` names.
+
+    ``offline`` opens no connection; ``workspace`` is an absolute folder that may be read by
+    absolute path; ``progress`` is called with what is being read, the bytes done and the total
+    (``None`` if unknown); ``note`` with each thing the user should know; ``cache_dir`` replaces
+    the default cache.
+
+    Raises ``UsageError`` for a spec that names nothing, ``TreeError`` for a tree that can't be read.
+    """
+    kind, colon, rest = spec.partition(":")
+    if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
+        if colon and kind.isalnum() and "/" not in kind and not os.path.lexists(spec):
+            raise UsageError(f"{spec}: there is no kind of tree called {kind!r}", hint=_FORMS)
+        if not spec:
+            raise UsageError("no tree given", hint=_FORMS)
+        return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
+    if not rest:
+        raise UsageError(f"{spec}: nothing follows the colon", hint=_FORMS)
+    if kind == "image":
+        raise UsageError(
+            f"{spec}: images are not supported yet by this version",
+            hint="docker run --rm --entrypoint vllm-mods IMAGE check --target SITE-ROOT",
+        )
+    if kind == "git":
+        from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
+
+        return open_git(rest, spec=spec, workspace=workspace)
+    if kind == "pypi":
+        from vllm_mods.trees.release import open_release  # noqa: PLC0415  (requests: 100 ms)
+
+        return open_release(
+            rest,
+            spec=spec,
+            offline=offline,
+            workspace=workspace,
+            progress=progress,
+            note=note,
+            cache_dir=cache_dir,
+        )
+    return _open_archive(kind, rest, spec=spec, workspace=workspace)
+
+
+def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> Tree:
+    from vllm_mods.trees import archive  # noqa: PLC0415  (zipfile, tarfile: 15 ms)
+
+    if not os.path.isfile(path):
+        what = "a folder" if os.path.isdir(path) else "no such file"
+        raise UsageError(
+            f"{spec}: {path} is {what}" if what == "a folder" else f"{spec}: {what}",
+            hint=path if what == "a folder" else f"ls -la {os.path.dirname(path) or '.'}",
+        )
+    for ending, other in ((".whl", "wheel"), (".tar.gz", "sdist")):
+        if kind != other and path.endswith(ending):
+            raise UsageError(f"{spec}: that file is not of this kind", hint=f"{other}:{path}")
+    try:
+        file = open(path, "rb")  # noqa: SIM115  (lives as long as the tree)
+    except OSError as error:
+        raise TreeError(f"{spec}: {error.strerror}", hint=f"ls -la {path}") from error
+    if kind == "wheel":
+        return archive.ArchiveTree(
+            archive.ZipArchive(file, label=path), spec=spec, workspace=workspace
+        )
+    with file:
+        return archive.ArchiveTree(
+            archive.TarArchive(file, label=path), spec=spec, workspace=workspace
+        )

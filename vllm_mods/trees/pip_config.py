@@ -1,0 +1,160 @@
+"""pip's own settings: where packages come from, and how to reach that place.
+
+Read as pip documents it ("Configuration", pip 25): the environment's ``PIP_*`` over the files; of
+the files ``PIP_CONFIG_FILE`` over the environment's own, the user's and the global ones; in a file
+the sections ``[install]`` and ``[download]`` over ``[global]``. pip is not asked itself: that costs
+half a second, and it need not be installed beside this tool.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PYPI = "https://pypi.org/simple"
+_SECTIONS = ("global", "install", "download")
+_TRUE = frozenset({"y", "yes", "t", "true", "on", "1"})
+_FALSE = frozenset({"n", "no", "f", "false", "off", "0"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipSettings:
+    """The settings that matter here.
+
+    ``index_urls`` are in the order they are asked; ``timeout`` is in seconds; ``verify`` is the
+    file or folder with certificates, ``None`` for the default ones; ``client_cert`` a file.
+    """
+
+    index_urls: tuple[str, ...] = (_PYPI,)
+    find_links: tuple[str, ...] = ()
+    verify: str | None = None
+    client_cert: str | None = None
+    proxy: str | None = None
+    timeout: float = 15.0
+    retries: int = 5
+    trusted_hosts: tuple[str, ...] = ()
+
+
+def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> PipSettings:
+    """Read the settings; ``prefix`` is the environment whose ``pip.conf`` counts.
+
+    Raises ``UsageError`` for a file or a value that pip would not take either.
+    """
+    values = _merge(environ, prefix)
+    no_index = _flag(values, "no-index")
+    index_urls = (values.get("index-url", (_PYPI, ""))[0], *_list(values, "extra-index-url"))
+    certificates = values.get("cert", ("", ""))[0] or next(
+        # pip's requests honours the first two, its truststore the third.
+        (
+            environ[name]
+            for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+            if environ.get(name)
+        ),
+        "",
+    )
+    default_timeout = values.get("default-timeout", ("15", ""))
+    return PipSettings(
+        index_urls=() if no_index else index_urls,
+        find_links=_list(values, "find-links"),
+        verify=_path(certificates, environ),
+        client_cert=_path(values.get("client-cert", ("", ""))[0], environ),
+        proxy=values.get("proxy", ("", ""))[0] or None,
+        timeout=_number("timeout", values.get("timeout", default_timeout)),
+        retries=int(_number("retries", values.get("retries", ("5", "")))),
+        trusted_hosts=_list(values, "trusted-host"),
+    )
+
+
+def config_files(environ: Mapping[str, str], prefix: str) -> Iterator[str]:
+    """Yield the files that pip reads, the weakest first."""
+    own = environ.get("PIP_CONFIG_FILE")
+    if own == os.devnull:
+        return
+    home = environ.get("HOME") or os.path.expanduser("~")
+    for folder in (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep):
+        yield os.path.join(folder, "pip", "pip.conf")
+    yield "/etc/pip.conf"
+    if not (own and os.path.exists(own)):
+        yield os.path.join(home, ".pip", "pip.conf")
+        config = environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+        yield os.path.join(config, "pip", "pip.conf")
+    yield os.path.join(prefix, "pip.conf")
+    if own:
+        yield own
+
+
+def _merge(environ: Mapping[str, str], prefix: str) -> dict[str, tuple[str, str]]:
+    """Return option → (value, where it stands). Empty values count as not set, as with pip."""
+    sections: dict[str, dict[str, tuple[str, str]]] = {name: {} for name in _SECTIONS}
+    for file in config_files(environ, prefix):
+        parser = _parse(file)
+        for name in _SECTIONS:
+            if parser is not None and parser.has_section(name):
+                for option, value in parser.items(name):
+                    sections[name][_option(option)] = (value, f"{file} [{name}]")
+    merged: dict[str, tuple[str, str]] = {}
+    for name in _SECTIONS:
+        merged.update({key: item for key, item in sections[name].items() if item[0]})
+    for variable, value in environ.items():
+        if variable.startswith("PIP_") and value and variable != "PIP_CONFIG_FILE":
+            merged[_option(variable.removeprefix("PIP_"))] = (value, variable)
+    return merged
+
+
+def _parse(file: str) -> configparser.RawConfigParser | None:
+    parser = configparser.RawConfigParser()
+    try:
+        with open(file, encoding="utf-8") as stream:
+            parser.read_file(stream)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError, configparser.Error) as error:
+        raise UsageError(
+            f"{file}: cannot read pip's settings: {error}", hint="pip config debug"
+        ) from error
+    return parser
+
+
+def _option(name: str) -> str:
+    return name.lower().replace("_", "-").removeprefix("--")
+
+
+def _list(values: Mapping[str, tuple[str, str]], option: str) -> tuple[str, ...]:
+    return tuple(values.get(option, ("", ""))[0].split())
+
+
+def _flag(values: Mapping[str, tuple[str, str]], option: str) -> bool:
+    value, where = values.get(option, ("false", ""))
+    if value.lower() in _TRUE:
+        return True
+    if value.lower() in _FALSE:
+        return False
+    raise UsageError(f"{where}: {option} = {value!r} is neither true nor false", hint=_SHOW)
+
+
+def _number(option: str, item: tuple[str, str]) -> float:
+    value, where = item
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise UsageError(f"{where}: {option} = {value!r} is not a number from 0 up", hint=_SHOW)
+    return number
+
+
+def _path(value: str, environ: Mapping[str, str]) -> str | None:
+    if value.startswith("~/") and environ.get("HOME"):
+        return os.path.join(environ["HOME"], value[2:])
+    return os.path.expanduser(value) or None
+
+
+_SHOW = "pip config list"
