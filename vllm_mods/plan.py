@@ -77,8 +77,8 @@ class _Planner:
     def __init__(
         self, tree: Tree, receipt: Receipt | None, workspace: str, *, strict_version: bool
     ) -> None:
-        self.tree = tree
-        self.view = View(tree)
+        self.tree = View(tree)  # remembers what it read, for everything that looks below
+        self.view = View(self.tree)
         self.receipt = receipt
         self.workspace = workspace
         self.strict_version = strict_version
@@ -202,7 +202,17 @@ class _Planner:
                 for path in paths
             )
         )
-        if released:
+        again = attempt.forward(
+            variant, self.parts(mod, variant), self.tree, self.recorded(mod, variant)
+        )
+        if released and again.ok:
+            finding = Finding(
+                code="both-ways",
+                message="its text fits this release both as already in and as not in yet, and nothing tells "
+                "which it is: give the patch more context lines",
+            )
+            verdict = Verdict.MISPLACED
+        elif released:
             finding = Finding(
                 code="upstream",
                 message=f"this release carries the change itself: {mod.name} is not needed on it",
@@ -212,7 +222,8 @@ class _Planner:
         else:
             finding = Finding(
                 code="no-receipt",
-                message="every change is in, but no receipt says so: it was not put in by this tool",
+                message="every change is in, but no receipt says so: it was not put in by this tool"
+                + (" (its text would fit a second time, too)" if again.ok else ""),
                 level=Level.NOTE,
             )
             verdict = Verdict.APPLIED
@@ -238,7 +249,6 @@ class _Planner:
             for other in mods
             if other.name != mod.name
             and (other.name in mod.conflicts or mod.name in other.conflicts)
-            and (other.name not in done or done[other.name].verdict.ok)
         ]
         named = {other.name for other in mods}
         problems += [

@@ -84,7 +84,11 @@ def test_prose_and_mail_around_the_patch_are_not_part_of_it() -> None:
 
 
 def test_a_quoted_path_is_decoded() -> None:
-    (file,) = read(b'--- "a/vllm/\\303\\251\\t.py"\n+++ "b/vllm/\\303\\251\\t.py"\n@@ -1 +1 @@\n-a\n+b\n'.replace(b"\\t", b""))
+    (file,) = read(
+        b'--- "a/vllm/\\303\\251\\t.py"\n+++ "b/vllm/\\303\\251\\t.py"\n@@ -1 +1 @@\n-a\n+b\n'.replace(
+            b"\\t", b""
+        )
+    )
     assert file.path == "vllm/é.py"
 
 
@@ -112,27 +116,60 @@ REFUSED = {
         HEAD + b"@@ -1,2 +1,3 @@\n one\n+1\n two\n@@ -2,2 +3,3 @@\n two\n+1\n three\n",
         "overlaps",
     ),
-    "combined diff": (b"diff --cc vllm/x.py\nindex 1,2..3\n--- a/vllm/x.py\n+++ b/vllm/x.py\n@@@ -1,1 -1,1 +1,1 @@@\n- a\n++b\n", "combined"),
+    "combined diff": (
+        b"diff --cc vllm/x.py\nindex 1,2..3\n--- a/vllm/x.py\n+++ b/vllm/x.py\n@@@ -1,1 -1,1 +1,1 @@@\n- a\n++b\n",
+        "combined",
+    ),
     "number-less hunk": (HEAD + b"@@ @@\n-a\n+b\n", "without line numbers"),
     "hunk without file": (b"@@ -1 +1 @@\n-a\n+b\n", "before any file header"),
-    "binary": (b"diff --git a/vllm/x.so b/vllm/x.so\nindex 1..2 100644\nGIT binary patch\nliteral 1\n", "binary"),
-    "binary without data": (b"diff --git a/vllm/x.so b/vllm/x.so\nindex 1..2\nBinary files a/vllm/x.so and b/vllm/x.so differ\n", "binary"),
+    "binary": (
+        b"diff --git a/vllm/x.so b/vllm/x.so\nindex 1..2 100644\nGIT binary patch\nliteral 1\n",
+        "binary",
+    ),
+    "binary without data": (
+        b"diff --git a/vllm/x.so b/vllm/x.so\nindex 1..2\nBinary files a/vllm/x.so and b/vllm/x.so differ\n",
+        "binary",
+    ),
     "garbage": (b"hello\nworld\n", "no change in this file"),
     "nothing": (b"", "no change in this file"),
     "patch saved with CRLF": (GOOD.replace(b"\n", b"\r\n"), "CRLF"),
     "path with ..": (GOOD.replace(b"vllm/x.py", b"vllm/../../etc/x"), "leads out of the tree"),
-    "absolute path": (GOOD.replace(b"a/vllm/x.py", b"a//etc/passwd").replace(b"b/vllm/x.py", b"b//etc/passwd"), "leads out of the tree"),
-    "no prefix": (GOOD.replace(b"a/vllm", b"vllm").replace(b"b/vllm", b"vllm"), "does not start with"),
-    "control character in a path": (b'--- "a/vllm/x\\n.py"\n+++ "b/vllm/x\\n.py"\n@@ -1 +1 @@\n-a\n+b\n', "not a plain relative path"),
-    "two names without a rename": (GOOD.replace(b"b/vllm/x.py", b"b/vllm/y.py"), "without a rename"),
-    "copy": (b"diff --git a/vllm/x.py b/vllm/y.py\nsimilarity index 100%\ncopy from vllm/x.py\ncopy to vllm/y.py\n", "copy"),
-    "symbolic link": (b"diff --git a/vllm/x b/vllm/x\nnew file mode 120000\n--- /dev/null\n+++ b/vllm/x\n@@ -0,0 +1 @@\n+y\n\\ No newline at end of file\n", "symbolic link"),
+    "absolute path": (
+        GOOD.replace(b"a/vllm/x.py", b"a//etc/passwd").replace(b"b/vllm/x.py", b"b//etc/passwd"),
+        "leads out of the tree",
+    ),
+    "no prefix": (
+        GOOD.replace(b"a/vllm", b"vllm").replace(b"b/vllm", b"vllm"),
+        "does not start with",
+    ),
+    "control character in a path": (
+        b'--- "a/vllm/x\\n.py"\n+++ "b/vllm/x\\n.py"\n@@ -1 +1 @@\n-a\n+b\n',
+        "not a plain relative path",
+    ),
+    "two names without a rename": (
+        GOOD.replace(b"b/vllm/x.py", b"b/vllm/y.py"),
+        "without a rename",
+    ),
+    "copy": (
+        b"diff --git a/vllm/x.py b/vllm/y.py\nsimilarity index 100%\ncopy from vllm/x.py\ncopy to vllm/y.py\n",
+        "copy",
+    ),
+    "symbolic link": (
+        b"diff --git a/vllm/x b/vllm/x\nnew file mode 120000\n--- /dev/null\n+++ b/vllm/x\n@@ -0,0 +1 @@\n+y\n\\ No newline at end of file\n",
+        "symbolic link",
+    ),
     "submodule": (b"diff --git a/vllm/x b/vllm/x\nnew file mode 160000\n", "submodule"),
     "hunk that changes nothing": (HEAD + b"@@ -1,2 +1,2 @@\n one\n two\n", "changes nothing"),
-    "file part that changes nothing": (b"diff --git a/vllm/x.py b/vllm/x.py\nindex 1..2 100644\n", "changes nothing"),
+    "file part that changes nothing": (
+        b"diff --git a/vllm/x.py b/vllm/x.py\nindex 1..2 100644\n",
+        "changes nothing",
+    ),
     "cut off in the middle of a line": (GOOD[:-1], "cut off"),
     "text behind the end": (GOOD + b"-- \n2.39.5\nmore text\n", "text after the end"),
-    "old lines in a new file": (b"diff --git a/vllm/n b/vllm/n\nnew file mode 100644\n--- /dev/null\n+++ b/vllm/n\n@@ -1 +1 @@\n-a\n+b\n", "new file cannot have old lines"),
+    "old lines in a new file": (
+        b"diff --git a/vllm/n b/vllm/n\nnew file mode 100644\n--- /dev/null\n+++ b/vllm/n\n@@ -1 +1 @@\n-a\n+b\n",
+        "new file cannot have old lines",
+    ),
     "a line after the last one": (
         HEAD + b"@@ -1,2 +1,3 @@\n a\n\\ No newline at end of file\n+b\n c\n",
         "beyond the hunk's stated counts",

@@ -36,7 +36,9 @@ def command(libraries: tuple[str, ...], *, as_json: bool) -> int:
                 }
                 for mod in mods
             ],
-            "faulty": [{"where": fault.where, "problems": list(fault.problems)} for fault in faults],
+            "faulty": [
+                {"where": fault.where, "problems": list(fault.problems)} for fault in faults
+            ],
         }
         options.print_json(answer)
     else:

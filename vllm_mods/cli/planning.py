@@ -43,7 +43,9 @@ def plan_for(
         left_out = tuple(one for one in planned.mods if one.verdict is Verdict.UNSUPPORTED)
         if left_out:
             kept = [one.mod for one in planned.mods if one.verdict is not Verdict.UNSUPPORTED]
-            planned = plan.plan(kept, tree, receipt=there, workspace=folder, strict_version=strict_version)
+            planned = plan.plan(
+                kept, tree, receipt=there, workspace=folder, strict_version=strict_version
+            )
     return replace(planned), left_out
 
 

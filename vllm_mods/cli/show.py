@@ -54,7 +54,11 @@ def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
     if as_json:
         options.print_json(answer)
         return EXIT_OK
-    lines = [f"{mod.name} {mod.version}: {mod.summary}", f"  licence     {mod.license}", f"  folder      {mod.directory}"]
+    lines = [
+        f"{mod.name} {mod.version}: {mod.summary}",
+        f"  licence     {mod.license}",
+        f"  folder      {mod.directory}",
+    ]
     pairs = (
         ("upstream", " ".join((mod.upstream_status, *mod.upstream_issues))),
         ("requires", ", ".join(mod.requires)),

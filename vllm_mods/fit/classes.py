@@ -29,10 +29,10 @@ def class_of(node: ast.ClassDef) -> Class:
         line=node.lineno,
         end=node.end_lineno or node.lineno,
         bases=tuple(_base(base) for base in node.bases),
-        decorators=tuple(
-            (decorator_name(d), _keywords(d)) for d in node.decorator_list
+        decorators=tuple((decorator_name(d), _keywords(d)) for d in node.decorator_list),
+        keywords=tuple(
+            (k.arg or "**", dotted(k.value) or _constant(k.value)) for k in node.keywords
         ),
-        keywords=tuple((k.arg or "**", dotted(k.value) or _constant(k.value)) for k in node.keywords),
         methods={name: tuple(found) for name, found in reader.methods.items()},
         attributes=frozenset(reader.attributes),
         types={name: kind for name, kind in reader.types.items() if kind is not None},
@@ -137,9 +137,11 @@ class _Reader:
         me = positional[0].arg
         parameters = {argument.arg: type_name(argument.annotation) for argument in positional}
         parameters.update({a.arg: type_name(a.annotation) for a in node.args.kwonlyargs})
+        # ``self.n += 1`` needs an ``n`` and makes none.
+        augmented = {id(n.target) for n in ast.walk(node) if isinstance(n, ast.AugAssign)}
         for inner in ast.walk(node):
             if isinstance(inner, ast.Attribute) and _is(inner.value, me):
-                if isinstance(inner.ctx, ast.Store):
+                if isinstance(inner.ctx, ast.Store) and id(inner) not in augmented:
                     self.attributes.add(inner.attr)
                 elif inner.attr == "__dict__":
                     self.dynamic = self.dynamic or "it uses __dict__"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import stat
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -28,9 +29,9 @@ _BROKEN = (
     zlib.error,
     EOFError,
     OSError,
-    NotImplementedError,
-    RuntimeError,
+    NotImplementedError,  # an unknown compression
     ValueError,
+    struct.error,
 )
 
 
@@ -123,6 +124,8 @@ class ZipArchive:
             return None
         if stat.S_ISLNK(info.external_attr >> 16):
             raise TreeError(f"{self._label}: {name} is a symbolic link", hint=_REBUILD)
+        if info.flag_bits & 1:
+            raise TreeError(f"{self._label}: {name} is encrypted", hint=_REBUILD)
         with reading(f"{self._label}: {name}"):
             return self._zip.read(info)
 

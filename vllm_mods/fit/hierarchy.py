@@ -1,0 +1,163 @@
+"""Bases and attributes of classes, as far as the tree knows them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.shapes import Class, Function
+
+if TYPE_CHECKING:
+    from vllm_mods.fit.world import Found, World
+
+# The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
+# documentation and __init__). Every other attribute is set by somebody: fit looks for who.
+TORCH_MODULE = frozenset(
+    "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda "
+    "double dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter "
+    "get_submodule half ipu load_state_dict modules mtia named_buffers named_children "
+    "named_modules named_parameters parameters register_backward_hook register_buffer "
+    "register_forward_hook register_forward_pre_hook register_full_backward_hook "
+    "register_full_backward_pre_hook register_load_state_dict_post_hook "
+    "register_load_state_dict_pre_hook register_module register_parameter "
+    "register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state "
+    "set_submodule share_memory state_dict to to_empty train training type xpu zero_grad "
+    "_parameters _buffers _modules _non_persistent_buffers_set _backward_hooks "
+    "_backward_pre_hooks _forward_hooks _forward_pre_hooks _state_dict_hooks "
+    "_load_state_dict_pre_hooks _call_impl _wrapped_call_impl _slow_forward _apply _get_name "
+    "_named_members _register_state_dict_hook _load_from_state_dict _save_to_state_dict "
+    "_compiled_call_impl _is_full_backward_hook _version _get_backward_hooks".split()
+)
+_TORCH_MODULES = frozenset(
+    ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module")
+)
+# Standard classes whose instances have the attributes of the class and no others.
+_PLAIN = frozenset(
+    "abc.ABC typing.Protocol typing.Generic typing.NamedTuple typing_extensions.Protocol "
+    "typing_extensions.NamedTuple enum.Enum enum.IntEnum enum.StrEnum enum.Flag enum.IntFlag "
+    "collections.OrderedDict collections.UserDict collections.defaultdict collections.deque "
+    "collections.abc.Mapping collections.abc.MutableMapping collections.abc.Sequence "
+    "collections.abc.Iterator collections.abc.Iterable collections.abc.Callable "
+    "contextlib.ContextDecorator contextlib.AbstractContextManager "
+    "typing.Sequence typing.Mapping typing.Iterable".split()
+)
+_BUILTINS = frozenset(
+    "object dict list tuple set frozenset str int float bytes Exception ValueError RuntimeError "
+    "TypeError KeyError AttributeError NotImplementedError BaseException OSError".split()
+)
+_ENUM = frozenset(("name", "value", "_value_", "_name_"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lineage:
+    """A class with its bases in the tree, nearest first, and the names of those outside."""
+
+    classes: tuple[Found, ...]
+    outside: tuple[str, ...]
+    torch: bool
+
+    def owner(self, name: str) -> tuple[Found, tuple[Function, ...]] | None:
+        """Return the first class that defines a method, and its definitions."""
+        for found in self.classes:
+            assert isinstance(found.binding, Class)
+            if name in found.binding.methods:
+                return found, found.binding.methods[name]
+        return None
+
+
+def lineage(world: World, found: Found) -> Lineage:
+    """Follow the bases of a class through the tree."""
+    order: dict[Found, None] = {}
+    outside: dict[str, None] = {}
+    torch = _visit(world, found, order, outside, 0)
+    return Lineage(classes=tuple(order), outside=tuple(outside), torch=torch)
+
+
+def _visit(
+    world: World, found: Found, order: dict[Found, None], outside: dict[str, None], depth: int
+) -> bool:
+    # A class met again goes behind what was seen in between, as Python's order has it.
+    order.pop(found, None)
+    order[found] = None
+    assert isinstance(found.binding, Class)
+    torch = False
+    if depth > 20:
+        outside["a chain of bases without end"] = None
+        return torch
+    for base in found.binding.bases:
+        answer = world.resolve(found.path, base)
+        classes = tuple(f for f in answer.found if isinstance(f.binding, Class) and f != found)
+        for one in classes:
+            torch = _visit(world, one, order, outside, depth + 1) or torch
+        name = external_name(answer.found, base)
+        if name in _TORCH_MODULES:
+            torch = True
+        elif len(classes) != 1 or len(classes) != len(answer.found):
+            if standard_names(name) is None:
+                outside[base] = None
+    return torch
+
+
+def external_name(found: tuple[Found, ...], text: str) -> str:
+    """Return the dotted name of something outside the tree, else the text as written."""
+    for one in found:
+        if one.external:
+            return one.external
+    return text
+
+
+@cache
+def standard_names(dotted: str) -> frozenset[str] | None:
+    """Return the attributes of a class of the standard library, if these are all there are."""
+    if dotted in _BUILTINS:
+        import builtins
+
+        return frozenset(dir(getattr(builtins, dotted)))
+    if dotted not in _PLAIN:
+        return None
+    import importlib
+
+    module, _, name = dotted.rpartition(".")
+    if module not in sys.stdlib_module_names and not module.startswith("collections."):
+        module = "typing"
+    names = frozenset(dir(getattr(importlib.import_module(module), name)))
+    if name == "NamedTuple":
+        return frozenset(dir(tuple)) | {
+            "_asdict",
+            "_replace",
+            "_fields",
+            "_make",
+            "_field_defaults",
+        }
+    return names | _ENUM if module == "enum" else names
+
+
+def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
+    """Return every attribute of an instance, and why there may be others (``""`` if not)."""
+    names: set[str] = set(dir(object)) | {"__dict__", "__annotations__", "__name__", "__qualname__"}
+    why = ""
+    if line.torch:
+        names |= TORCH_MODULE
+    for found in line.classes:
+        binding = found.binding
+        assert isinstance(binding, Class)
+        names |= binding.attributes
+        why = why or binding.dynamic
+        for base in binding.bases:
+            names |= (
+                standard_names(external_name(world.resolve(found.path, base).found, base)) or set()
+            )
+        if any(
+            name == "metaclass" and value.rpartition(".")[2] not in {"ABCMeta", "EnumMeta"}
+            for name, value in binding.keywords
+        ):
+            why = why or f"{binding.name} has a metaclass"
+        if binding.decorators and any(
+            name.rpartition(".")[2] in {"dataclass", "config"} for name, _ in binding.decorators
+        ):
+            names |= {"__dataclass_fields__", "__post_init__", "__pydantic_fields__"}
+    if line.outside:
+        why = why or f"its base {line.outside[0]} is outside the tree"
+    return frozenset(names), why

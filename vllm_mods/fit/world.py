@@ -1,0 +1,340 @@
+"""One state of a tree, before or after the patch: its modules and what their names mean."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.shapes import Class, Function, Import, Module, Value
+from vllm_mods.fit.summary import summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from vllm_mods.model import Tree
+
+# Modules that a build makes: a source archive has none of them.
+_BUILT = re.compile(
+    r"(?:^|\.)(?:_\w*C|_C_\w+|_version|_build_info|version_info|commit_id|cumem_allocator|spinloop"
+    r"|vllm_flash_attn|third_party|_deep_gemm\w*|\w+_pb2(?:_grpc)?|_\w*_rs|_rust\w*|_vllm_fa\w*)(?:\.|$)"
+)
+_MODULE_NAMES = frozenset(
+    ("__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__", "__loader__")
+    + ("__dict__", "__all__", "__builtins__", "__cached__", "__annotations__")
+)
+# How far a chain of re-exports is followed.
+_DEPTH = 12
+# How many files of a remote tree a search may read.
+REMOTE_READS = 24
+
+
+@dataclass(slots=True)
+class Cache:
+    """What was derived from files, by the sha256 of their bytes. Share one among many trees."""
+
+    modules: dict[bytes, Module | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What a name means: something defined at ``path``, a module, or something ``external``.
+
+    With none of these it is a value of which no more is known.
+    """
+
+    path: str = ""
+    binding: Function | Class | Value | None = None
+    module: str | None = None
+    external: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """``exists`` is yes, no, or ``None`` for "can't tell", of which ``why`` says the reason."""
+
+    exists: bool | None
+    found: tuple[Found, ...] = ()
+    why: str = ""
+
+
+_MISSING = Answer(exists=False)
+_OPAQUE = Answer(exists=True, found=(Found(),))
+
+
+class World:
+    """A tree with some files replaced; ``files`` are the replacements, ``None`` for a deletion."""
+
+    def __init__(self, tree: Tree, files: Mapping[str, bytes | None], cache: Cache) -> None:
+        self.tree = tree
+        self.files = files
+        self.cache = cache
+        self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}
+        self.reads = 0
+        self._digests: dict[str, bytes | None] = {}
+        self._modules: dict[str, Module | None] = {}
+        self._paths: dict[str, frozenset[str]] = {}
+        self._found: dict[str, Answer] = {}
+        self._looked: dict[tuple[str, str], Answer] = {}
+
+    # --- files
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file as this state has it."""
+        if path in self.files:
+            return self.files[path]
+        self.reads += 1
+        return self.tree.read(path)
+
+    def paths(self, under: str = "vllm") -> frozenset[str]:
+        """Return every file below a folder of the site root."""
+        if under not in self._paths:
+            found = set(self.tree.paths(under))
+            for path, data in self.files.items():
+                if path.startswith(f"{under}/"):
+                    found.discard(path) if data is None else found.add(path)
+            self._paths[under] = frozenset(found)
+        return self._paths[under]
+
+    def module(self, path: str) -> Module | None:
+        """Return the summary of a file; ``None`` if there is none or it does not parse."""
+        if path not in self._modules:
+            data = self.read(path)
+            self._modules[path] = None if data is None else self._summary(data)
+        return self._modules[path]
+
+    def _summary(self, data: bytes) -> Module | None:
+        digest = sha256(data).digest()
+        if digest not in self.cache.modules:
+            self.cache.modules[digest] = summarize(data)
+        return self.cache.modules[digest]
+
+    # --- modules
+
+    def locate(self, dotted: str) -> Answer:
+        """Find a module by its dotted name: ``found[0].module`` is its path.
+
+        The path of a folder without ``__init__.py`` ends in ``/``.
+        """
+        if dotted not in self._found:
+            self._found[dotted] = self._locate(dotted)
+        return self._found[dotted]
+
+    def _locate(self, dotted: str) -> Answer:
+        root = dotted.partition(".")[0]
+        if root not in self.roots:
+            return Answer(
+                exists=None, found=(Found(external=dotted),), why=f"{root} is not in the tree"
+            )
+        stem = dotted.replace(".", "/")
+        for path in (f"{stem}.py", f"{stem}/__init__.py"):
+            # A listing is one round trip at most; a read of an absent file may be one each.
+            if path in self.files and self.files[path] is None:
+                continue
+            if path in self.files or path in self.paths(root):
+                return Answer(exists=True, found=(Found(module=path),))
+        if any(path.startswith(f"{stem}/") for path in self.paths(root)):
+            return Answer(exists=True, found=(Found(module=f"{stem}/"),))
+        built = any(
+            path.startswith(f"{stem}.") and path.endswith((".so", ".pyd", ".pyi"))
+            for path in self.paths(root)
+        )
+        if built:
+            return _OPAQUE
+        if _BUILT.search(dotted):
+            return Answer(exists=None, why=f"{dotted} is made when vLLM is built")
+        return _MISSING
+
+    def target(self, path: str, found: Import) -> str:
+        """Return the absolute dotted name of the module that an import in ``path`` names."""
+        return absolute(path, found.level, found.module)
+
+    # --- names
+
+    def lookup(self, path: str, name: str, depth: int = 0) -> Answer:
+        """Find a module-level name, through re-exports. ``path`` may be a folder (``…/``)."""
+        key = (path, name)
+        if key not in self._looked:
+            if depth > _DEPTH:
+                return Answer(exists=None, why="the chain of re-exports is too long")
+            # A cycle of imports that asks again while the answer is worked out gets no answer.
+            self._looked[key] = Answer(exists=None, why="the modules import each other")
+            self._looked[key] = self._lookup(path, name, depth)
+        return self._looked[key]
+
+    def _lookup(self, path: str, name: str, depth: int) -> Answer:
+        if path.endswith("/"):
+            return self._submodule(path, name)
+        module = self.module(path)
+        if module is None:
+            return Answer(exists=None, why=f"{path} does not parse")
+        if name in module.names:
+            found: list[Found] = []
+            for binding in module.names[name]:
+                found.extend(self._follow(path, binding, depth))
+            return Answer(exists=True, found=tuple(dict.fromkeys(found)) or (Found(),))
+        if name in _MODULE_NAMES:
+            return _OPAQUE
+        if path.endswith("/__init__.py"):
+            below = self._submodule(path.removesuffix("__init__.py"), name)
+            if below.exists is not False:
+                return below
+        return self._through_stars(path, module, name, depth)
+
+    def _submodule(self, folder: str, name: str) -> Answer:
+        return self.locate(f"{folder}{name}".replace("/", "."))
+
+    def _through_stars(self, path: str, module: Module, name: str, depth: int) -> Answer:
+        why = ""
+        for star in module.stars:
+            where = self.locate(self.target(path, star))
+            if where.exists is not True or not where.found[0].module:
+                why = why or f"{path} imports * from {star.module}, which is not in the tree"
+                continue
+            source = self.module(where.found[0].module)
+            exports = source.exports if source else None
+            hidden = name not in exports if exports is not None else name.startswith("_")
+            answer = _MISSING if hidden else self.lookup(where.found[0].module, name, depth + 1)
+            if answer.exists:
+                return answer
+            why = why or answer.why
+        if module.lazy:
+            if name in module.strings:
+                return _OPAQUE
+            if not module.table:
+                why = why or f"{path} makes names in __getattr__"
+        if module.dynamic:
+            why = why or f"{path} makes names at run time"
+        return Answer(exists=None, why=why) if why else _MISSING
+
+    def _follow(
+        self, path: str, binding: Function | Class | Import | Value, depth: int
+    ) -> Iterator[Found]:
+        if isinstance(binding, Import):
+            yield from self.imported(path, binding, depth).found or (Found(),)
+        elif isinstance(binding, Value) and binding.alias and depth < _DEPTH:
+            head, *rest = binding.alias.split(".")
+            if head == "?" or "(" in head:
+                yield Found(path=path, binding=binding)
+                return
+            answer = self.resolve(path, binding.alias, depth + 1)
+            yield from answer.found or (Found(path=path, binding=binding),)
+        else:
+            yield Found(path=path, binding=binding)
+
+    def imported(self, path: str, found: Import, depth: int = 0) -> Answer:
+        """Find what an import in ``path`` binds."""
+        target = self.target(path, found)
+        if found.name is None:
+            return self.locate(target.partition(".")[0] if found.whole else target)
+        where = self.locate(target)
+        if where.exists is not True:
+            external = where.found[0].external if where.found else None
+            known = Found(external=f"{external}.{found.name}") if external else Found()
+            return Answer(exists=where.exists, found=(known,), why=where.why)
+        if not where.found[0].module:
+            return _OPAQUE
+        return self.lookup(where.found[0].module, found.name, depth + 1)
+
+    def resolve(self, path: str, dotted: str, depth: int = 0) -> Answer:
+        """Find what a dotted name means at the module level of ``path``."""
+        head, *rest = dotted.split(".")
+        answer = self.lookup(path, head, depth)
+        for part in rest:
+            found: list[Found] = []
+            for one in answer.found:
+                found.extend(self.member(one, part, depth + 1).found)
+            if not found:
+                return Answer(exists=None, why=f"{dotted} is not plain")
+            answer = Answer(exists=answer.exists, found=tuple(found))
+        return answer
+
+    def member(self, of: Found, name: str, depth: int = 0) -> Answer:
+        """Find an attribute of a module, or a class nested in a class."""
+        if of.module:
+            return self.lookup(of.module, name, depth)
+        if of.external:
+            return Answer(exists=None, found=(Found(external=f"{of.external}.{name}"),))
+        if isinstance(of.binding, Class) and name in of.binding.nested:
+            inner = of.binding.nested[name]
+            return Answer(exists=True, found=(Found(path=of.path, binding=inner),))
+        return Answer(exists=None, why="the value is not a module or class")
+
+    # --- text
+
+    def candidates(self, near: Iterable[str]) -> tuple[tuple[str, ...], bool]:
+        """Return the Python files that a search reads, and whether these are all there are.
+
+        A remote tree is read file by file over the network, so there only the files where
+        vLLM's callers live are asked: beside ``near``, then the configuration, the model
+        loader and the worker.
+        """
+        every = sorted(
+            path for root in sorted(self.roots) for path in self.paths(root) if path.endswith(".py")
+        )
+        if not self.tree.remote:
+            return tuple(every), True
+        near = tuple(near)
+        folders = tuple(path.rpartition("/")[0] for path in near)
+
+        def distance(path: str) -> tuple[int, int, str]:
+            folder = path.rpartition("/")[0]
+            for rank, wanted in enumerate(_CALLERS):
+                if path.startswith(wanted):
+                    return (0 if rank < 2 else 1, rank, path)
+            if folder in folders:
+                return (2, 0, path)
+            shared = max((_shared(folder, other) for other in folders), default=0)
+            return (3, -shared, path)
+
+        ranked = [path for path in near if path in every]
+        ranked += [path for path in sorted(every, key=distance) if path not in ranked]
+        chosen = tuple(ranked[:REMOTE_READS])
+        return chosen, len(chosen) == len(every)
+
+    def mentions(self, words: frozenset[bytes], near: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield each file (and its bytes) that mentions one of some identifiers."""
+        for path in self.candidates(near)[0]:
+            data = self.read(path)
+            if data is None:
+                continue
+            if len(words) <= 24:
+                if any(word in data for word in words):
+                    yield path, data
+            elif not words.isdisjoint(re.findall(rb"[A-Za-z_]\w*", data)):
+                yield path, data
+
+
+_CALLERS = (
+    "vllm/config/vllm.py",
+    "vllm/config/model.py",
+    "vllm/model_executor/model_loader/weight_utils.py",
+    "vllm/model_executor/model_loader/utils.py",
+    "vllm/model_executor/model_loader/base_loader.py",
+    "vllm/model_executor/model_loader/default_loader.py",
+    "vllm/v1/worker/gpu_model_runner.py",
+    "vllm/v1/worker/gpu_worker.py",
+    "vllm/model_executor/layers/linear.py",
+    "vllm/model_executor/layers/fused_moe/layer.py",
+    "vllm/model_executor/layers/quantization/__init__.py",
+)
+
+
+def _shared(one: str, other: str) -> int:
+    """Count the folders that two paths have in common."""
+    count = 0
+    for left, right in zip(one.split("/"), other.split("/"), strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def absolute(path: str, level: int, module: str) -> str:
+    """Return the absolute dotted name of a module named in the file at ``path``."""
+    if level == 0:
+        return module
+    parts = path.removesuffix(".py").split("/")
+    package = parts[:-1][: len(parts) - level] if level <= len(parts) else []
+    return ".".join([*package, module]) if module else ".".join(package)

@@ -1,0 +1,161 @@
+"""``git:REPO@REV``: a revision, read from the object store of a local repository.
+
+Nothing is checked out. The one place that imports GitPython.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.trees import names
+from vllm_mods.trees.folder import read_in_workspace
+from vllm_mods.versions import from_describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+try:
+    import git  # noqa: TID251
+    from git.exc import GitCommandError, InvalidGitRepositoryError, NoSuchPathError  # noqa: TID251
+except ImportError as error:  # GitPython raises it when there is no git program.
+    raise TreeError(
+        f"git: trees need the git program: {str(error).splitlines()[0]}",
+        hint="apt-get install git",
+    ) from error
+
+_REGULAR = frozenset({b"100644", b"100755", b"100664"})
+
+
+class GitTree:
+    """The files of one commit."""
+
+    pristine = True
+    remote = False
+
+    def __init__(
+        self, repository: git.Repo, commit: str, *, spec: str, workspace: str | None = None
+    ) -> None:
+        self.spec = spec
+        self.workspace = workspace
+        self.commit = commit
+        self._repository = repository
+        self._files = _list(repository, commit, spec)
+        self._version: str | None | bool = False
+        if "vllm/__init__.py" not in self._files:
+            raise UsageError(
+                f"{spec} holds no vLLM: there is no vllm/__init__.py in that commit",
+                hint="name a clone of vLLM's repository",
+            )
+
+    @property
+    def version(self) -> str | None:
+        """The nearest tag's version, a development version after it; ``None`` without tags."""
+        if isinstance(self._version, bool):
+            self._version = self._describe()
+        return self._version
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, ``None`` if there is none; ``TreeError`` for a link."""
+        if path.startswith("/"):
+            return read_in_workspace(path, self.workspace, self.spec)
+        names.split(path, self.spec)
+        entry = self._files.get(path)
+        if entry is None:
+            return None
+        mode, blob = entry
+        if mode not in _REGULAR:
+            what = "a symbolic link" if mode == b"120000" else "a submodule"
+            raise TreeError(f"{self.spec}: {path} is {what}", hint=f"git show {self.commit}:{path}")
+        try:
+            data: bytes = self._repository.odb.stream(bytes.fromhex(blob)).read()
+        except (GitCommandError, ValueError, OSError) as error:
+            raise TreeError(
+                f"{self.spec}: cannot read {path}: {_said(error)}",
+                hint=f"git -C {self._repository.git_dir} fsck",
+            ) from error
+        return data
+
+    def paths(self, under: str = "vllm") -> Iterator[str]:
+        """Yield every regular file below ``under``; ``""`` is the whole commit."""
+        prefix = "/".join(names.split(under, self.spec)) + "/" if under else ""
+        return (
+            path
+            for path, (mode, _) in self._files.items()
+            if mode in _REGULAR and path.startswith(prefix)
+        )
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Compare with the commit itself; ``None`` for a file that it does not have."""
+        mine = self.read(path)
+        return None if mine is None else mine == data
+
+    def _describe(self) -> str | None:
+        try:
+            said = self._repository.git.describe("--tags", "--long", "--match", "v*", self.commit)
+        except GitCommandError:
+            return None  # No tag can be reached, as in a shallow clone.
+        return from_describe(said)
+
+
+def open_git(name: str, *, spec: str, workspace: str | None = None) -> GitTree:
+    """Open ``REPO@REV``. Raises ``UsageError`` if there is no such repository or revision."""
+    folder, revision = _split(name, spec)
+    try:
+        repository = git.Repo(folder)
+    except (InvalidGitRepositoryError, NoSuchPathError) as error:
+        raise UsageError(
+            f"{spec}: {folder} is not a git repository", hint=f"git -C {folder} status"
+        ) from error
+    try:
+        # --end-of-options: a revision that starts with a dash is no option.
+        commit = repository.git.rev_parse(
+            "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+        )
+    except GitCommandError as error:
+        why = _said(error) or f"{folder} has no revision {revision}"
+        raise UsageError(f"{spec}: {why}", hint=f"git -C {folder} fetch --tags") from error
+    return GitTree(repository, commit, spec=spec, workspace=workspace)
+
+
+def _split(name: str, spec: str) -> tuple[str, str]:
+    """Take the repository and the revision apart: both may have an ``@`` in them."""
+    places = [index for index, letter in enumerate(name) if letter == "@"]
+    for index in reversed(places):
+        if os.path.isdir(name[:index]) and name[index + 1 :]:
+            return name[:index], name[index + 1 :]
+    if os.path.isdir(name):
+        raise UsageError(f"{spec}: no revision given", hint=f"git:{name.rstrip('@')}@HEAD")
+    if "://" in name or name.startswith("git@"):
+        raise UsageError(
+            f"{spec}: only a repository on this machine can be read",
+            hint="git clone --filter=blob:none URL DIR, then git:DIR@REV",
+        )
+    folder = name[: places[-1]] if places else name
+    raise UsageError(f"{spec}: {folder}: no such folder", hint="git:REPO@REV, REPO a local folder")
+
+
+def _list(repository: git.Repo, commit: str, spec: str) -> dict[str, tuple[bytes, str]]:
+    try:
+        listing: bytes = repository.git.ls_tree(
+            "-r", "-z", "--full-tree", commit, stdout_as_string=False, strip_newline_in_stdout=False
+        )
+    except GitCommandError as error:
+        raise TreeError(
+            f"{spec}: cannot list the commit: {_said(error)}", hint="git fsck"
+        ) from error
+    files: dict[str, tuple[bytes, str]] = {}
+    for row in listing.split(b"\0"):
+        head, tab, path = row.partition(b"\t")
+        if tab:
+            mode, _, blob = head.split(b" ")
+            files[os.fsdecode(path)] = (mode, blob.decode())
+    return files
+
+
+def _said(error: Exception) -> str:
+    """Return git's own words."""
+    if isinstance(error, GitCommandError):
+        return str(error.stderr).strip().removeprefix("stderr: ").strip("'").strip()
+    return str(error)

@@ -1,0 +1,188 @@
+"""The pages of a package index, as data.
+
+Formats: the simple repository API of the Python packaging specifications, in HTML (PEP 503, with
+PEP 592 yanking, PEP 658/714 metadata) and in JSON (PEP 691, PEP 700 sizes). Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+
+ACCEPT = (
+    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
+    "text/html;q=0.1"
+)
+PROJECT = "vllm"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReleaseFile:
+    """One file of a release.
+
+    ``kind`` is ``wheel`` or ``sdist``; ``build`` the wheel's build tag as (number, rest) or ``()``;
+    ``platforms`` its platform tags; ``yanked`` the reason, ``None`` if it is not yanked; ``size``
+    in bytes; the hashes in hexadecimal, of the file and of its ``METADATA``. Whatever the index
+    does not say is ``None``.
+    """
+
+    filename: str
+    url: str
+    version: str
+    kind: str
+    build: tuple[int, str] | tuple[()] = ()
+    interpreters: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    sha256: str | None = None
+    metadata_sha256: str | None = None
+    size: int | None = None
+    requires_python: str | None = None
+    yanked: str | None = None
+
+
+def parse_page(body: bytes, content_type: str, url: str) -> tuple[ReleaseFile, ...]:
+    """Return the files of vLLM that a page links to, in the page's order.
+
+    Links to anything else are passed over. Raises ``ValueError`` for a page that is no index page.
+    """
+    if content_type.split(";")[0].strip().endswith("+json"):
+        return _from_json(body, url)
+    return _from_html(body, url)
+
+
+def release_file(
+    filename: str,
+    url: str,
+    *,
+    sha256: str | None = None,
+    metadata_sha256: str | None = None,
+    size: int | None = None,
+    requires_python: str | None = None,
+    yanked: str | None = None,
+) -> ReleaseFile | None:
+    """Read what a file name says; ``None`` if it names no wheel or sdist of vLLM."""
+    build: tuple[int, str] | tuple[()] = ()
+    interpreters: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    try:
+        if filename.endswith(".whl"):
+            kind = "wheel"
+            name, version, build, tags = parse_wheel_filename(filename)
+            interpreters = tuple(sorted({tag.interpreter for tag in tags}))
+            platforms = tuple(sorted({tag.platform for tag in tags}))
+        elif filename.endswith(".tar.gz"):
+            kind = "sdist"
+            name, version = parse_sdist_filename(filename)
+        else:
+            return None
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return None
+    if canonicalize_name(name) != PROJECT:
+        return None
+    return ReleaseFile(
+        filename=filename,
+        url=url,
+        version=str(version),
+        kind=kind,
+        build=build,
+        interpreters=interpreters,
+        platforms=platforms,
+        sha256=sha256,
+        metadata_sha256=metadata_sha256,
+        size=size,
+        requires_python=requires_python,
+        yanked=yanked,
+    )
+
+
+def _from_json(body: bytes, url: str) -> tuple[ReleaseFile, ...]:
+    page = json.loads(body)
+    if not isinstance(page, dict) or not isinstance(page.get("files"), list):
+        raise ValueError("the JSON has no list of files")
+    version = str((page.get("meta") or {}).get("api-version", "1.0"))
+    if version.split(".")[0] != "1":
+        raise ValueError(f"its API version is {version}, and 1 is the one known here")
+    found = (_json_file(entry, url) for entry in page["files"] if isinstance(entry, dict))
+    return tuple(file for file in found if file is not None)
+
+
+def _json_file(entry: dict[str, Any], url: str) -> ReleaseFile | None:
+    if not isinstance(entry.get("filename"), str) or not isinstance(entry.get("url"), str):
+        return None
+    hashes = entry.get("hashes")
+    metadata = entry.get("core-metadata", entry.get("dist-info-metadata"))
+    size = entry.get("size")
+    yanked = entry.get("yanked", False)
+    return release_file(
+        entry["filename"],
+        urljoin(url, entry["url"]),
+        sha256=_hex(hashes.get("sha256")) if isinstance(hashes, dict) else None,
+        metadata_sha256=_hex(metadata.get("sha256")) if isinstance(metadata, dict) else None,
+        size=size if isinstance(size, int) else None,
+        requires_python=entry.get("requires-python"),
+        yanked=None if yanked is False else (yanked if isinstance(yanked, str) else ""),
+    )
+
+
+def _from_html(body: bytes, url: str) -> tuple[ReleaseFile, ...]:
+    parser = _Anchors(url)
+    parser.feed(body.decode("utf-8", "replace"))
+    parser.close()
+    found = (_html_file(anchor, parser.base) for anchor in parser.anchors)
+    return tuple(file for file in found if file is not None)
+
+
+def _html_file(anchor: dict[str, str | None], base: str) -> ReleaseFile | None:
+    target, fragment = urldefrag(urljoin(base, anchor["href"] or ""))
+    metadata = anchor.get("data-core-metadata", anchor.get("data-dist-info-metadata")) or ""
+    return release_file(
+        unquote(urlsplit(target).path).rpartition("/")[2],
+        target,
+        sha256=_named(fragment),
+        metadata_sha256=_named(metadata),
+        requires_python=anchor.get("data-requires-python"),
+        yanked=(anchor["data-yanked"] or "") if "data-yanked" in anchor else None,
+    )
+
+
+def _named(text: str) -> str | None:
+    """Return the value of ``sha256=…`` in a fragment or an attribute."""
+    for part in text.split("&"):
+        name, _, value = part.partition("=")
+        if name == "sha256":
+            return _hex(value)
+    return None
+
+
+def _hex(value: object) -> str | None:
+    if not isinstance(value, str) or len(value) != 64:
+        return None
+    return value.lower() if set(value.lower()) <= set("0123456789abcdef") else None
+
+
+class _Anchors(HTMLParser):
+    """Collects the attributes of every ``<a href>`` and the ``<base href>``."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.base = url
+        self.anchors: list[dict[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        href = attributes.get("href")
+        if tag == "a" and href:
+            self.anchors.append(attributes)
+        elif tag == "base" and href:
+            self.base = urljoin(self.base, href)

@@ -1,0 +1,242 @@
+"""``pypi:X``: a release, read from where pip would take it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
+from vllm_mods.trees.cache import Cache, cache_folder, file_digest
+from vllm_mods.trees.http import Http, redact
+from vllm_mods.trees.index import ReleaseFile, release_file
+from vllm_mods.trees.pip_config import read_settings
+from vllm_mods.trees.remote import NoRangesError, RemoteZip
+from vllm_mods.trees.sources import Answer, Sources, local_path
+from vllm_mods.versions import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    Progress = Callable[[str, int, int | None], None]
+    Note = Callable[[str], None]
+
+_SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
+
+
+class Releases:
+    """vLLM's releases, with one connection pool and one cache for all that is read of them.
+
+    ``http`` is ``None`` offline; its ``received`` counts the bytes moved.
+    """
+
+    def __init__(
+        self,
+        *,
+        offline: bool = False,
+        workspace: str | None = None,
+        progress: Progress | None = None,
+        note: Note | None = None,
+        cache_dir: str | None = None,
+    ) -> None:
+        settings = read_settings(os.environ)
+        self.http = None if offline else Http(settings)
+        self._workspace = workspace
+        self._progress = progress
+        self._note = note
+        self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
+        self._sources = Sources(settings, self._cache, self.http, note=note)
+
+    def files(self) -> tuple[ReleaseFile, ...]:
+        """Return every file of every release that any source has.
+
+        Raises ``TreeError`` if no source could be asked.
+        """
+        answer = self._sources.ask(fresh=False)
+        if not answer.files:
+            raise self._nothing(answer)
+        self._tell(answer.failures)
+        return answer.files
+
+    def open(self, name: str, *, spec: str | None = None) -> ArchiveTree:
+        """Open a release by its version or by the name of one of its files.
+
+        Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
+        """
+        spec = f"pypi:{name}" if spec is None else spec
+        answer = self._sources.ask(fresh=False)
+        candidates = choose(name, answer.files)
+        if not candidates and self.http is not None:
+            answer = self._sources.ask(fresh=True)
+            candidates = choose(name, answer.files)
+        if not candidates:
+            raise self._unknown(name, spec, answer)
+        self._tell(answer.failures)
+        if candidates[0].yanked is not None:
+            reason = candidates[0].yanked or "no reason given"
+            self._tell((f"{candidates[0].filename} was yanked: {reason}",))
+        archive = self._archive(candidates)
+        return ArchiveTree(archive, spec=spec, remote=True, workspace=self._workspace)
+
+    def _archive(self, candidates: tuple[ReleaseFile, ...]) -> Archive:
+        """Read the first candidate by ranges, else the sdist whole, else the first one whole."""
+        best = candidates[0]
+        place = local_path(best.url)
+        if place is not None:
+            return _opened(best, self._local(best, place))
+        whole = self._cache.get_file(best.sha256) if best.sha256 else None
+        if whole is not None:
+            return _opened(best, whole)
+        if best.kind == "wheel":
+            try:
+                return RemoteZip(best, self._cache, self.http, progress=self._progress)
+            except NoRangesError:
+                best = self._without_ranges(candidates)
+        return _opened(best, self._download(best))
+
+    def _without_ranges(self, candidates: tuple[ReleaseFile, ...]) -> ReleaseFile:
+        wheel = candidates[0]
+        sdist = next((file for file in candidates if file.kind == "sdist"), None)
+        # A rebuilt wheel (it has a build tag) may hold other sources than the sdist.
+        chosen = wheel if sdist is None or wheel.build else sdist
+        self._tell(
+            (f"the server of {wheel.filename} sends whole files only: reading {chosen.filename}",)
+        )
+        return chosen
+
+    def _download(self, file: ReleaseFile) -> BinaryIO:
+        cached = self._cache.get_file(file.sha256) if file.sha256 else None
+        if cached is not None:
+            return cached
+        if self.http is None:
+            raise TreeError(
+                f"{file.filename}: the cache does not have it", hint="run once without --offline"
+            )
+        progress = self._progress
+        with self._cache.scratch() as scratch:
+            self.http.download(
+                file.url,
+                scratch,
+                progress
+                and (lambda done, total: progress(f"downloading {file.filename}", done, total)),
+            )
+            scratch.flush()
+            digest = file_digest(scratch)
+            self._check(file, digest)
+            self._cache.keep_file(scratch, digest)
+            return scratch
+
+    def _local(self, file: ReleaseFile, place: str) -> BinaryIO:
+        try:
+            opened = open(place, "rb")  # noqa: SIM115  (lives as long as the tree)
+        except OSError as error:
+            raise TreeError(f"{place}: {error.strerror}", hint=_SETTINGS) from error
+        if file.sha256 is not None:
+            self._check(file, file_digest(opened))
+        return opened
+
+    def _check(self, file: ReleaseFile, digest: str) -> None:
+        if file.sha256 is not None and digest != file.sha256:
+            raise TreeError(
+                f"{file.filename} from {redact(file.url)}: its sha256 is {digest}, and the index "
+                f"says {file.sha256}",
+                hint="the index or a proxy changed the file: try another index",
+            )
+
+    def _tell(self, notes: tuple[str, ...]) -> None:
+        for text in notes:
+            if self._note is not None:
+                self._note(text)
+
+    def _unknown(self, name: str, spec: str, answer: Answer) -> TreeError | UsageError:
+        if not answer.files or answer.failures:
+            return self._nothing(answer, what=f"{spec}: not found")
+        if release_file(name, "") is not None or _version(name) is None:
+            version = release_file(name, "")
+            near = tuple(
+                file.filename
+                for file in answer.files
+                if version is not None and file.version == version.version
+            )
+            known = f"files of that release: {', '.join(near)}" if near else "no such release"
+            return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
+        versions = nearest(name, {file.version for file in answer.files}, 5)
+        return UsageError(
+            f"{spec}: there is no such release; the nearest are {', '.join(versions)}",
+            hint=f"pypi:{versions[0]}",
+        )
+
+    def _nothing(self, answer: Answer, what: str = "no release of vllm found") -> TreeError:
+        hint = _SETTINGS
+        if self.http is None and answer.failures:
+            hint = "run once without --offline"
+        why = "".join(f"\n  {failure}" for failure in answer.failures)
+        return TreeError(f"{what}{why or ': no index or folder has it'}", hint=hint)
+
+
+def open_release(
+    name: str,
+    *,
+    spec: str,
+    offline: bool = False,
+    workspace: str | None = None,
+    progress: Progress | None = None,
+    note: Note | None = None,
+    cache_dir: str | None = None,
+) -> ArchiveTree:
+    """Open one release; see ``Releases.open``."""
+    releases = Releases(
+        offline=offline, workspace=workspace, progress=progress, note=note, cache_dir=cache_dir
+    )
+    return releases.open(name, spec=spec)
+
+
+def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]:
+    """Return the files that ``name`` can stand for, the best first; ``()`` if there are none.
+
+    ``name`` is a file name, which stands for itself, or a version: then a wheel for Linux on
+    x86_64 is best, whatever machine this is, so that an answer does not depend on who asks; among
+    them the highest build tag; then any wheel; then the sdist. A version without a local part
+    stands for one with it only if there is no other. Yanked files come into it, as with pip, only
+    if nothing else has that version.
+    """
+    exact = tuple(file for file in files if file.filename == name)
+    if exact:
+        return exact
+    wanted = _version(name)
+    if wanted is None:
+        return ()
+    matching = [file for file in files if Version(file.version) == wanted]
+    if not matching and wanted.local is None:
+        local = [file for file in files if Version(file.version).public == str(wanted)]
+        newest = max((Version(file.version) for file in local), default=None)
+        matching = [file for file in local if Version(file.version) == newest]
+    kept = [file for file in matching if file.yanked is None] or matching
+    return tuple(sorted(kept, key=_preference, reverse=True))
+
+
+def _preference(file: ReleaseFile) -> tuple[bool, bool, tuple[int, str] | tuple[()], list[int]]:
+    linux = any(
+        platform.startswith(("manylinux", "linux")) and platform.endswith("_x86_64")
+        for platform in file.platforms
+    )
+    # cp38-abi3 < cp311: among wheels per interpreter any will do, but always the same one.
+    digits = [int("".join(filter(str.isdigit, tag)) or 0) for tag in file.interpreters]
+    return file.kind == "wheel", linux, file.build, sorted(digits)
+
+
+def _opened(file: ReleaseFile, opened: BinaryIO) -> Archive:
+    if file.kind == "wheel":
+        return ZipArchive(opened, label=file.filename)
+    with opened:
+        return TarArchive(opened, label=file.filename)
+
+
+def _version(name: str) -> Version | None:
+    try:
+        return Version(name)
+    except InvalidVersion:
+        return None

@@ -1,0 +1,152 @@
+"""Ask every index and folder that pip would ask for the files of vLLM."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from vllm_mods.errors import TreeError
+from vllm_mods.trees.http import Page, redact
+from vllm_mods.trees.index import ACCEPT, PROJECT, parse_page, release_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vllm_mods.trees.cache import Cache
+    from vllm_mods.trees.http import Http
+    from vllm_mods.trees.index import ReleaseFile
+    from vllm_mods.trees.pip_config import PipSettings
+
+# PyPI itself lets its pages be ten minutes old.
+_FRESH_SECONDS = 600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What all sources together know, and why those that could not be asked could not."""
+
+    files: tuple[ReleaseFile, ...]
+    failures: tuple[str, ...]
+
+
+class Sources:
+    """The sources of ``settings``. ``http`` is ``None`` when no connection may be opened."""
+
+    def __init__(
+        self,
+        settings: PipSettings,
+        cache: Cache,
+        http: Http | None,
+        *,
+        note: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._http = http
+        self._note = note
+        self._clock = clock
+
+    def ask(self, *, fresh: bool) -> Answer:
+        """Return every file of vLLM, the first source that has a file name winning.
+
+        With ``fresh`` every index is asked anew; without, a page kept for less than ten minutes
+        will do. A source that cannot be asked is answered for by the page kept of it, however old.
+        """
+        files: dict[str, ReleaseFile] = {}
+        failures: list[str] = []
+        for url in self._urls():
+            try:
+                for file in self._ask_one(url, fresh=fresh):
+                    files.setdefault(file.filename, file)
+            except TreeError as error:
+                failures.append(error.message)
+        return Answer(files=tuple(files.values()), failures=tuple(failures))
+
+    def _urls(self) -> Iterator[str]:
+        yield from self._settings.find_links
+        for url in self._settings.index_urls:
+            yield f"{url.rstrip('/')}/{PROJECT}/"
+
+    def _ask_one(self, url: str, *, fresh: bool) -> tuple[ReleaseFile, ...]:
+        place = local_path(url)
+        if place is not None:
+            return _local_files(place)
+        page = self._page(url, fresh=fresh)
+        if page is None:
+            return ()
+        try:
+            return parse_page(page.body, page.content_type, page.url)
+        except ValueError as error:
+            raise TreeError(f"{redact(url)}: not a page of a package index: {error}") from error
+
+    def _page(self, url: str, *, fresh: bool) -> Page | None:
+        kept = self._kept(url)
+        if kept is not None and not fresh and 0 <= self._clock() - kept[1] < _FRESH_SECONDS:
+            return kept[0]
+        if self._http is None:
+            if kept is None:
+                raise TreeError(f"{redact(url)}: no copy of this page is kept, and we are offline")
+            return kept[0]
+        try:
+            page = self._http.page(url, ACCEPT)
+        except TreeError as error:
+            if kept is None:
+                raise
+            if self._note is not None:
+                self._note(f"{error.message}; using the page kept of it")
+            return kept[0]
+        self._keep(url, page)
+        return page
+
+    def _kept(self, url: str) -> tuple[Page | None, float] | None:
+        data = self._cache.lookup("pages", url)
+        if data is None:
+            return None
+        try:
+            record = json.loads(data)
+            page = None
+            if record["blob"] is not None:
+                body = self._cache.get(record["blob"])
+                if body is None:
+                    return None
+                page = Page(url=record["url"], content_type=record["content_type"], body=body)
+            return page, float(record["time"])
+        except (ValueError, KeyError, TypeError):
+            return None  # Written by another version, or cut short.
+
+    def _keep(self, url: str, page: Page | None) -> None:
+        record = {
+            "url": page.url if page else None,
+            "content_type": page.content_type if page else None,
+            "blob": self._cache.put(page.body) if page else None,
+            "time": self._clock(),
+        }
+        self._cache.record("pages", url, data=json.dumps(record).encode())
+
+
+def local_path(url: str) -> str | None:
+    """Return the path of a ``file:`` URL or of a plain path; ``None`` for anything else."""
+    if "://" not in url and not url.startswith("file:"):
+        return os.path.abspath(os.path.expanduser(url))
+    parts = urlsplit(url)
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def _local_files(place: str) -> tuple[ReleaseFile, ...]:
+    """Read a folder with an ``index.html``, a folder of archives, or a single page."""
+    page = os.path.join(place, "index.html") if os.path.isdir(place) else place
+    try:
+        if os.path.isfile(page):
+            with open(page, "rb") as file:
+                return parse_page(file.read(), "text/html", f"file://{page}")
+        if not os.path.isdir(place):
+            return ()  # An extra index that does not have the project.
+        found = (release_file(name, f"file://{place}/{name}") for name in sorted(os.listdir(place)))
+        return tuple(file for file in found if file is not None)
+    except OSError as error:
+        raise TreeError(f"{place}: {error.strerror}") from error

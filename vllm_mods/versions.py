@@ -1,0 +1,142 @@
+"""Version numbers of vLLM builds, and what little they say. Pure.
+
+A version is advice: a development build such as ``0.19.1rc1.dev46+gc5e3454e5`` sorts before 0.19.1
+and has the sources of what became 0.20.0, and releases were rebuilt from other sources under the
+same number. The tree decides.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False  # ``typing`` costs 5 ms on the hot path
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from packaging.version import Version
+
+_PLAIN = re.compile(r"v?(\d+(?:\.\d+)*)\Z", re.ASCII)
+_CLAUSE = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*v?(\d+(?:\.\d+)*)\s*\Z", re.ASCII)
+_DESCRIBED = re.compile(r"v?(?P<tag>\d.*)-(?P<distance>\d+)-(?P<node>g[0-9a-f]+)\Z", re.ASCII)
+_LAST_NUMBER = re.compile(r"(.*?)(\d+)\Z", re.ASCII)
+
+
+def in_range(version: str | None, spec: str) -> bool | None:
+    """Tell whether ``version`` satisfies the PEP 440 specifier ``spec``; ``""`` takes all.
+
+    Pre-releases and development builds count like any other version. ``None`` if there is no
+    version or it is not one of PEP 440. Raises ``ValueError`` for a specifier that is none.
+    """
+    answer = _plainly(version, spec)
+    if answer is not None:
+        return answer
+    # 30 ms to import, which the versions and ranges of releases do not need.
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
+
+    try:
+        allowed = SpecifierSet(spec)
+    except InvalidSpecifier as error:
+        raise ValueError(f"{spec!r} is not a version specifier (PEP 440)") from error
+    parsed = _parse(version)
+    return None if parsed is None else allowed.contains(parsed, prereleases=True)
+
+
+def is_development(version: str | None) -> bool:
+    """Tell whether the number is that of a build between releases (``.devN``)."""
+    parsed = _parse(version)
+    return parsed is not None and parsed.is_devrelease
+
+
+def sort_key(version: str) -> tuple[bool, Version | str]:
+    """Return a key that sorts by PEP 440, with what is no version before everything else."""
+    parsed = _parse(version)
+    return (False, version) if parsed is None else (True, parsed)
+
+
+def nearest(version: str, versions: Iterable[str], count: int) -> tuple[str, ...]:
+    """Return the ``count`` versions nearest to ``version``, the nearest first.
+
+    Near is by the numbers from the left, as people mean it: of 0.19.0 and 0.20.0, the first is
+    nearer to 0.19.9.
+    """
+    wanted = _numbers(version)
+
+    def distance(other: str) -> tuple[int, ...]:
+        numbers = _numbers(other)
+        width = max(len(wanted), len(numbers))
+        pairs = zip(
+            wanted + (0,) * (width - len(wanted)),
+            numbers + (0,) * (width - len(numbers)),
+            strict=True,
+        )
+        return tuple(abs(mine - its) for mine, its in pairs)
+
+    newest_first = sorted(versions, key=sort_key, reverse=True)
+    return tuple(sorted(newest_first, key=distance)[:count])
+
+
+def from_describe(text: str) -> str | None:
+    """Return the version for what ``git describe --tags --long`` says, ``None`` if it is not one.
+
+    ``v0.19.1-0-gb1388b1`` is 0.19.1, and ``v0.19.1-46-gc5e3454`` is ``0.19.2.dev46+gc5e3454``: the
+    development version that setuptools-scm's default scheme gives the same commit.
+    """
+    match = _DESCRIBED.match(text.strip())
+    if match is None or _parse(match["tag"]) is None:
+        return None
+    if match["distance"] == "0":
+        return match["tag"]
+    last = _LAST_NUMBER.match(match["tag"].partition("+")[0])
+    if last is None:
+        return None
+    bumped = f"{last[1]}{int(last[2]) + 1}.dev{match['distance']}+{match['node']}"
+    return bumped if _parse(bumped) is not None else None
+
+
+def _plainly(version: str | None, spec: str) -> bool | None:
+    """Answer for plain numbers only (no suffix, no wildcard); ``None`` if there is more to it."""
+    match = _PLAIN.match(version) if version is not None else None
+    if match is None:
+        return None
+    mine = _release(match[1])
+    answer = True
+    for clause in spec.split(",") if spec.strip() else ():
+        parts = _CLAUSE.match(clause)
+        if parts is None:
+            return None
+        its = _release(parts[2])
+        answer = (
+            answer
+            and {
+                "<": mine < its,
+                "<=": mine <= its,
+                ">": mine > its,
+                ">=": mine >= its,
+                "==": mine == its,
+                "!=": mine != its,
+            }[parts[1]]
+        )
+    return answer
+
+
+def _release(text: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in text.split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parsed = _parse(version)
+    return parsed.release if parsed is not None else ()
+
+
+def _parse(version: str | None) -> Version | None:
+    if version is None:
+        return None
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415  (lazily: 10 ms)
+
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return None
