@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from vllm_mods import versions
 from vllm_mods.errors import ManifestError
 from vllm_mods.model import Allowance, Expectation
 
@@ -288,6 +289,11 @@ class _Table:
         for part in text.split(",") if text else []:
             if not _SPECIFIER.match(part):
                 self.problem(key, f"{part.strip()!r} is not a version specifier such as '>=0.20'")
+                return text
+        try:
+            versions.in_range("0", text)
+        except ValueError as error:
+            self.problem(key, str(error))
         return text
 
     def table(self, key: str) -> _Table:

@@ -37,7 +37,7 @@ def command(
     Exit code 0 if and only if every mod would end up in the tree.
     """
     library = options.open_library(libraries)
-    tree = open_tree(target, offline=offline, progress=options.progress())
+    tree = open_tree(target, offline=offline, progress=options.progress(), note=options.note)
     planned, left_out = plan_for(
         library,
         mods,

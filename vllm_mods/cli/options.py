@@ -87,6 +87,11 @@ def print_json(answer: dict[str, Any]) -> None:
     click.echo(json.dumps(answer, indent=2))
 
 
+def note(text: str) -> None:
+    """Tell on stderr what happened on the way."""
+    click.echo(f"note: {text}", err=True)
+
+
 def progress() -> Callable[[str, int, int | None], None] | None:
     """Return a function that shows a transfer on stderr, None where nobody watches."""
     if not sys.stderr.isatty():

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 from vllm_mods.view import sha256
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm_mods.matrix import Cell
     from vllm_mods.model import Finding, ModPlan, Plan
 
 SCHEMA = 1
@@ -47,4 +50,23 @@ def plan(planned: Plan) -> dict[str, Any]:
         "tree": {"spec": planned.spec, "version": planned.version},
         "ok": planned.ok,
         "mods": [mod(one) for one in planned.mods],
+    }
+
+
+def matrix(cells: Iterable[Cell]) -> dict[str, Any]:
+    """Return the answer of ``matrix``."""
+    return {
+        "schema": SCHEMA,
+        "cells": [
+            {
+                "mod": cell.planned.mod.name,
+                "version": cell.version,
+                "tree": cell.tree,
+                "variant": cell.planned.variant.id if cell.planned.variant else None,
+                "verdict": cell.planned.verdict.value,
+                "in_range": cell.planned.in_range,
+                "findings": [finding(found) for found in cell.planned.findings],
+            }
+            for cell in cells
+        ],
     }

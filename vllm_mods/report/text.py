@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from vllm_mods.model import Level, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from vllm_mods.matrix import Cell
     from vllm_mods.model import Finding, ModPlan, Plan
 
     Paint = Callable[[Verdict], str]
@@ -73,3 +74,42 @@ def findings(found: Iterable[Finding]) -> list[str]:
         ("note: " if one.level is Level.NOTE else "") + f"{one.message} [{one.code}]"
         for one in found
     ]
+
+
+def matrix(cells: Sequence[Cell], paint: Paint = str) -> str:
+    """Return a grid, a row per tree and a column per mod, and why each bad cell is bad.
+
+    A verdict in brackets is of a release that the mod is not meant for.
+    """
+    names = list(dict.fromkeys(cell.planned.mod.name for cell in cells))
+    rows: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        rows.setdefault(cell.tree, {})[cell.planned.mod.name] = cell
+    labels = {tree: _label(tree, next(iter(row.values()))) for tree, row in rows.items()}
+    first = max((len(label) for label in labels.values()), default=0)
+    widths = [max(len(name), 14) for name in names]
+    heads = "  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True))
+    lines = [f"{'vLLM'.ljust(first)}  {heads}".rstrip()]
+    for tree, row in rows.items():
+        shown = []
+        for name, width in zip(names, widths, strict=True):
+            verdict = row[name].planned.verdict
+            plain = verdict.value if row[name].meant else f"({verdict.value})"
+            shown.append(plain.replace(verdict.value, paint(verdict)) + " " * (width - len(plain)))
+        lines.append(f"{labels[tree].ljust(first)}  {'  '.join(shown)}".rstrip())
+    for cell in cells:
+        if cell.meant and not cell.planned.verdict.ok:
+            lines.append(f"\n{cell.planned.mod.name} on {cell.tree}: {paint(cell.planned.verdict)}")
+            lines += [f"  {line}" for line in findings(cell.planned.findings)]
+    return "\n".join(lines)
+
+
+def _label(tree: str, cell: Cell) -> str:
+    """Shorten ``pypi:`` trees: a rebuilt wheel is told by its build tag."""
+    if tree == f"pypi:{cell.version}":
+        return cell.version
+    name = tree.removeprefix("pypi:")
+    if name.endswith(".whl"):
+        fields = name.split("-")
+        return f"{fields[1]} build {fields[2]}" if len(fields) == 6 else f"{fields[1]} build 0"
+    return tree

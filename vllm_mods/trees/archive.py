@@ -36,12 +36,16 @@ _BROKEN = (
 
 
 class Archive(Protocol):
-    """Files by name. ``names`` are all regular files and links, ``read`` is ``None`` for others."""
+    """Files by name."""
 
     @property
-    def names(self) -> frozenset[str]: ...
+    def names(self) -> frozenset[str]:
+        """Every entry but folders."""
+        ...
 
-    def read(self, name: str) -> bytes | None: ...
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
+        ...
 
 
 class ArchiveTree:
@@ -61,7 +65,7 @@ class ArchiveTree:
         self.remote = remote
         self.workspace = workspace
         self._archive = archive
-        self._version: str | None | bool = False
+        self._version: str | bool | None = False
 
     @property
     def version(self) -> str | None:
@@ -142,7 +146,7 @@ class TarArchive:
         import shutil  # noqa: PLC0415
 
         self._label = label
-        self._file: BinaryIO = tempfile.TemporaryFile()  # type: ignore[assignment]  # noqa: SIM115  (lives as long as the tree)
+        self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the tree)
         with reading(label):
             with gzip.open(file, "rb") as stream:
                 shutil.copyfileobj(stream, self._file, 1 << 20)

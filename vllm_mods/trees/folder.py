@@ -33,7 +33,7 @@ class FolderTree:
         self.root = os.path.realpath(root)
         self.spec = root if spec is None else spec
         self.workspace = workspace
-        self._version: str | None | bool = False  # False: not looked for yet
+        self._version: str | bool | None = False  # False: not looked for yet
         self._dist_infos: list[str] | None = None
         self._records: dict[str, bytes] = {}
 

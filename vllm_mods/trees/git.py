@@ -42,7 +42,7 @@ class GitTree:
         self.commit = commit
         self._repository = repository
         self._files = _list(repository, commit, spec)
-        self._version: str | None | bool = False
+        self._version: str | bool | None = False
         if "vllm/__init__.py" not in self._files:
             raise UsageError(
                 f"{spec} holds no vLLM: there is no vllm/__init__.py in that commit",

@@ -163,7 +163,9 @@ class Http:
             ) as error:
                 why, wait = f"the answer broke off: {_reason(error)}", 0.0
             except (requests.exceptions.RequestException, OSError) as error:
-                raise TreeError(f"{redact(url)}: {_reason(error)}", hint=_SETTINGS) from error
+                # A ValueError is about the URL or the proxy's, and quotes it, passwords and all.
+                why = "no usable URL or proxy" if isinstance(error, ValueError) else _reason(error)
+                raise TreeError(f"{redact(url)}: {why}", hint=_SETTINGS) from error
             if attempt + 1 < tries:
                 time.sleep(min(max(wait, self._backoff * 2**attempt), _LONGEST_WAIT))
         times = "once" if tries == 1 else f"{tries} times"
@@ -174,7 +176,8 @@ class Http:
         trusted = _is_trusted(url, self._settings)
         if parts.scheme != "https" and not trusted and not _is_local(parts.hostname):
             raise TreeError(
-                f"{redact(url)}: refusing plain http, as pip does: anybody on the way can change it",
+                f"{redact(url)}: refusing plain http, as pip does: anybody on the way can change "
+                "what comes",
                 hint=f"pip config set global.trusted-host {parts.hostname}  # if you mean it",
             )
         if trusted:
@@ -227,7 +230,7 @@ class _SystemCertificates(HTTPAdapter):
         import ssl  # noqa: PLC0415  (urllib3 has imported it by now)
 
         kwargs["ssl_context"] = ssl.create_default_context()
-        super().init_poolmanager(*args, **kwargs)  # type: ignore[arg-type, no-untyped-call]
+        super().init_poolmanager(*args, **kwargs)  # type: ignore[arg-type]
 
 
 def redact(url: str) -> str:

@@ -7,7 +7,7 @@ PEP 592 yanking, PEP 658/714 metadata) and in JSON (PEP 691, PEP 700 sizes). Pur
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -56,21 +56,12 @@ def parse_page(body: bytes, content_type: str, url: str) -> tuple[ReleaseFile, .
 
     Links to anything else are passed over. Raises ``ValueError`` for a page that is no index page.
     """
-    if content_type.split(";")[0].strip().endswith("+json"):
+    if content_type.split(";", maxsplit=1)[0].strip().endswith("+json"):
         return _from_json(body, url)
     return _from_html(body, url)
 
 
-def release_file(
-    filename: str,
-    url: str,
-    *,
-    sha256: str | None = None,
-    metadata_sha256: str | None = None,
-    size: int | None = None,
-    requires_python: str | None = None,
-    yanked: str | None = None,
-) -> ReleaseFile | None:
+def release_file(filename: str, url: str) -> ReleaseFile | None:
     """Read what a file name says; ``None`` if it names no wheel or sdist of vLLM."""
     build: tuple[int, str] | tuple[()] = ()
     interpreters: tuple[str, ...] = ()
@@ -98,20 +89,15 @@ def release_file(
         build=build,
         interpreters=interpreters,
         platforms=platforms,
-        sha256=sha256,
-        metadata_sha256=metadata_sha256,
-        size=size,
-        requires_python=requires_python,
-        yanked=yanked,
     )
 
 
 def _from_json(body: bytes, url: str) -> tuple[ReleaseFile, ...]:
     page = json.loads(body)
     if not isinstance(page, dict) or not isinstance(page.get("files"), list):
-        raise ValueError("the JSON has no list of files")
+        raise ValueError("the JSON has no list of files")  # noqa: TRY004  (wrong data, not a wrong call)
     version = str((page.get("meta") or {}).get("api-version", "1.0"))
-    if version.split(".")[0] != "1":
+    if version.split(".", maxsplit=1)[0] != "1":
         raise ValueError(f"its API version is {version}, and 1 is the one known here")
     found = (_json_file(entry, url) for entry in page["files"] if isinstance(entry, dict))
     return tuple(file for file in found if file is not None)
@@ -124,9 +110,9 @@ def _json_file(entry: dict[str, Any], url: str) -> ReleaseFile | None:
     metadata = entry.get("core-metadata", entry.get("dist-info-metadata"))
     size = entry.get("size")
     yanked = entry.get("yanked", False)
-    return release_file(
-        entry["filename"],
-        urljoin(url, entry["url"]),
+    file = release_file(entry["filename"], urljoin(url, entry["url"]))
+    return file and replace(
+        file,
         sha256=_hex(hashes.get("sha256")) if isinstance(hashes, dict) else None,
         metadata_sha256=_hex(metadata.get("sha256")) if isinstance(metadata, dict) else None,
         size=size if isinstance(size, int) else None,
@@ -146,9 +132,9 @@ def _from_html(body: bytes, url: str) -> tuple[ReleaseFile, ...]:
 def _html_file(anchor: dict[str, str | None], base: str) -> ReleaseFile | None:
     target, fragment = urldefrag(urljoin(base, anchor["href"] or ""))
     metadata = anchor.get("data-core-metadata", anchor.get("data-dist-info-metadata")) or ""
-    return release_file(
-        unquote(urlsplit(target).path).rpartition("/")[2],
-        target,
+    file = release_file(unquote(urlsplit(target).path).rpartition("/")[2], target)
+    return file and replace(
+        file,
         sha256=_named(fragment),
         metadata_sha256=_named(metadata),
         requires_python=anchor.get("data-requires-python"),

@@ -12,9 +12,10 @@ from vllm_mods.errors import TreeError
 _DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>\d[^-/]*)\.dist-info\Z")
 # What setuptools-scm writes: `__version__ = version = '0.19.1'`.
 _MODULE = re.compile(
-    r"""^__version__\s*(?::[^=\n]+)?=\s*(?:version\s*=\s*)?(['"])(?P<version>[^'"\n]+)\1""", re.M
+    r"""^__version__\s*(?::[^=\n]+)?=\s*(?:version\s*=\s*)?(['"])(?P<version>[^'"\n]+)\1""",
+    re.MULTILINE,
 )
-_PKG_INFO = re.compile(r"^Version:[ \t]*(\S+)[ \t]*\r?$", re.M)
+_PKG_INFO = re.compile(r"^Version:[ \t]*(\S+)[ \t]*\r?$", re.MULTILINE)
 
 
 def split(path: str, spec: str) -> list[str]:

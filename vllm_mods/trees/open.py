@@ -19,7 +19,7 @@ _FORMS = (
 )
 
 
-def open_tree(
+def open_tree(  # noqa: PLR0913  (each is one option of the command line)
     spec: str,
     *,
     offline: bool = False,
@@ -35,7 +35,7 @@ def open_tree(
     (``None`` if unknown); ``note`` with each thing the user should know; ``cache_dir`` replaces
     the default cache.
 
-    Raises ``UsageError`` for a spec that names nothing, ``TreeError`` for a tree that can't be read.
+    Raises ``UsageError`` for a spec that names nothing, ``TreeError`` for what can't be read.
     """
     kind, colon, rest = spec.partition(":")
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
@@ -56,28 +56,23 @@ def open_tree(
 
         return open_git(rest, spec=spec, workspace=workspace)
     if kind == "pypi":
-        from vllm_mods.trees.release import open_release  # noqa: PLC0415  (requests: 100 ms)
+        from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
 
-        return open_release(
-            rest,
-            spec=spec,
-            offline=offline,
-            workspace=workspace,
-            progress=progress,
-            note=note,
-            cache_dir=cache_dir,
+        releases = Releases(
+            offline=offline, workspace=workspace, progress=progress, note=note, cache_dir=cache_dir
         )
+        return releases.open(rest, spec=spec)
     return _open_archive(kind, rest, spec=spec, workspace=workspace)
 
 
 def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> Tree:
     from vllm_mods.trees import archive  # noqa: PLC0415  (zipfile, tarfile: 15 ms)
 
-    if not os.path.isfile(path):
-        what = "a folder" if os.path.isdir(path) else "no such file"
+    if os.path.isdir(path):
+        raise UsageError(f"{spec}: {path} is a folder", hint=path)
+    if not os.path.exists(path):
         raise UsageError(
-            f"{spec}: {path} is {what}" if what == "a folder" else f"{spec}: {what}",
-            hint=path if what == "a folder" else f"ls -la {os.path.dirname(path) or '.'}",
+            f"{spec}: {path}: no such file", hint=f"ls -la {os.path.dirname(path) or '.'}"
         )
     for ending, other in ((".whl", "wheel"), (".tar.gz", "sdist")):
         if kind != other and path.endswith(ending):

@@ -177,23 +177,6 @@ class Releases:
         return TreeError(f"{what}{why or ': no index or folder has it'}", hint=hint)
 
 
-def open_release(
-    name: str,
-    *,
-    spec: str,
-    offline: bool = False,
-    workspace: str | None = None,
-    progress: Progress | None = None,
-    note: Note | None = None,
-    cache_dir: str | None = None,
-) -> ArchiveTree:
-    """Open one release; see ``Releases.open``."""
-    releases = Releases(
-        offline=offline, workspace=workspace, progress=progress, note=note, cache_dir=cache_dir
-    )
-    return releases.open(name, spec=spec)
-
-
 def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]:
     """Return the files that ``name`` can stand for, the best first; ``()`` if there are none.
 

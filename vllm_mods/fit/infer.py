@@ -1,0 +1,357 @@
+"""What an expression is, as far as the code around it and the tree say so."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.binding import has_kind, implementations, is_property
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.shapes import Class, Function, Import, Module, Parameter, Value
+from vllm_mods.fit.signatures import dotted, type_name
+from vllm_mods.fit.walk import Scope, receiver
+from vllm_mods.fit.world import Found
+
+if TYPE_CHECKING:
+    from vllm_mods.fit.walk import Source
+    from vllm_mods.fit.world import World
+
+_DEPTH = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thing:
+    """One possibility of what an expression is.
+
+    ``kind`` is ``module``, ``class``, ``instance``, ``function``, ``super`` or ``unknown``.
+    ``exact`` means that no subclass can stand there; ``bound`` that the receiver is passed;
+    ``owner`` is the class a method was found in, ``on`` the class it was looked up on.
+    """
+
+    kind: str
+    found: Found = Found()
+    exact: bool = False
+    bound: bool = False
+    owner: Found | None = None
+    on: Found | None = None
+    functions: tuple[Function, ...] = ()
+    why: str = ""
+
+
+def unknown(why: str) -> tuple[Thing, ...]:
+    """Return the answer that nothing is known, and why."""
+    return (Thing(kind="unknown", why=why),)
+
+
+class Inference:
+    """Answers for one file in one world."""
+
+    def __init__(self, world: World, path: str) -> None:
+        self.world = world
+        self.path = path
+
+    def infer(self, node: ast.expr, scope: Scope, depth: int = 0) -> tuple[Thing, ...]:
+        """Say what an expression is."""
+        if depth > _DEPTH:
+            return unknown("the value is too far away")
+        match node:
+            case ast.Name():
+                return self._name(node.id, scope, depth)
+            case ast.Attribute():
+                return self._attributes(self.infer(node.value, scope, depth + 1), node.attr, depth)
+            case ast.Call(func=ast.Name(id="super")):
+                return self._super(node, scope)
+            case ast.Call():
+                return self._called(self.infer(node.func, scope, depth + 1), depth)
+            case ast.Await(value=ast.Call() as call):
+                return self._called(self.infer(call.func, scope, depth + 1), depth, awaited=True)
+            case ast.IfExp():
+                return (
+                    *self.infer(node.body, scope, depth + 1),
+                    *self.infer(node.orelse, scope, depth + 1),
+                )
+            case ast.Constant(value=None):
+                return ()
+        return unknown("the value is computed")
+
+    # --- names
+
+    def _name(self, name: str, scope: Scope, depth: int) -> tuple[Thing, ...]:
+        current: Scope | None = scope
+        first = True
+        while current is not None and not isinstance(current.node, ast.Module):
+            if current.is_class:
+                if first and self._in_class(current, name):
+                    return unknown("the name belongs to the class body")
+            elif name in current.locals():
+                return self._local(name, current, depth)
+            first = False
+            current = current.parent
+        answer = self.world.lookup(self.path, name)
+        if answer.exists is not True:
+            return unknown(answer.why or f"{name} is not defined in the module")
+        return self._things(answer.found, depth)
+
+    def _in_class(self, scope: Scope, name: str) -> bool:
+        assert isinstance(scope.node, ast.ClassDef)
+        return any(
+            isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store)
+            for statement in scope.node.body
+            for inner in ast.walk(statement)
+        ) or any(getattr(statement, "name", None) == name for statement in scope.node.body)
+
+    def _local(self, name: str, scope: Scope, depth: int) -> tuple[Thing, ...]:
+        me = receiver(scope)
+        sources = scope.locals()[name]
+        if me is not None and me[0] == name and len(sources) == 1:
+            found = self.class_at(scope.parent)
+            if found is None:
+                return unknown("the class is made inside a function")
+            kind = "instance" if me[1] == "instance" else "class"
+            return (Thing(kind=kind, found=found, on=found),)
+        things: list[Thing] = []
+        declared = [s for s in sources if isinstance(s, ast.AnnAssign)]
+        for source in declared or sources:
+            things.extend(self._source(source, scope, depth))
+        return tuple(dict.fromkeys(things)) or unknown("the name is only None")
+
+    def _source(self, source: Source, scope: Scope, depth: int) -> tuple[Thing, ...]:
+        match source:
+            case Parameter():
+                return self._instance(source.type, scope, depth)
+            case ast.AnnAssign():
+                return self._instance(type_name(source.annotation), scope, depth)
+            case Import():
+                return self._things(self.world.imported(self.path, source).found, depth)
+            case ast.expr() if not isinstance(source, ast.Lambda):
+                return self.infer(source, scope, depth + 1)
+        return unknown("the name is bound in the function")
+
+    def _instance(self, kind: str | None, scope: Scope, depth: int) -> tuple[Thing, ...]:
+        """An instance of a class named by an annotation, or of a subclass of it."""
+        if kind is None:
+            return unknown("its type is not stated")
+        head = kind.partition(".")[0]
+        current: Scope | None = scope
+        while current is not None:
+            if not current.is_class and not isinstance(current.node, ast.Module):
+                sources = current.locals().get(head)
+                if sources and not any(isinstance(s, Import) for s in sources):
+                    return unknown("its type is local")
+                if sources and len(sources) == 1 and "." not in kind:
+                    found = self.world.imported(self.path, sources[0]).found  # type: ignore[arg-type]
+                    return self._instances(found)
+            current = current.parent
+        return self._instances(self.world.resolve(self.path, kind, depth).found)
+
+    def _instances(self, found: tuple[Found, ...]) -> tuple[Thing, ...]:
+        classes = [one for one in found if isinstance(one.binding, Class)]
+        if not classes or len(classes) != len(found):
+            return unknown("its type is outside the tree")
+        return tuple(Thing(kind="instance", found=one, on=one) for one in classes)
+
+    def class_at(self, scope: Scope | None) -> Found | None:
+        """Return the class whose body a scope is, ``None`` inside functions."""
+        if scope is None or not isinstance(scope.node, ast.ClassDef):
+            return None
+        module = self.world.module(self.path)
+        outer = scope.parent
+        while outer is not None and not isinstance(outer.node, ast.Module):
+            if not outer.is_class:
+                return None
+            outer = outer.parent
+        return None if module is None else self._descend(module, scope.name, scope.node.lineno)
+
+    def _descend(self, module: Module, chain: str, line: int) -> Found | None:
+        head, *rest = chain.split(".")
+        for binding in module.names.get(head, ()):
+            current = binding
+            for part in rest:
+                current = current.nested.get(part) if isinstance(current, Class) else None  # type: ignore[assignment]
+            if isinstance(current, Class) and current.line == line:
+                return Found(path=self.path, binding=current)
+        return None
+
+    # --- things
+
+    def _things(self, found: tuple[Found, ...], depth: int) -> tuple[Thing, ...]:
+        things: list[Thing] = []
+        functions: dict[str, list[Found]] = {}
+        for one in found:
+            if one.module:
+                things.append(Thing(kind="module", found=one))
+            elif isinstance(one.binding, Class):
+                things.append(Thing(kind="class", found=one, exact=True, on=one))
+            elif isinstance(one.binding, Function):
+                functions.setdefault(one.path, []).append(one)
+            elif isinstance(one.binding, Value):
+                things.extend(self._value(one, depth))
+            else:
+                name = one.external or "it"
+                things.append(Thing(kind="unknown", found=one, why=f"{name} is outside the tree"))
+        for several in functions.values():
+            every = implementations([f.binding for f in several if isinstance(f.binding, Function)])
+            things.extend(
+                Thing(kind="function", found=one, functions=(one.binding,))
+                for one in several
+                if isinstance(one.binding, Function) and one.binding in every
+            )
+        return tuple(things) or unknown("nothing is known of it")
+
+    def _value(self, found: Found, depth: int) -> tuple[Thing, ...]:
+        value = found.binding
+        assert isinstance(value, Value)
+        there = Inference(self.world, found.path)
+        if value.type is not None:
+            return there._instances(self.world.resolve(found.path, value.type, depth).found)
+        if value.maker is not None and depth < _DEPTH and "(" not in value.maker:
+            answer = self.world.resolve(found.path, value.maker, depth + 1)
+            return there._called(there._things(answer.found, depth + 1), depth + 1)
+        return unknown("its value is computed")
+
+    def _attributes(self, things: tuple[Thing, ...], name: str, depth: int) -> tuple[Thing, ...]:
+        result: list[Thing] = []
+        for thing in things:
+            result.extend(self._attribute(thing, name, depth))
+        return tuple(dict.fromkeys(result)) or unknown("nothing is known of it")
+
+    def _attribute(self, thing: Thing, name: str, depth: int) -> tuple[Thing, ...]:
+        match thing.kind:
+            case "module":
+                answer = self.world.member(thing.found, name)
+                return (
+                    self._things(answer.found, depth)
+                    if answer.found
+                    else unknown(answer.why or f"the module has no {name}")
+                )
+            case "instance" | "class" | "super":
+                return self._of_class(thing, name, depth)
+        external = thing.found.external
+        if external:
+            found = Found(external=f"{external}.{name}")
+            return (Thing(kind="unknown", found=found, why=f"{external} is outside the tree"),)
+        return unknown(thing.why or "nothing is known of it")
+
+    def _of_class(self, thing: Thing, name: str, depth: int) -> tuple[Thing, ...]:
+        line = lineage(self.world, thing.found)
+        classes = line.classes[1:] if thing.kind == "super" else line.classes
+        for found in classes:
+            owner = found.binding
+            assert isinstance(owner, Class)
+            if name in owner.methods:
+                return self._method(thing, found, owner, name, depth)
+            if name in owner.types:
+                there = Inference(self.world, found.path)
+                return there._typed(owner.types[name], depth)
+            if name in owner.nested and thing.kind != "super":
+                inner = Found(path=found.path, binding=owner.nested[name])
+                return (Thing(kind="class", found=inner, exact=True, on=inner),)
+            if name in owner.attributes:
+                return unknown("the attribute's type is not stated")
+        if line.outside or line.torch:
+            return unknown(f"a base of {_class_name(thing)} is outside the tree")
+        return (Thing(kind="unknown", on=thing.found, why=f"{_class_name(thing)} has no {name}"),)
+
+    def _typed(self, kind: str, depth: int) -> tuple[Thing, ...]:
+        """What an attribute of a stated type is; ``X()`` stands for what calling X makes."""
+        if depth > _DEPTH:
+            return unknown("the value is too far away")
+        if kind.endswith("()"):
+            answer = self.world.resolve(self.path, kind[:-2], depth)
+            return self._called(self._things(answer.found, depth + 1), depth + 1)
+        return self._instances(self.world.resolve(self.path, kind, depth).found)
+
+    def _method(
+        self, thing: Thing, found: Found, owner: Class, name: str, depth: int
+    ) -> tuple[Thing, ...]:
+        functions = implementations(owner.methods[name])
+        if any(is_property(function) for function in functions):
+            getter = next((f for f in functions if not has_kind(f, "setter")), functions[0])
+            there = Inference(self.world, found.path)
+            return (
+                there._typed(getter.returns, depth + 1)
+                if getter.returns
+                else unknown("the property's type is not stated")
+            )
+        shadowed = any(
+            name in c.binding.types
+            for c in lineage(self.world, thing.found).classes[:1]
+            if isinstance(c.binding, Class)
+        )
+        if shadowed or len(functions) != 1:
+            return unknown("the method is defined several times")
+        function = functions[0]
+        through_class = thing.kind == "class"
+        static = has_kind(function, "staticmethod") or has_kind(function, "classmethod")
+        static = static or name in {"__new__", "__init_subclass__", "__class_getitem__"}
+        return (
+            Thing(
+                kind="function",
+                found=Found(path=found.path, binding=function),
+                exact=thing.exact or thing.kind == "super",
+                bound=not through_class or static,
+                owner=found,
+                on=thing.found,
+                functions=(function,),
+            ),
+        )
+
+    def _called(
+        self, things: tuple[Thing, ...], depth: int, *, awaited: bool = False
+    ) -> tuple[Thing, ...]:
+        result: list[Thing] = []
+        for thing in things:
+            if thing.kind == "class":
+                result.append(
+                    Thing(kind="instance", found=thing.found, exact=thing.exact, on=thing.found)
+                )
+            elif thing.kind == "function":
+                function = thing.functions[0]
+                plain = not function.decorators or set(function.decorators) <= {
+                    "staticmethod",
+                    "classmethod",
+                    "abstractmethod",
+                    "override",
+                    "cache",
+                    "functools.cache",
+                    "lru_cache",
+                    "functools.lru_cache",
+                }
+                if function.returns and plain and function.asynchronous is awaited:
+                    there = Inference(self.world, thing.found.path)
+                    result.extend(there._typed(function.returns, depth + 1))
+                else:
+                    result.extend(unknown("the function does not say what it returns"))
+            else:
+                result.extend(unknown(thing.why or "nothing is known of it"))
+        return tuple(dict.fromkeys(result)) or unknown("nothing is known of it")
+
+    def _super(self, node: ast.Call, scope: Scope) -> tuple[Thing, ...]:
+        current: Scope | None = scope
+        while current is not None:
+            if receiver(current) is not None and not node.args:
+                found = self.class_at(current.parent)
+                if found is None:
+                    break
+                line = lineage(self.world, found)
+                binding = found.binding
+                assert isinstance(binding, Class)
+                # With several bases the next class depends on the subclass.
+                if len([b for b in binding.bases if b not in {"ABC", "abc.ABC"}]) != 1:
+                    return unknown("super() goes to one of several bases")
+                if len(line.classes) < 2:
+                    return unknown("the base class is outside the tree")
+                return (Thing(kind="super", found=found, on=found, bound=True),)
+            current = current.parent
+        return unknown("super() is not plain")
+
+
+def _class_name(thing: Thing) -> str:
+    binding = thing.found.binding
+    return binding.name if isinstance(binding, Class) else "the class"
+
+
+def call_text(node: ast.Call) -> str:
+    """Return what is called as the code writes it."""
+    return dotted(node.func) or ast.unparse(node.func)[:60]

@@ -1,0 +1,234 @@
+"""Nodes of a file with the classes and functions around them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.shapes import Import, Parameter
+from vllm_mods.fit.signatures import decorator_name, parameters_of
+from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names, tests_typing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+# What a local name was bound by: a parameter, an import, an expression with its annotation,
+# a nested function or class, or something of which nothing is known.
+Source = Parameter | Import | ast.expr | ast.AnnAssign | ast.ClassDef | FunctionNode | None
+
+
+@dataclass(slots=True)
+class Scope:
+    """A module, class, function or comprehension. ``name`` is the dotted chain, ``""`` outside."""
+
+    node: ast.AST
+    name: str
+    parent: Scope | None = None
+    typing_only: bool = False
+    guarded: bool = False
+    tolerant: bool = False
+    bound: dict[str, list[Source]] | None = field(default=None, repr=False)
+
+    @property
+    def is_class(self) -> bool:
+        """Whether names bound here are attributes of a class."""
+        return isinstance(self.node, ast.ClassDef)
+
+    def locals(self) -> dict[str, list[Source]]:
+        """Return what the names local to a function were bound by."""
+        if self.bound is None:
+            self.bound = _locals(self.node)
+        return self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node and where it stands."""
+
+    node: ast.expr | ast.stmt
+    scope: Scope
+
+
+def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[Site]:
+    """Yield calls, attributes and imports that touch some lines (all lines if ``None``)."""
+    first, last = (min(lines), max(lines)) if lines else (0, 0)
+    stack: list[tuple[ast.AST, Scope]] = [(tree, Scope(tree, ""))]
+    while stack:
+        node, scope = stack.pop()
+        if lines is not None and isinstance(node, ast.stmt | ast.expr):
+            start, end = node.lineno, node.end_lineno or node.lineno
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                start = min([start, *(d.lineno for d in node.decorator_list)])
+            if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
+                continue
+        if isinstance(node, ast.Call | ast.Attribute | ast.Import | ast.ImportFrom):
+            yield Site(node, scope)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
+            yield Site(node, scope)
+        stack.extend(reversed(list(_children(node, scope))))
+
+
+def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        inner = _inside(node, scope, node.name)
+        # Decorators, defaults and annotations belong to the scope around.
+        for name, value in ast.iter_fields(node):
+            where = inner if name == "body" else scope
+            yield from ((child, where) for child in _nodes(value))
+    elif isinstance(
+        node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ):
+        inner = _inside(node, scope, "")
+        yield from ((child, inner) for child in ast.iter_child_nodes(node))
+    elif isinstance(node, ast.If) and tests_typing(node):
+        inner = Scope(scope.node, scope.name, scope.parent, typing_only=True)
+        yield from ((child, inner) for child in node.body)
+        yield from ((child, scope) for child in node.orelse)
+    elif isinstance(node, ast.Try):
+        yield from _try(node, scope)
+    else:
+        yield from ((child, scope) for child in ast.iter_child_nodes(node))
+
+
+def _try(node: ast.Try, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+    caught = ast.dump(ast.Tuple(elts=[h.type for h in node.handlers if h.type is not None]))
+    inner = Scope(
+        scope.node,
+        scope.name,
+        scope.parent,
+        typing_only=scope.typing_only,
+        guarded=scope.guarded or catches_import_errors(node),
+        tolerant=scope.tolerant
+        or "AttributeError" in caught
+        or "TypeError" in caught
+        or catches_import_errors(node),
+        bound=scope.bound,
+    )
+    for name, value in ast.iter_fields(node):
+        where = inner if name == "body" else scope
+        yield from ((child, where) for child in _nodes(value))
+
+
+def _inside(node: ast.AST, scope: Scope, name: str) -> Scope:
+    chain = f"{scope.name}.{name}" if scope.name and name else scope.name or name
+    return Scope(
+        node,
+        chain,
+        scope,
+        typing_only=scope.typing_only,
+        guarded=scope.guarded,
+        tolerant=scope.tolerant,
+    )
+
+
+def _nodes(value: object) -> Iterator[ast.AST]:
+    if isinstance(value, ast.AST):
+        yield value
+    elif isinstance(value, list):
+        yield from (item for item in value if isinstance(item, ast.AST))
+
+
+def _locals(node: ast.AST) -> dict[str, list[Source]]:
+    bound: dict[str, list[Source]] = {}
+    if isinstance(node, _COMPREHENSIONS):
+        for generator in node.generators:
+            for name in target_names(generator.target):
+                bound.setdefault(name, []).append(None)
+        return bound
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        for parameter in parameters_of(node.args):
+            bound[parameter.name] = [parameter]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        elsewhere: set[str] = set()
+        for statement in node.body:
+            _bind(statement, bound, elsewhere)
+        for name in elsewhere:
+            bound.pop(name, None)
+    return bound
+
+
+def _bind(node: ast.AST, bound: dict[str, list[Source]], elsewhere: set[str]) -> None:
+    """Record what one node of a function body binds, nested scopes left out."""
+
+    def add(name: str, source: Source) -> None:
+        bound.setdefault(name, []).append(source)
+
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            add(node.name, node)
+            return
+        case ast.Lambda():
+            return
+        case ast.Import() | ast.ImportFrom():
+            for name, found in imports_of(node):
+                add(name, found)
+        case ast.Global() | ast.Nonlocal():
+            elsewhere.update(node.names)
+        case ast.Assign():
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    add(target.id, node.value)
+                else:
+                    for name in target_names(target):
+                        add(name, None)
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            add(name, node)
+        case ast.NamedExpr():
+            add(node.target.id, node.value)
+        case ast.Name(ctx=ast.Del()):
+            pass
+        case ast.With() | ast.AsyncWith():
+            for item in node.items:
+                if item.optional_vars is not None:
+                    for name in target_names(item.optional_vars):
+                        add(name, None)
+        case ast.For() | ast.AsyncFor():
+            for name in target_names(node.target):
+                add(name, None)
+        case ast.ExceptHandler(name=str(name)):
+            add(name, None)
+        case ast.AugAssign(target=ast.Name(id=name)):
+            add(name, None)
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            add(name, None)
+        case _:
+            pass
+    if isinstance(node, _COMPREHENSIONS):
+        # Only a walrus gets out of a comprehension.
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.NamedExpr):
+                add(inner.target.id, inner.value)
+        return
+    for child in ast.iter_child_nodes(node):
+        _bind(child, bound, elsewhere)
+
+
+def receiver(scope: Scope) -> tuple[str, str, ast.ClassDef] | None:
+    """Return a method's first parameter, its kind and its class, if ``scope`` is a method.
+
+    The kind is ``instance`` or ``class``.
+    """
+    node = scope.node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
+        return None
+    outer = scope.parent.node
+    if not isinstance(outer, ast.ClassDef):
+        return None
+    positional = [*node.args.posonlyargs, *node.args.args]
+    names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    if not positional or "staticmethod" in names:
+        return None
+    by_class = "classmethod" in names or node.name in {
+        "__new__",
+        "__init_subclass__",
+        "__class_getitem__",
+    }
+    by_class = by_class or (
+        positional[0].arg == "cls"
+        and bool(names & {"validator", "field_validator", "model_validator"})
+    )
+    return positional[0].arg, "class" if by_class else "instance", outer
