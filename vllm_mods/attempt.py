@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vllm_mods.model import Mod, Tree, Variant
-    from vllm_mods.scopes import Scopes
 
     Recorded = Callable[[str, str, int], str | None]
 
@@ -188,6 +187,7 @@ _SEVERITY = (Verdict.UNREADABLE, Verdict.MISSING, Verdict.MISPLACED, Verdict.CON
 
 
 def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
+    """Say what a user should know of hunks that have their place."""
     notes = []
     for hunk in hunks:
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}

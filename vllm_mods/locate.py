@@ -76,14 +76,14 @@ class Target:
 
     @property
     def lines(self) -> tuple[bytes, ...]:
-        """The file's lines with their terminators; only ``\\n`` ends a line."""
+        """The file's lines with their terminators; only a line feed ends a line."""
         if self._lines is None:
             self._lines = split(self.data)
         return self._lines
 
 
 def split(data: bytes) -> tuple[bytes, ...]:
-    """Split into lines that keep their ``\\n``; nothing else ends a line."""
+    """Split into lines that keep their line feed; nothing else ends a line."""
     parts = data.split(b"\n")
     lines = [part + b"\n" for part in parts[:-1]]
     if parts[-1]:

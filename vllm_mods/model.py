@@ -81,22 +81,30 @@ class FileChange:
 
 
 class Tree(Protocol):
-    """A vLLM source tree to read.
+    """A vLLM source tree to read: an installed folder, an archive, a release, a revision.
 
-    ``spec`` is the tree as the user named it, ``version`` what the tree says of
-    itself (``None`` where it says nothing), ``remote`` whether each read may cost a
-    round trip, ``pristine`` whether its files are known to be as released (an
-    archive, a revision) rather than an installed folder that anybody may have edited.
+    An archive or a revision is ``pristine``; a folder, which anybody may have edited, is not.
     """
 
     @property
-    def spec(self) -> str: ...
+    def spec(self) -> str:
+        """The tree as the user named it."""
+        ...
+
     @property
-    def version(self) -> str | None: ...
+    def version(self) -> str | None:
+        """What the tree says of itself; None where it says nothing."""
+        ...
+
     @property
-    def remote(self) -> bool: ...
+    def remote(self) -> bool:
+        """Whether each read may cost a round trip."""
+        ...
+
     @property
-    def pristine(self) -> bool: ...
+    def pristine(self) -> bool:
+        """Whether its files are known to be as released."""
+        ...
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none.
@@ -245,7 +253,7 @@ class PlacedHunk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Mods × one tree. ``changes`` is the net effect of all mods that would write."""
+    """Mods on one tree. ``changes`` is the net effect of all mods that would write."""
 
     spec: str
     version: str | None

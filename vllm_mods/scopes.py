@@ -74,10 +74,10 @@ class Scopes:
         return next((scope for scope in self.definitions() if scope.name == name), None)
 
 
-def read_scopes(data: bytes) -> Scopes:
+def read_scopes(data: bytes) -> Scopes:  # noqa: C901  (libcst is imported inside)
     """Parse a file. Raises ``UnparsableError`` with the reason."""
-    import libcst  # noqa: PLC0415, TID251
-    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415, TID251
+    import libcst  # noqa: PLC0415
+    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
     try:
         module = libcst.parse_module(data)

@@ -18,7 +18,9 @@ _REMOTE_LIMIT = 12
 class Search(Protocol):
     """A search for a definition; see ``search``."""
 
-    def __call__(self, tree: Tree, name: str, path: str) -> str: ...
+    def __call__(self, tree: Tree, name: str, path: str) -> str:
+        """Tell in words where ``name`` is."""
+        ...
 
 
 def search(tree: Tree, name: str, path: str) -> str:
@@ -29,7 +31,7 @@ def search(tree: Tree, name: str, path: str) -> str:
     """
     last = name.rsplit(".", 1)[-1]
     needle = re.compile(
-        rb"^[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]+%s\b" % re.escape(last.encode()), re.M
+        rb"^[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]+%s\b" % re.escape(last.encode()), re.MULTILINE
     )
     top = path.split("/", 1)[0]
     others = [other for other in tree.paths(top) if other.endswith(".py") and other != path]

@@ -106,12 +106,14 @@ vllm = ">=1"
 
 
 def test_a_variant_that_does_nothing_is_a_problem() -> None:
-    text = GOOD.split("patches =")[0]
+    text = GOOD.split("patches =", maxsplit=1)[0]
     assert problems(text) == ("variant[0]: a variant needs patches, an overlay or templates",)
 
 
 def test_a_mod_without_variants_is_a_problem() -> None:
-    assert problems(GOOD.split("[[variant]]")[0]) == ("variant: a mod needs at least one [[variant]]",)
+    assert problems(GOOD.split("[[variant]]", maxsplit=1)[0]) == (
+        "variant: a mod needs at least one [[variant]]",
+    )
 
 
 def test_malformed_toml_says_where() -> None:

@@ -77,7 +77,7 @@ def main() -> None:
     """  # noqa: D301
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  (one exit code each)
     """Run a command line and return its exit code; every error ends here."""
     try:
         code = main.main(args=list(arguments), prog_name="vllm-mods", standalone_mode=False)

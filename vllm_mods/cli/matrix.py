@@ -74,9 +74,7 @@ def command(
             return releases.open(spec.removeprefix("pypi:"))
         return open_tree(spec, offline=offline)
 
-    found = []
-    for cell in matrix.cells(chosen, specs, opener):
-        found.append(cell)
+    found = tuple(matrix.cells(chosen, specs, opener))
     if as_json or form == "json":
         options.print_json(data.matrix(found))
     else:

@@ -64,7 +64,7 @@ def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
         ("requires", ", ".join(mod.requires)),
         ("conflicts", ", ".join(mod.conflicts)),
         ("after", ", ".join(mod.after)),
-        *((f"evidence", f"{kind}: {text}") for kind, text in mod.evidence),
+        *(("evidence", f"{kind}: {text}") for kind, text in mod.evidence),
         ("serve with", " ".join(mod.serve_args)),
         ("GPU", ", ".join(mod.compute_capability)),
     )

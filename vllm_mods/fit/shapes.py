@@ -77,7 +77,7 @@ class Field:
     type: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Class:
     """A class. ``attributes`` is every name that an instance may have from this class's code.
 
@@ -129,7 +129,7 @@ class Value:
 Binding = Function | Class | Import | Value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Module:
     """A module. ``table`` is true where its ``__getattr__`` only looks names up."""
 

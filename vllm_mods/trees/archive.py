@@ -11,6 +11,7 @@ import stat
 import struct
 import tarfile
 import tempfile
+import weakref
 import zipfile
 import zlib
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -102,10 +103,11 @@ class ArchiveTree:
 
 
 class ZipArchive:
-    """The files of a zip; the zip's CRC-32 is checked on every read."""
+    """The files of a zip; the zip's CRC-32 is checked on every read. ``file`` is taken over."""
 
     def __init__(self, file: BinaryIO, *, label: str) -> None:
         self._label = label
+        weakref.finalize(self, file.close)
         with reading(label):
             self._zip = zipfile.ZipFile(file)
         self._infos = _zip_index(self._zip, label)
@@ -147,6 +149,7 @@ class TarArchive:
 
         self._label = label
         self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the tree)
+        weakref.finalize(self, self._file.close)
         with reading(label):
             with gzip.open(file, "rb") as stream:
                 shutil.copyfileobj(stream, self._file, 1 << 20)

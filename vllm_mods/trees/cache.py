@@ -11,12 +11,14 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _CHUNK = 1 << 20
+_DAY = 86400.0
 
 
 def cache_folder(environ: Mapping[str, str]) -> str:
@@ -73,12 +75,16 @@ class Cache:
         folder = os.path.join(self.folder, "tmp")
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
+            _sweep(folder)
             file = tempfile.NamedTemporaryFile(dir=folder, delete=False)  # noqa: SIM115
         except OSError as error:
             self._complain(error)
             file = tempfile.NamedTemporaryFile(delete=False)  # noqa: SIM115
         try:
             yield file  # type: ignore[misc]  # a wrapper with the methods of BinaryIO
+        except BaseException:
+            file.close()
+            raise
         finally:
             # Open descriptors stay good: without a cache this is the only copy.
             with contextlib.suppress(FileNotFoundError):
@@ -145,6 +151,15 @@ class Cache:
         if self._note is not None:
             note, self._note = self._note, None
             note(f"working without a cache: {self.folder}: {error.strerror}")
+
+
+def _sweep(folder: str) -> None:
+    """Remove what downloads that were killed more than a day ago have left."""
+    oldest = time.time() - _DAY
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):  # Others sweep too.
+            if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(entry.path)
 
 
 def file_digest(file: BinaryIO) -> str:

@@ -138,7 +138,11 @@ class FolderTree:
 
     def _record(self, folder: str) -> bytes:
         if folder not in self._records:
-            self._records[folder] = _read(self.root, [folder, "RECORD"], self.spec) or b""
+            try:
+                with open(os.path.join(self.root, folder, "RECORD"), "rb") as file:
+                    self._records[folder] = file.read()
+            except OSError:
+                self._records[folder] = b""  # A distribution that says nothing of its files.
         return self._records[folder]
 
 
@@ -209,12 +213,7 @@ def _lstat(root: str, parts: list[str], spec: str) -> os.stat_result | None:
             place = f"{place}/{part}"
             info = os.lstat(place)
             if stat.S_ISLNK(info.st_mode):
-                inside = place[len(root) + 1 :]
-                raise TreeError(
-                    f"{spec}: refusing to read {'/'.join(parts)}: {inside} is a symbolic link to "
-                    f"{os.readlink(place)}, and links are not followed",
-                    hint=f"name the real tree as the target: {os.path.realpath(place)}",
-                )
+                raise _is_link(root, parts, place, spec)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -222,6 +221,19 @@ def _lstat(root: str, parts: list[str], spec: str) -> os.stat_result | None:
             f"{spec}: cannot read {'/'.join(parts)}: {error.strerror}", hint=f"ls -la {place}"
         ) from error
     return info
+
+
+def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
+    target = os.path.realpath(place)
+    hint = f"if that is the tree you mean, name it: {target}"
+    if os.path.isfile(target):
+        # Behind it may be an installer's cache, which other environments share.
+        hint = "uv pip install --link-mode copy --reinstall vllm  # real files instead of links"
+    return TreeError(
+        f"{spec}: refusing to read {'/'.join(parts)}: {place[len(root) + 1 :]} is a symbolic link "
+        f"to {os.readlink(place)}, and links are not followed",
+        hint=hint,
+    )
 
 
 def _no_vllm(path: str) -> UsageError:

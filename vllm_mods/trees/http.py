@@ -41,7 +41,10 @@ class _TransientError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """A page as it came. ``url`` is where it was found in the end: links are relative to it."""
+    """A page as it came.
+
+    ``url`` is where it was found in the end, without user and password: links are relative to it.
+    """
 
     url: str
     content_type: str
@@ -71,7 +74,7 @@ class Http:
         if settings.verify is None:
             self._session.mount("https://", _SystemCertificates())
         self._logins = {
-            urlsplit(url).hostname: login
+            _place(url): login
             for url in (*settings.index_urls, *settings.find_links)
             if (login := _login(url)) is not None
         }
@@ -85,7 +88,7 @@ class Http:
                     return None
                 self._check(response, url)
                 return Page(
-                    url=response.url,
+                    url=_without_login(response.url),
                     content_type=response.headers.get("Content-Type", ""),
                     body=self._body(response),
                 )
@@ -129,7 +132,8 @@ class Http:
                 total = int(stated) if stated.isdigit() else None
                 done = 0
                 try:
-                    for chunk in response.iter_content(_CHUNK):
+                    # As it comes: some servers call a .tar.gz encoded, and requests would undo it.
+                    for chunk in response.raw.stream(_CHUNK, decode_content=False):
                         file.write(chunk)
                         done += len(chunk)
                         if progress is not None:
@@ -186,7 +190,7 @@ class Http:
         return self._session.get(
             url,
             headers=dict(headers),
-            auth=_login(url) or self._logins.get(parts.hostname),
+            auth=_login(url) or self._logins.get(_place(url)),
             # Given with each call: requests would prefer its environment variables otherwise.
             verify=False if trusted else (self._settings.verify or True),
             cert=self._settings.client_cert,
@@ -233,11 +237,19 @@ class _SystemCertificates(HTTPAdapter):
         super().init_poolmanager(*args, **kwargs)  # type: ignore[arg-type]
 
 
+def _place(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _without_login(url: str) -> str:
+    """Return the URL without user and password: those of an index are known by its host."""
+    return urlunsplit(urlsplit(url)._replace(netloc=_place(url)))
+
+
 def redact(url: str) -> str:
     """Return a URL to show: without the user, the password and the query (a token may be in it)."""
     parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    return urlunsplit((parts.scheme, _place(url), parts.path, "", ""))
 
 
 def _content_range(response: requests.Response, start: int, end: int) -> int | None:

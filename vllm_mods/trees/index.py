@@ -56,7 +56,7 @@ def parse_page(body: bytes, content_type: str, url: str) -> tuple[ReleaseFile, .
 
     Links to anything else are passed over. Raises ``ValueError`` for a page that is no index page.
     """
-    if content_type.split(";", maxsplit=1)[0].strip().endswith("+json"):
+    if content_type.split(";", maxsplit=1)[0].strip().lower().endswith(("+json", "/json")):
         return _from_json(body, url)
     return _from_html(body, url)
 

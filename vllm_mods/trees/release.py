@@ -13,7 +13,7 @@ from vllm_mods.trees.cache import Cache, cache_folder, file_digest
 from vllm_mods.trees.http import Http, redact
 from vllm_mods.trees.index import ReleaseFile, release_file
 from vllm_mods.trees.pip_config import read_settings
-from vllm_mods.trees.remote import NoRangesError, RemoteZip
+from vllm_mods.trees.remote import NoRangesError, NotKeptError, RemoteZip
 from vllm_mods.trees.sources import Answer, Sources, local_path
 from vllm_mods.versions import nearest
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int | None], None]
     Note = Callable[[str], None]
 
+_WHOLE = "the server sends whole files only"
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
 
 
@@ -69,7 +70,7 @@ class Releases:
         spec = f"pypi:{name}" if spec is None else spec
         answer = self._sources.ask(fresh=False)
         candidates = choose(name, answer.files)
-        if not candidates and self.http is not None:
+        if not candidates and answer.old:
             answer = self._sources.ask(fresh=True)
             candidates = choose(name, answer.files)
         if not candidates:
@@ -87,30 +88,22 @@ class Releases:
         place = local_path(best.url)
         if place is not None:
             return _opened(best, self._local(best, place))
-        whole = self._cache.get_file(best.sha256) if best.sha256 else None
+        whole = self._kept(best)
         if whole is not None:
             return _opened(best, whole)
         if best.kind == "wheel":
             try:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress)
-            except NoRangesError:
-                best = self._without_ranges(candidates)
+            except NoRangesError as error:
+                best = _without_ranges(candidates)
+                if not isinstance(error, NotKeptError):
+                    self._tell((f"{_WHOLE}: reading {best.filename}",))
         return _opened(best, self._download(best))
 
-    def _without_ranges(self, candidates: tuple[ReleaseFile, ...]) -> ReleaseFile:
-        wheel = candidates[0]
-        sdist = next((file for file in candidates if file.kind == "sdist"), None)
-        # A rebuilt wheel (it has a build tag) may hold other sources than the sdist.
-        chosen = wheel if sdist is None or wheel.build else sdist
-        self._tell(
-            (f"the server of {wheel.filename} sends whole files only: reading {chosen.filename}",)
-        )
-        return chosen
-
     def _download(self, file: ReleaseFile) -> BinaryIO:
-        cached = self._cache.get_file(file.sha256) if file.sha256 else None
-        if cached is not None:
-            return cached
+        kept = self._kept(file)
+        if kept is not None:
+            return kept
         if self.http is None:
             raise TreeError(
                 f"{file.filename}: the cache does not have it", hint="run once without --offline"
@@ -127,7 +120,14 @@ class Releases:
             digest = file_digest(scratch)
             self._check(file, digest)
             self._cache.keep_file(scratch, digest)
+            self._cache.record("downloads", file.url, data=digest.encode())
             return scratch
+
+    def _kept(self, file: ReleaseFile) -> BinaryIO | None:
+        """Open an earlier download, by its hash or, where the index gives none, by its URL."""
+        link = self._cache.lookup("downloads", file.url) if file.sha256 is None else None
+        digest = link.decode("ascii", "replace") if link else file.sha256
+        return self._cache.get_file(digest) if digest else None
 
     def _local(self, file: ReleaseFile, place: str) -> BinaryIO:
         try:
@@ -163,6 +163,10 @@ class Releases:
             )
             known = f"files of that release: {', '.join(near)}" if near else "no such release"
             return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
+        if self.http is None:
+            return TreeError(
+                f"{spec}: the kept pages have no such release", hint="run once without --offline"
+            )
         versions = nearest(name, {file.version for file in answer.files}, 5)
         return UsageError(
             f"{spec}: there is no such release; the nearest are {', '.join(versions)}",
@@ -199,6 +203,16 @@ def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]
         matching = [file for file in local if Version(file.version) == newest]
     kept = [file for file in matching if file.yanked is None] or matching
     return tuple(sorted(kept, key=_preference, reverse=True))
+
+
+def _without_ranges(candidates: tuple[ReleaseFile, ...]) -> ReleaseFile:
+    """Return what to download in place of the wheel that is best: the smaller sdist, if it will do.
+
+    A rebuilt wheel (it has a build tag) may hold other sources than the sdist.
+    """
+    wheel = candidates[0]
+    sdist = next((file for file in candidates if file.kind == "sdist"), None)
+    return wheel if sdist is None or wheel.build else sdist
 
 
 def _preference(file: ReleaseFile) -> tuple[bool, bool, tuple[int, str] | tuple[()], list[int]]:

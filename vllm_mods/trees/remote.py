@@ -30,11 +30,15 @@ class NoRangesError(Exception):
     """The server sends whole files only."""
 
 
+class NotKeptError(NoRangesError):
+    """No connection may be opened, and the cache has no part of the wheel."""
+
+
 class RemoteZip:
     """The archive of a remote wheel.
 
     ``http`` is ``None`` when no connection may be opened: then only what the cache has is there.
-    Raises ``NoRangesError`` at construction if the server does not do ranges.
+    Construction raises ``NoRangesError`` if the file has to be had whole, and ``TreeError``.
     """
 
     def __init__(
@@ -173,9 +177,7 @@ class _Spans(io.RawIOBase):
     def open(self) -> None:
         """Learn the length and get the tail."""
         if self._http is None:
-            raise TreeError(
-                f"{self._file.filename}: the cache does not have it", hint=_OFFLINE_HINT
-            )
+            raise NotKeptError
         if not self.total:
             # A range counted from the end would save this, but large servers answer it with 501.
             first = self._http.span(self._file.url, 0, 1)

@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from vllm_mods.errors import TreeError
 from vllm_mods.trees.http import Page, redact
@@ -27,10 +27,14 @@ _FRESH_SECONDS = 600.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What all sources together know, and why those that could not be asked could not."""
+    """What all sources together know, and why those that could not be asked could not.
+
+    ``old`` means that a kept page stood in for an index that could have been asked.
+    """
 
     files: tuple[ReleaseFile, ...]
     failures: tuple[str, ...]
+    old: bool = False
 
 
 class Sources:
@@ -50,6 +54,7 @@ class Sources:
         self._http = http
         self._note = note
         self._clock = clock
+        self._used_kept = False
 
     def ask(self, *, fresh: bool) -> Answer:
         """Return every file of vLLM, the first source that has a file name winning.
@@ -57,6 +62,7 @@ class Sources:
         With ``fresh`` every index is asked anew; without, a page kept for less than ten minutes
         will do. A source that cannot be asked is answered for by the page kept of it, however old.
         """
+        self._used_kept = False
         files: dict[str, ReleaseFile] = {}
         failures: list[str] = []
         for url in self._urls():
@@ -65,7 +71,7 @@ class Sources:
                     files.setdefault(file.filename, file)
             except TreeError as error:
                 failures.append(error.message)
-        return Answer(files=tuple(files.values()), failures=tuple(failures))
+        return Answer(files=tuple(files.values()), failures=tuple(failures), old=self._used_kept)
 
     def _urls(self) -> Iterator[str]:
         yield from self._settings.find_links
@@ -87,6 +93,7 @@ class Sources:
     def _page(self, url: str, *, fresh: bool) -> Page | None:
         kept = self._kept(url)
         if kept is not None and not fresh and 0 <= self._clock() - kept[1] < _FRESH_SECONDS:
+            self._used_kept = self._http is not None
             return kept[0]
         if self._http is None:
             if kept is None:
@@ -138,15 +145,18 @@ def local_path(url: str) -> str | None:
 
 
 def _local_files(place: str) -> tuple[ReleaseFile, ...]:
-    """Read a folder with an ``index.html``, a folder of archives, or a single page."""
-    page = os.path.join(place, "index.html") if os.path.isdir(place) else place
+    """Read a page, or a folder: its ``index.html`` first, then the archives in it."""
+    is_folder = os.path.isdir(place)
+    page = os.path.join(place, "index.html") if is_folder else place
+    files: list[ReleaseFile | None] = []
     try:
         if os.path.isfile(page):
             with open(page, "rb") as file:
-                return parse_page(file.read(), "text/html", f"file://{page}")
-        if not os.path.isdir(place):
-            return ()  # An extra index that does not have the project.
-        found = (release_file(name, f"file://{place}/{name}") for name in sorted(os.listdir(place)))
-        return tuple(file for file in found if file is not None)
+                files += parse_page(file.read(), "text/html", f"file://{quote(page)}")
+        if is_folder:
+            archives = sorted(os.listdir(place))
+            files += (release_file(name, f"file://{quote(f'{place}/{name}')}") for name in archives)
+        # Neither: an extra index that does not have the project.
+        return tuple(file for file in files if file is not None)
     except OSError as error:
         raise TreeError(f"{place}: {error.strerror}") from error

@@ -1,0 +1,256 @@
+"""What an unfinished transaction has to put back, and putting it back.
+
+While a transaction runs, a folder ``.vllm-mods.work-<n>`` lies in the site root, where n
+is the root's own mtime in nanoseconds: making that folder is what changes the root's
+mtime, so there is no other place that could remember it. The folder holds ``journal.json``
+and, under the names that the journal gives, every file as it was. It is removed last.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods import site
+from vllm_mods.errors import NotRestored
+
+if TYPE_CHECKING:
+    from vllm_mods.site import Site
+
+PREFIX = ".vllm-mods.work-"
+_FILE = "journal.json"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One file of the tree, by sha256 before and after; None stands for "no such file".
+
+    ``backup`` is its name in the work folder, ``temp`` the absolute path that the new form
+    is staged at.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+    backup: str | None
+    temp: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Folder:
+    """A folder of the tree as it was."""
+
+    path: str
+    mode: int
+    uid: int
+    gid: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Journal:
+    """``kept`` folders get their mtime back, ``made`` ones are removed, ``gone`` ones made again.
+
+    ``made`` and ``gone`` have outer folders before inner ones.
+    """
+
+    steps: tuple[Step, ...]
+    kept: tuple[Folder, ...]
+    made: tuple[str, ...]
+    gone: tuple[Folder, ...]
+
+
+def folder(path: str, info: os.stat_result) -> Folder:
+    """Describe a folder."""
+    return Folder(
+        path=path,
+        mode=stat.S_IMODE(info.st_mode),
+        uid=info.st_uid,
+        gid=info.st_gid,
+        mtime_ns=info.st_mtime_ns,
+    )
+
+
+def find(root: str) -> str | None:
+    """Return the work folder that an interrupted transaction left in a site root, if any."""
+    for name in os.listdir(root):
+        if name.startswith(PREFIX) and name[len(PREFIX) :].lstrip("-").isdigit():
+            return f"{root}/{name}"
+    return None
+
+
+def open_work(root: str) -> str:
+    """Make the work folder. From here on ``close`` or ``recover`` has to follow."""
+    work = f"{root}/{PREFIX}{os.lstat(root).st_mtime_ns}"
+    os.mkdir(work, 0o700)
+    return work
+
+
+def save(work: str, journal: Journal) -> None:
+    """Bring the journal to the disk. The files that it names lie in the work folder already."""
+    raw = {
+        "schema": _SCHEMA,
+        "steps": [[one.path, one.before, one.after, one.backup, one.temp] for one in journal.steps],
+        "kept": [_folder_row(one) for one in journal.kept],
+        "made": list(journal.made),
+        "gone": [_folder_row(one) for one in journal.gone],
+    }
+    data = json.dumps(raw).encode()
+    site.write(f"{work}/{_FILE}.new", data, like=os.lstat(work), mode=0o600)
+    os.replace(f"{work}/{_FILE}.new", f"{work}/{_FILE}")
+    site.sync_folder(work)
+
+
+def close(work: str) -> None:
+    """Remove the work folder, the journal first: without it the transaction is over, either way."""
+    root, name = os.path.split(work)
+    if site.status(f"{work}/{_FILE}") is not None:
+        os.unlink(f"{work}/{_FILE}")
+        site.sync_folder(work)
+    for entry in os.listdir(work):
+        os.unlink(f"{work}/{entry}")
+    os.rmdir(work)
+    mtime_ns = int(name[len(PREFIX) :])
+    os.utime(root, ns=(mtime_ns, mtime_ns))
+
+
+def recover(where: Site) -> bool:
+    """Put back what an interrupted transaction left; True if there was one.
+
+    Raises ``NotRestored`` if a file was changed since then by somebody else; everything
+    else is put back, and nothing is thrown away.
+    """
+    work = find(where.root)
+    if work is None:
+        return False
+    data = site.read(f"{work}/{_FILE}")
+    if data is not None:
+        put_back(where, work, _parse(data, work))
+    close(work)
+    return True
+
+
+def put_back(where: Site, work: str, journal: Journal, *, reached: int | None = None) -> None:
+    """Bring every file and folder back to where it was. May be called any number of times.
+
+    ``reached`` counts the steps that were begun, where that is known: the others are left
+    alone, whatever lies there. Raises ``NotRestored`` as ``recover`` does.
+    """
+    problems: list[tuple[str, str]] = []
+    for gone in journal.gone:
+        place = where.absolute(gone.path)
+        if site.status(place) is None:
+            site.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
+    for step in journal.steps:
+        if step.temp is not None and site.status(step.temp) is not None:
+            os.unlink(step.temp)
+    for step in journal.steps[:reached]:
+        try:
+            problem = _put_back(where, work, step)
+        except OSError as error:
+            problem = (str(error), f"vllm-mods status --target {where.root}")
+        if problem is not None:
+            problems.append(problem)
+    for made in reversed(journal.made):
+        try:
+            os.rmdir(where.absolute(made))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            # Somebody else put a file into it: theirs, so the folder stays.
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+    for kept in (*journal.kept, *journal.gone):
+        place = where.absolute(kept.path)
+        if site.status(place) is not None:
+            os.utime(place, ns=(kept.mtime_ns, kept.mtime_ns), follow_symlinks=False)
+            site.sync_folder(place)
+    if problems:
+        lines = "".join(f"\n  {what}" for what, _hint in problems)
+        raise NotRestored(
+            f"{where.root}: an interrupted transaction could not be undone in full{lines}\n"
+            f"everything else is as it was before; what is needed for the rest lies in {work}",
+            hint=problems[0][1] + "  # then run the command again",
+        )
+
+
+def _put_back(where: Site, work: str, step: Step) -> tuple[str, str] | None:
+    """Put one file back; return what is wrong and what to do, if that cannot be done."""
+    path = where.absolute(step.path)
+    info = site.status(path)
+    there = None if info is None else site.digest(path)
+    if step.before is None or step.backup is None:
+        if info is None:
+            return None
+        if there == step.after:
+            os.unlink(path)
+            return None
+        return (
+            f"{step.path}: was new, and somebody has changed it since",
+            f"mv {path} {path}.mine",
+        )
+    backup = f"{work}/{step.backup}"
+    saved = site.status(backup)
+    if saved is None and there == step.before:
+        return None  # an earlier recovery got this far
+    if saved is not None and info is not None and os.path.samestat(saved, info):
+        return None  # never replaced
+    if saved is None or site.digest(backup) != step.before:
+        return (f"{step.path}: its original {backup} is damaged", f"ls -la {work}")
+    if info is not None and there not in {step.before, step.after}:
+        return (
+            f"{step.path}: somebody has changed it since; its original is {backup}",
+            f"cp -p {backup} {path}",
+        )
+    try:
+        os.replace(backup, path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        temp = step.temp or f"{path}{PREFIX}temp"
+        site.preserve(backup, temp)
+        os.replace(temp, path)
+    return None
+
+
+def _parse(data: bytes, work: str) -> Journal:
+    try:
+        raw = json.loads(data)
+        if raw["schema"] != _SCHEMA:
+            raise ValueError(f"schema {raw['schema']!r}")  # noqa: TRY301
+        return Journal(
+            steps=tuple(
+                Step(path=path, before=before, after=after, backup=backup, temp=temp)
+                for path, before, after, backup, temp in raw["steps"]
+            ),
+            kept=tuple(_folder_of(row) for row in raw["kept"]),
+            made=tuple(raw["made"]),
+            gone=tuple(_folder_of(row) for row in raw["gone"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotRestored(
+            f"{work}/{_FILE}: the journal of an interrupted transaction cannot be read "
+            f"({error}); the files as they were before lie beside it",
+            hint=f"ls -la {work}  # put them back by hand, or restore vLLM; then rm -r {work}",
+        ) from error
+
+
+def _folder_row(one: Folder) -> list[object]:
+    return [one.path, one.mode, one.uid, one.gid, one.mtime_ns]
+
+
+def _folder_of(row: list[object]) -> Folder:
+    path, mode, uid, gid, mtime_ns = row
+    if not isinstance(path, str):
+        raise TypeError("a folder's path is no string")
+    numbers = [one for one in (mode, uid, gid, mtime_ns) if isinstance(one, int)]
+    if len(numbers) != 4:
+        raise TypeError(f"the status of {path} is not four numbers")
+    return Folder(
+        path=path, mode=numbers[0], uid=numbers[1], gid=numbers[2], mtime_ns=numbers[3]
+    )

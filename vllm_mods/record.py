@@ -1,0 +1,107 @@
+"""A distribution's RECORD, edited row by row. Pure: bytes in, bytes out.
+
+Format: "Recording installed projects" of the Python packaging specifications: CSV rows
+``path,sha256=<urlsafe base64 without padding>,<size>``. Rows of other files keep their bytes.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_hex, b2a_base64
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
+    """Return RECORD with the given files' rows made true.
+
+    A file is (sha256 in hex, size in bytes), or None if it is gone. A row that states no
+    hash goes on stating none. A new row goes where the order of the file wants it, or before
+    RECORD's own row if there is no order.
+    """
+    for path, file in sorted(files.items()):
+        start = _find(record, path)
+        if start is None:
+            record = record if file is None else _add(record, path, file)
+            continue
+        end = record.find(b"\n", start)
+        end = len(record) if end < 0 else end + 1
+        row = record[start:end]
+        if file is None:
+            record = record[:start] + record[end:]
+            continue
+        content = row.rstrip(b"\r\n")
+        name = _name(content)
+        if content != name + b",,":
+            record = record[:start] + name + _columns(file) + row[len(content) :] + record[end:]
+    return record
+
+
+def lists(record: bytes, path: str) -> bool:
+    """Tell whether RECORD has a row for ``path``."""
+    return _find(record, path) is not None
+
+
+def agrees(record: bytes, path: str, digest: str, size: int) -> bool | None:
+    """Compare a file with its row; None where there is no row or the row states no sha256."""
+    start = _find(record, path)
+    if start is None:
+        return None
+    end = record.find(b"\n", start)
+    row = (record[start:] if end < 0 else record[start:end]).rstrip(b"\r")
+    columns = row[len(_name(row)) :]
+    if not columns.startswith(b",sha256="):
+        return None
+    return columns == _columns((digest, size))
+
+
+def _find(record: bytes, path: str) -> int | None:
+    """Return where the row of ``path`` starts. By its bytes: a RECORD may have 10,000 rows."""
+    plain = path.encode("utf-8", "surrogateescape")
+    quoted = b'"' + plain.replace(b'"', b'""') + b'"'
+    for name in (quoted,) if _needs_quotes(plain) else (plain, quoted):
+        if record.startswith(name + b","):
+            return 0
+        found = record.find(b"\n" + name + b",")
+        if found >= 0:
+            return found + 1
+    return None
+
+
+def _needs_quotes(name: bytes) -> bool:
+    return any(mark in name for mark in (b",", b'"', b"\r", b"\n"))
+
+
+def _name(row: bytes) -> bytes:
+    """Return a row's first column as it is written, quotes included."""
+    if not row.startswith(b'"'):
+        return row.split(b",", 1)[0]
+    end = 1
+    while row[end : end + 1] != b'"' or row[end + 1 : end + 2] == b'"':
+        if end >= len(row):
+            return row
+        end += 2 if row[end : end + 1] == b'"' else 1
+    return row[: end + 1]
+
+
+def _columns(file: tuple[str, int]) -> bytes:
+    digest, size = file
+    encoded = b2a_base64(a2b_hex(digest), newline=False).rstrip(b"=")
+    return b",sha256=" + encoded.translate(bytes.maketrans(b"+/", b"-_")) + b",%d" % size
+
+
+def _add(record: bytes, path: str, file: tuple[str, int]) -> bytes:
+    ending = b"\r\n" if b"\r\n" in record else b"\n"
+    plain = path.encode("utf-8", "surrogateescape")
+    name = b'"' + plain.replace(b'"', b'""') + b'"' if _needs_quotes(plain) else plain
+    rows = record.splitlines(keepends=True)
+    names = [_name(row).strip(b'"') for row in rows]
+    own = next((i for i, one in enumerate(names) if one.endswith(b".dist-info/RECORD")), len(rows))
+    place = bisect_left(names, plain) if names == sorted(names) else own
+    if place == len(rows) and rows and not rows[-1].endswith(b"\n"):
+        rows[-1] += ending
+        ending = b""
+    rows.insert(place, name + _columns(file) + ending)
+    return b"".join(rows)

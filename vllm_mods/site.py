@@ -1,0 +1,295 @@
+"""Files of a target tree, looked at and written without ever following a link.
+
+The small steps that the transaction is made of. Every path is relative to the site root,
+or absolute and inside a workspace.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+
+from vllm_mods.errors import Refused
+from vllm_mods.receipt import STATE, TEMPLATES
+
+# What `link` answers where there are no hard links, not across these two places, or not for us.
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP})
+_NO_LINK_AT_ALL = _NO_LINK | {errno.ENOSYS}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """The resolved site root, and the absolute folders outside it that may be written."""
+
+    root: str
+    workspaces: tuple[str, ...] = ()
+
+    def absolute(self, path: str) -> str:
+        """Return the absolute form of a path of the tree; ``""`` is the root."""
+        return path if path.startswith("/") else f"{self.root}/{path}" if path else self.root
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """Looks at paths of one site; folders are remembered, and so are those that are not there."""
+
+    site: Site
+    folders: dict[str, os.stat_result | None]
+
+    def file(self, path: str) -> os.stat_result | None:
+        """Return a file's status, None if there is none.
+
+        Raises ``Refused`` if the path leaves the tree, leads through a symbolic link or
+        through a file, or is no regular file.
+        """
+        parent, name = self.parent(path)
+        if parent is None:
+            return None
+        info = status(name)
+        if info is None:
+            return None
+        if stat.S_ISLNK(info.st_mode):
+            raise _link(path, path, name)
+        if not stat.S_ISREG(info.st_mode):
+            what = "a folder" if stat.S_ISDIR(info.st_mode) else "no regular file"
+            raise Refused(f"{path} is {what}; nothing was changed", hint=f"ls -la {name}")
+        return info
+
+    def parent(self, path: str) -> tuple[os.stat_result | None, str]:
+        """Return the status of the folder a path is in, and the absolute path."""
+        base, parts = _split(self.site, path)
+        if base not in self.folders:
+            self.folders[base] = os.stat(base)  # the user named it: it may well be a link
+        place, info = base, self.folders[base]
+        for part in parts[:-1]:
+            place = f"{place}/{part}"
+            info = self._folder(place, path)
+            if info is None:
+                break
+        return info, f"{base}/{'/'.join(parts)}"
+
+    def missing(self, path: str) -> tuple[str, ...]:
+        """Return the folders that have to be made for a file, outermost first."""
+        made: list[str] = []
+        folder = os.path.dirname(path)
+        while folder and self._folder(self.site.absolute(folder), path) is None:
+            made.append(folder)
+            folder = os.path.dirname(folder)
+        return tuple(reversed(made))
+
+    def _folder(self, place: str, path: str) -> os.stat_result | None:
+        if place not in self.folders:
+            info = status(place)
+            if info is not None and stat.S_ISLNK(info.st_mode):
+                raise _link(path, place.removeprefix(f"{self.site.root}/"), place)
+            if info is not None and not stat.S_ISDIR(info.st_mode):
+                raise Refused(
+                    f"{path}: {place} is a file, not a folder; nothing was changed",
+                    hint=f"ls -la {place}",
+                )
+            self.folders[place] = info
+        return self.folders[place]
+
+
+def status(path: str) -> os.stat_result | None:
+    """Return the status of what lies at an absolute path, links not followed, None if nothing."""
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def read(path: str) -> bytes | None:
+    """Return the bytes of a regular file at an absolute path, None if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def digest(path: str) -> str | None:
+    """Return the sha256 of a regular file at an absolute path, None if there is none."""
+    data = read(path)
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+def check_writable(
+    path: str, info: os.stat_result | None, look: Look, *, break_links: bool = True
+) -> None:
+    """Raise ``Refused`` unless a file may be replaced, removed or (``info`` None) made.
+
+    By the mode bits: root could write anyway, and a read-only file says that somebody
+    does not want that.
+    """
+    if info is not None and not info.st_mode & stat.S_IWUSR:
+        raise Refused(
+            f"{path} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed",
+            hint=f"chmod u+w {look.site.absolute(path)}",
+        )
+    if info is not None and info.st_nlink > 1 and not break_links:
+        raise Refused(
+            f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package "
+            "cache (uv, conda); nothing was changed",
+            hint="--break-links gives this tree its own copy and leaves the other names alone",
+        )
+    folder = os.path.dirname(path)
+    while True:
+        place = look.site.absolute(folder)
+        parent = look.folders.get(place)
+        if parent is None and place in look.folders and folder not in {"", "/"}:
+            folder = os.path.dirname(folder)  # it will be made in this one
+            continue
+        if parent is not None and not parent.st_mode & stat.S_IWUSR:
+            raise Refused(
+                f"{path}: its folder {place} is read-only (mode "
+                f"{stat.S_IMODE(parent.st_mode):04o}); nothing was changed",
+                hint=f"chmod u+w {place}",
+            )
+        return
+
+
+def preserve(source: str, destination: str, *, private: bool = False) -> None:
+    """Put a file at a second, new name with all its metadata: a hard link, else a copy.
+
+    ``private`` asks for a copy: the file has other names through which it could change.
+    """
+    if not private:
+        try:
+            os.link(source, destination, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINK_AT_ALL:
+                raise
+        else:
+            return
+    info = os.lstat(source)
+    data = read(source)
+    if data is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+    write(destination, data, like=info, mtime_ns=info.st_mtime_ns, attributes_of=source)
+
+
+def write(
+    path: str,
+    data: bytes,
+    *,
+    like: os.stat_result,
+    mode: int | None = None,
+    mtime_ns: int | None = None,
+    attributes_of: str | None = None,
+) -> None:
+    """Write a new file and bring it to the disk; the owner, and the mode unless given, of ``like``.
+
+    Extended attributes (access lists among them) are those of the file ``attributes_of``.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        _take_owner(descriptor, path, like, required=attributes_of is not None)
+        if attributes_of is not None:
+            for name in attributes(attributes_of):
+                value = os.getxattr(attributes_of, name, follow_symlinks=False)
+                os.setxattr(descriptor, name, value)
+        # After chown, which clears the set-uid and set-gid bits.
+        os.fchmod(descriptor, stat.S_IMODE(like.st_mode) if mode is None else mode)
+        if mtime_ns is not None:
+            os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: str, *, owner: tuple[int, int], mode: int = 0o755) -> None:
+    """Make a folder with exactly this mode and, where we may, this owner."""
+    os.mkdir(path, 0o700)
+    info = os.lstat(path)
+    if (info.st_uid, info.st_gid) != owner:
+        try:
+            os.chown(path, *owner, follow_symlinks=False)
+        except PermissionError:
+            if os.geteuid() == 0:
+                raise
+    os.chmod(path, mode)
+
+
+def attributes(path: str) -> list[str]:
+    """Return the names of a file's extended attributes; none where there are no such things."""
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in {errno.EOPNOTSUPP, errno.ENOSYS}:
+            return []
+        raise
+
+
+def sync_folder(path: str) -> None:
+    """Bring a folder's entries to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take_owner(descriptor: int, path: str, like: os.stat_result, *, required: bool) -> None:
+    """Give an open file an owner. A new file's owner is its folder's only where we may."""
+    info = os.fstat(descriptor)
+    if (info.st_uid, info.st_gid) == (like.st_uid, like.st_gid):
+        return
+    try:
+        os.fchown(descriptor, like.st_uid, like.st_gid)
+    except PermissionError as error:
+        if required or os.geteuid() == 0:
+            error.filename = path
+            raise
+
+
+def _split(site: Site, path: str) -> tuple[str, list[str]]:
+    base, inside = site.root, path
+    if path.startswith("/"):
+        for workspace in site.workspaces:
+            if workspace != "/" and path.startswith(f"{workspace}/"):
+                base, inside = workspace, path[len(workspace) + 1 :]
+                if not os.path.isdir(base):
+                    raise Refused(
+                        f"{path}: the workspace {base} is not there; nothing was changed",
+                        hint=f"mkdir -p {base}",
+                    )
+                break
+        else:
+            raise Refused(
+                f"{path} lies outside the site root {site.root} and outside the workspace "
+                f"({', '.join(site.workspaces) or 'there is none'}); nothing was changed",
+                hint=f"name the folder it lies in: --workspace {os.path.dirname(path)}",
+            )
+    parts = inside.split("/")
+    if "\0" in path or any(part in {"", ".", ".."} for part in parts):
+        raise Refused(
+            f"{path!r} is no plain path inside the tree; nothing was changed",
+            hint="paths start at the site root, e.g. vllm/config/model.py",
+        )
+    return base, parts
+
+
+def check_target(path: str) -> None:
+    """Raise ``Refused`` for a path that is this tool's own, other than a template."""
+    if path.split("/", 1)[0] == STATE and not path.startswith(f"{TEMPLATES}/"):
+        raise Refused(
+            f"{path}: {STATE} is where vllm-mods keeps its own files; nothing was changed",
+            hint="take the path out of the mod",
+        )
+
+
+def _link(path: str, shown: str, place: str) -> Refused:
+    return Refused(
+        f"{path}: {shown} is a symbolic link to {os.readlink(place)}, and links are not "
+        "followed; nothing was changed",
+        hint=f"name the real tree as the target: {os.path.realpath(place)}",
+    )
