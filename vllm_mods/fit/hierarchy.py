@@ -69,6 +69,12 @@ class Lineage:
 
 def lineage(world: World, found: Found) -> Lineage:
     """Follow the bases of a class through the tree."""
+    if found not in world.lineages:
+        world.lineages[found] = _lineage(world, found)
+    return world.lineages[found]
+
+
+def _lineage(world: World, found: Found) -> Lineage:
     order: dict[Found, None] = {}
     outside: dict[str, None] = {}
     torch = _visit(world, found, order, outside, 0)

@@ -13,6 +13,7 @@ from vllm_mods.fit.summary import summarize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from vllm_mods.fit.hierarchy import Lineage
     from vllm_mods.model import Tree
 
 # Modules that a build makes: a source archive has none of them.
@@ -77,6 +78,10 @@ class World:
         self._paths: dict[str, frozenset[str]] = {}
         self._found: dict[str, Answer] = {}
         self._looked: dict[tuple[str, str], Answer] = {}
+        # Results of searches, kept here since they belong to this state of the tree.
+        self.families: dict[Found, tuple[Found, ...]] = {}
+        self.definers: dict[tuple[str, tuple[str, ...]], tuple[Found, ...]] = {}
+        self.lineages: dict[Found, Lineage] = {}
 
     # --- files
 

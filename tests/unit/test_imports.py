@@ -1,0 +1,130 @@
+"""Imports point one way; what is slow to import stays out of the fast path's modules."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import vllm_mods
+
+PACKAGE = Path(vllm_mods.__file__).parent
+# Lower layers first. A module may import from layers below its own, and from its own package.
+LAYERS = (
+    ("errors",),
+    ("model", "versions"),
+    ("manifest", "receipt", "lock", "diff", "scopes", "view"),
+    ("locate", "whereabouts"),
+    ("fit",),
+    ("attempt",),
+    ("plan",),
+    ("library",),
+    ("trees",),
+    ("site",),
+    ("record", "journal"),
+    ("transaction", "verify"),
+    ("matrix",),
+    ("report",),
+    ("cli",),
+    ("__main__",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+HOT = (
+    "errors",
+    "model",
+    "manifest",
+    "receipt",
+    "lock",
+    "diff",
+    "library",
+    "plan",
+    "attempt",
+    "locate",
+    "view",
+    "versions",
+    "site",
+    "journal",
+    "record",
+    "transaction",
+    "trees/folder",
+    "trees/open",
+)
+SLOW = {
+    "pathlib",
+    "packaging",
+    "unidiff",
+    "libcst",
+    "requests",
+    "git",
+    "subprocess",
+    "logging",
+    "tempfile",
+    "shutil",
+    "inspect",
+    "importlib",
+    "tomllib",
+    "difflib",
+    "zipfile",
+    "tarfile",
+}
+
+
+def imports(path: Path, *, top_only: bool) -> set[str]:
+    """Return the dotted names a module imports at run time."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    nodes = tree.body if top_only else list(ast.walk(tree))
+    found = set()
+    for node in nodes:
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module in {"vllm_mods", "vllm_mods.trees", "vllm_mods.fit"}:
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            else:
+                found.add(node.module)
+    return found
+
+
+def modules() -> list[tuple[str, Path]]:
+    return [
+        (str(path.relative_to(PACKAGE)).removesuffix(".py"), path)
+        for path in PACKAGE.rglob("*.py")
+        if "_data" not in path.parts
+    ]
+
+
+def test_imports_point_down() -> None:
+    wrong = []
+    for name, path in modules():
+        part = name.split("/")[0]
+        if name == "__init__":
+            continue
+        for imported in imports(path, top_only=False):
+            pieces = imported.split(".")
+            if pieces[0] != "vllm_mods" or len(pieces) < 2 or pieces[1] not in RANK:
+                continue
+            if pieces[1] != part and RANK[pieces[1]] >= RANK[part]:
+                wrong.append(f"{name} imports {imported}")
+    assert not wrong
+
+
+def test_every_module_has_its_layer() -> None:
+    assert {name.split("/")[0] for name, _ in modules()} - {"__init__"} <= set(RANK)
+
+
+def test_modules_on_the_fast_path_import_nothing_slow() -> None:
+    wrong = [
+        f"{name} imports {imported}"
+        for name, path in modules()
+        if name in HOT
+        for imported in imports(path, top_only=True)
+        if imported.split(".")[0] in SLOW
+    ]
+    assert not wrong

@@ -1,0 +1,135 @@
+"""Whether what code reads on ``self`` is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.summary import parse
+from vllm_mods.fit.walk import receiver, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.fit.walk import Scope, Site
+    from vllm_mods.fit.world import Found, World
+
+
+def attribute_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[Problem | Doubt]:
+    """Judge every attribute of the receiver that some sites read."""
+    world = inference.world
+    doubted: set[Found] = set()
+    seen: set[tuple[Found, str]] = set()
+    for site in sites:
+        node = site.node.target if isinstance(site.node, ast.AugAssign) else site.node
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            continue
+        if node is site.node and not isinstance(node.ctx, ast.Load):
+            continue
+        if site.scope.tolerant or site.scope.typing_only:
+            continue
+        found = _class_of(inference, node.value.id, site.scope)
+        if found is None or (found, node.attr) in seen:
+            continue
+        seen.add((found, node.attr))
+        names, why = attributes(world, lineage(world, found))
+        # A double underscore belongs to Python or is mangled: neither is listed.
+        if node.attr in names or node.attr.startswith("__"):
+            continue
+        why = why or _set_elsewhere(world, found, node.attr)
+        if why:
+            if found not in doubted:
+                yield Doubt(path=inference.path, what="attribute", why=why)
+            doubted.add(found)
+            continue
+        yield _problem(inference, site, node, found)
+
+
+def _problem(inference: Inference, site: Site, node: ast.Attribute, found: Found) -> Problem:
+    assert isinstance(found.binding, Class)
+    name = found.binding.name
+    return Problem(
+        code="fit-attribute",
+        key=("fit-attribute", name, node.attr),
+        token=node.attr,
+        path=inference.path,
+        line=node.lineno,
+        scope=site.scope.name,
+        message=(
+            f"{ast.unparse(node)} is read, and neither {name} ({found.path}:{found.binding.line})"
+            f" nor a base or subclass of it sets {node.attr}"
+        ),
+    )
+
+
+def _class_of(inference: Inference, name: str, scope: Scope) -> Found | None:
+    """Return the class whose instance ``name`` is as a method's first parameter."""
+    current: Scope | None = scope
+    while current is not None and not isinstance(current.node, ast.Module):
+        if not current.is_class and name in current.locals():
+            me = receiver(current)
+            if me is None or me[0] != name or me[1] != "instance":
+                return None
+            if len(current.locals()[name]) != 1:
+                return None
+            return inference.class_at(current.parent)
+        current = current.parent
+    return None
+
+
+def _set_elsewhere(world: World, found: Found, name: str) -> str:
+    """Say who else may set an attribute: a subclass, a mixin beside it, or code outside."""
+    for other in subclasses(world, found):
+        for one in lineage(world, other).classes:
+            assert isinstance(one.binding, Class)
+            if name in one.binding.attributes:
+                return f"{one.binding.name} ({one.path}) has {name}"
+        if lineage(world, other).outside:
+            return "a subclass has a base outside the tree"
+    torch = lineage(world, found).torch
+    assert isinstance(found.binding, Class)
+    return _set_by_text(world, found, name, torch=torch)
+
+
+def _set_by_text(world: World, found: Found, name: str, *, torch: bool) -> str:
+    word = re.escape(name.encode())
+    stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
+    quoted = re.compile(rb"[\"']%b[\"']" % word)
+    assert isinstance(found.binding, Class)
+    mine = found.binding.name.encode()
+    for path, data in world.mentions(frozenset((name.encode(),)), (found.path,)):
+        related = torch or mine in data
+        if related and torch and quoted.search(data) and b"setattr" in data and mine in data:
+            return f"{path} sets attributes by name"
+        if related and stores.search(data) and _stores(world, path, data, found, name, torch=torch):
+            return f"{path} may set {name} from outside"
+    return ""
+
+
+def _stores(world: World, path: str, data: bytes, found: Found, name: str, *, torch: bool) -> bool:
+    """Tell whether a file sets the attribute on something that may be such an instance."""
+    tree = parse(data)
+    if tree is None:
+        return False
+    inference = Inference(world, path)
+    family = set(lineage(world, found).classes) | set(subclasses(world, found))
+    token = name.encode()
+    lines = frozenset(n for n, line in enumerate(data.splitlines(), 1) if token in line)
+    for site in walk(tree, lines):
+        node = site.node
+        if not isinstance(node, ast.Attribute) or node.attr != name:
+            continue
+        if not isinstance(node.ctx, ast.Store):
+            continue
+        if isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}:
+            continue
+        for thing in inference.infer(node.value, site.scope):
+            if thing.kind == "unknown" or thing.found in family:
+                return True
+    return False

@@ -1,0 +1,128 @@
+"""Whether calls bind to what the tree defines."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.binding import opaque_decorator, refusal, shape_of, unbound
+from vllm_mods.fit.constructors import constructor
+from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.infer import call_text
+from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.shapes import Class, Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.fit.binding import Shape
+    from vllm_mods.fit.infer import Inference, Thing
+    from vllm_mods.fit.walk import Site
+    from vllm_mods.fit.world import World
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _No:
+    why: str
+    path: str
+    line: int
+    what: str
+
+
+def call_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[Problem | Doubt]:
+    """Judge every call among some sites."""
+    for site in sites:
+        if isinstance(site.node, ast.Call) and not site.scope.tolerant:
+            answer = _judge(inference, site.node, site)
+            if answer is not None:
+                yield answer
+
+
+def _judge(inference: Inference, node: ast.Call, site: Site) -> Problem | Doubt | None:
+    if isinstance(node.func, ast.Name) and node.func.id == "super":
+        return None
+    shape = shape_of(node)
+    things = inference.infer(node.func, site.scope)
+    noes: list[_No] = []
+    for thing in things:
+        answer = _of_thing(inference.world, thing, shape)
+        if answer is None:
+            return None
+        if isinstance(answer, str):
+            return Doubt(path=inference.path, what="call", why=answer)
+        noes.append(answer)
+    if not noes:
+        return None
+    no = noes[0]
+    text = call_text(node)
+    return Problem(
+        code="fit-call",
+        key=("fit-call", site.scope.name, text, no.why),
+        token=text.rpartition(".")[2].rstrip("()"),
+        path=inference.path,
+        line=node.lineno,
+        scope=site.scope.name,
+        message=f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}",
+    )
+
+
+def _of_thing(world: World, thing: Thing, shape: Shape) -> _No | str | None:
+    """Return a refusal, the reason why it can't be told, or ``None`` if the call binds."""
+    if thing.kind == "class":
+        return _of_class(world, thing, shape)
+    if thing.kind != "function":
+        if thing.kind == "instance":
+            return "an instance is called"
+        return thing.why or "what is called is not a function"
+    function = thing.functions[0]
+    opaque = opaque_decorator(function)
+    if opaque is not None:
+        return f"the function is decorated with {opaque}"
+    parameters = unbound(function) if thing.bound else function.parameters
+    why = refusal(parameters, shape)
+    if why is None:
+        return None
+    if thing.owner is not None and not thing.exact:
+        if function.abstract:
+            return "the method is abstract"
+        for other in subclasses(world, thing.on or thing.owner):
+            assert isinstance(other.binding, Class)
+            for override in other.binding.methods.get(function.name, ()):
+                if refusal(unbound(override), shape) is None:
+                    return "a subclass accepts the call"
+    owner = f"{_name(thing.owner.binding)}." if thing.owner is not None else ""
+    return _No(
+        why=why,
+        path=thing.found.path,
+        line=function.line,
+        what=f"{owner}{function.name}{function.text()}",
+    )
+
+
+def _of_class(world: World, thing: Thing, shape: Shape) -> _No | str | None:
+    made = constructor(world, thing.found)
+    if made.why:
+        return made.why
+    why = refusal(made.parameters, shape)
+    if why is None:
+        return None
+    if not thing.exact and any(
+        refusal(constructor(world, other).parameters, shape) is None
+        for other in subclasses(world, thing.found)
+    ):
+        return "a subclass accepts the call"
+    name = _name(thing.found.binding)
+    if "__init__" in _init_names(world, thing):
+        name = f"{name}.__init__"
+    return _No(why=why, path=made.path, line=made.line, what=f"{name}{made.text}")
+
+
+def _init_names(world: World, thing: Thing) -> frozenset[str]:
+    owner = lineage(world, thing.found).owner("__init__")
+    return frozenset(("__init__",)) if owner is not None else frozenset()
+
+
+def _name(binding: object) -> str:
+    return binding.name if isinstance(binding, Class | Function) else "it"

@@ -1,0 +1,91 @@
+"""Statements that a patch adds and that its scope already holds."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.signatures import decorator_name
+from vllm_mods.model import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# How many lines apart two equal statements are "nearby".
+_NEAR = 12
+
+
+def duplicate_problems(
+    path: str, tree: ast.Module, lines: frozenset[int]
+) -> Iterator[Problem]:
+    """Compare each added statement with its siblings that were there before."""
+    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    while stack:
+        node, scope = stack.pop()
+        inner = scope
+        if isinstance(node, _DEFINITIONS):
+            inner = f"{scope}.{node.name}".lstrip(".")
+        for block in ("body", "orelse", "finalbody"):
+            body = getattr(node, block, None)
+            if isinstance(body, list):
+                yield from _siblings(path, inner, body, lines)
+                stack.extend((child, inner) for child in body)
+        stack.extend((handler, inner) for handler in getattr(node, "handlers", ()))
+
+
+def _siblings(
+    path: str, scope: str, body: list[ast.stmt], lines: frozenset[int]
+) -> Iterator[Problem]:
+    # Only the first line counts: a patch may add the tail of an old statement.
+    added = [n for n in body if n.lineno in lines and (n.end_lineno or n.lineno) in lines]
+    if not added:
+        return
+    old = [node for node in body if not _touched(node, lines)]
+    for node in added:
+        for other in old:
+            level = _same(node, other)
+            if level is not None:
+                yield _problem(path, scope, node, other, level)
+                break
+
+
+def _touched(node: ast.stmt, lines: frozenset[int]) -> bool:
+    return not lines.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
+    if isinstance(node, _DEFINITIONS):
+        if not isinstance(other, _DEFINITIONS) or node.name != other.name:
+            return None
+        decorated = {decorator_name(d) for d in (*node.decorator_list, *other.decorator_list)}
+        # Overloads, setters and registrations define a name twice on purpose.
+        return None if decorated - {"staticmethod", "classmethod", "property"} else Level.ERROR
+    if type(node) is not type(other) or ast.dump(node) != ast.dump(other):
+        return None
+    near = abs(node.lineno - other.lineno) <= _NEAR
+    if isinstance(node, _COMPOUND):
+        return Level.ERROR if near else Level.NOTE
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom):
+        return Level.NOTE
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return Level.NOTE if near else None
+    return None
+
+
+def _problem(path: str, scope: str, node: ast.stmt, other: ast.stmt, level: Level) -> Problem:
+    text = ast.unparse(node).partition("\n")[0]
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    where = scope or "the module"
+    return Problem(
+        code="fit-duplicate",
+        key=("fit-duplicate", scope, text),
+        token=text[:20],
+        path=path,
+        line=node.lineno,
+        scope=scope,
+        message=f"the patch adds `{shown}`, which {where} already has at line {other.lineno}",
+        level=level,
+    )

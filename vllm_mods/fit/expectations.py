@@ -1,0 +1,109 @@
+"""What a variant says it needs of the tree, in its own words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.signatures import parameters_of
+from vllm_mods.fit.world import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.fit.world import World
+    from vllm_mods.model import Expectation
+
+
+def expectation_problems(
+    world: World, expects: Iterable[Expectation]
+) -> Iterator[Problem]:
+    """Judge each expectation on the tree before the patch."""
+    for expect in expects:
+        why, line = _judge(world, expect)
+        if why:
+            yield Problem(
+                code="fit-expects",
+                key=("fit-expects", expect.path, expect.symbol, why),
+                token=expect.symbol,
+                path=expect.path,
+                line=line,
+                scope=expect.symbol,
+                message=f"the mod expects {expect.symbol}, {why}",
+            )
+
+
+def _judge(world: World, expect: Expectation) -> tuple[str, int]:
+    module = world.module(expect.path)
+    if module is None:
+        return "and the tree has no such module (or it does not parse)", 1
+    found = _find(world, expect)
+    if not found:
+        return "which is not there", 1
+    line = min(getattr(one.binding, "line", 1) for one in found)
+    if expect.signature is not None:
+        wanted = _parsed(expect.signature)
+        signatures = [one.binding for one in found if isinstance(one.binding, Function)]
+        if not any(_spell(signature) == wanted for signature in signatures):
+            has = ", ".join(signature.text() for signature in signatures) or "no signature"
+            return f"with the signature {expect.signature}, and it has {has}", line
+    if expect.base is not None and not _has_base(world, found, expect.base):
+        return f"with the base {expect.base}, which it does not have", line
+    return "", line
+
+
+def _find(world: World, expect: Expectation) -> tuple[Found, ...]:
+    head, *rest = expect.symbol.split(".")
+    found = world.lookup(expect.path, head).found
+    for index, part in enumerate(rest):
+        following: list[Found] = []
+        for one in found:
+            if not isinstance(one.binding, Class):
+                continue
+            for owner in lineage(world, one).classes:
+                binding = owner.binding
+                assert isinstance(binding, Class)
+                last = index == len(rest) - 1
+                if last and part in binding.methods:
+                    following += [Found(path=owner.path, binding=m) for m in binding.methods[part]]
+                elif part in binding.nested:
+                    following.append(Found(path=owner.path, binding=binding.nested[part]))
+                elif last and part in binding.attributes:
+                    following.append(Found(path=owner.path))
+                if following:
+                    break
+        found = tuple(following)
+    return found
+
+
+def _parsed(signature: str) -> tuple[object, ...] | None:
+    import ast
+
+    try:
+        node = ast.parse(f"def f{signature.strip()}: ...").body[0]
+    except SyntaxError:
+        return None
+    assert isinstance(node, ast.FunctionDef)
+    # A signature given without defaults expects only the names and their kinds.
+    plain = not node.args.defaults and not any(node.args.kw_defaults)
+    names = tuple((p.name, p.kind, None if plain else p.required) for p in parameters_of(node.args))
+    return plain, names
+
+
+def _spell(function: Function) -> object:
+    return function
+
+
+def _has_base(world: World, found: tuple[Found, ...], base: str) -> bool:
+    for one in found:
+        if not isinstance(one.binding, Class):
+            continue
+        for ancestor in lineage(world, one).classes:
+            binding = ancestor.binding
+            assert isinstance(binding, Class)
+            names = {b.rpartition(".")[2] for b in binding.bases} | set(binding.bases)
+            if base in names:
+                return True
+    return False

@@ -1,0 +1,69 @@
+"""Searches of the tree for the subclasses of a class, on demand only: they cost a text search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.world import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.fit.world import World
+
+
+def classes_in(world: World, path: str) -> Iterator[tuple[str, Found]]:
+    """Yield every class of a module that has a name at module level, nested ones dotted."""
+    module = world.module(path)
+    if module is None:
+        return
+    stack = [
+        (name, binding)
+        for name, bindings in module.names.items()
+        for binding in bindings
+        if isinstance(binding, Class)
+    ]
+    while stack:
+        name, binding = stack.pop(0)
+        yield name, Found(path=path, binding=binding)
+        stack.extend((f"{name}.{inner}", c) for inner, c in binding.nested.items())
+
+
+def subclasses(world: World, found: Found) -> tuple[Found, ...]:
+    """Return the classes below a class, as far as a text search for its name leads to them."""
+    if found in world.families:
+        return world.families[found]
+    known: dict[Found, None] = {}
+    queue = [found]
+    while queue:
+        binding = queue.pop().binding
+        assert isinstance(binding, Class)
+        name = binding.name.encode()
+        for path, data in world.mentions(frozenset((name,)), (found.path,)):
+            if b"class " not in data:
+                continue
+            for _, other in classes_in(world, path):
+                if other == found or other in known:
+                    continue
+                if found in lineage(world, other).classes:
+                    known[other] = None
+                    queue.append(other)
+    world.families[found] = tuple(known)
+    return world.families[found]
+
+
+def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Found, ...]:
+    """Return every class that defines a method of that name."""
+    wanted = f"def {method}(".encode()
+    key = (method, near if world.tree.remote else ())
+    if key not in world.definers:
+        world.definers[key] = tuple(
+            found
+            for path, data in world.mentions(frozenset((method.encode(),)), near)
+            if wanted in data
+            for _, found in classes_in(world, path)
+            if isinstance(found.binding, Class) and method in found.binding.methods
+        )
+    return world.definers[key]

@@ -1,0 +1,165 @@
+"""Whether what code imports, or reads from an imported module, is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.world import Answer, absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.fit.infer import Inference
+    from vllm_mods.fit.walk import Site
+    from vllm_mods.fit.world import World
+
+# Standard modules that do something when imported: never imported to look into them.
+_LOUD = frozenset(("this", "antigravity", "idlelib", "tkinter", "turtle", "turtledemo", "__main__"))
+
+
+def import_problems(
+    inference: Inference, sites: Iterable[Site], lines: frozenset[int] | None
+) -> Iterator[Problem | Doubt]:
+    """Judge every import among some sites, and every attribute read from a module."""
+    for site in sites:
+        node = site.node
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                if lines is None or lines & {alias.lineno, node.lineno}:
+                    yield from _alias(inference, site, node, alias)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield from _module_attribute(inference, site, node)
+
+
+def _alias(
+    inference: Inference, site: Site, node: ast.Import | ast.ImportFrom, alias: ast.alias
+) -> Iterator[Problem | Doubt]:
+    world, path = inference.world, inference.path
+    if isinstance(node, ast.Import):
+        module, name = alias.name, None
+    else:
+        module, name = absolute(path, node.level, node.module or ""), alias.name
+    answer, why = _exists(world, module, name)
+    if answer is True:
+        return
+    if answer is None or site.scope.guarded or site.scope.typing_only:
+        if answer is False:
+            why = "it fails, and the code catches that or only type checkers see it"
+        if why:
+            yield Doubt(path=path, what="import", why=why)
+        return
+    what = module if name is None else f"{name} from {module}"
+    yield Problem(
+        code="fit-import",
+        key=("fit-import", module, name or ""),
+        token=(name or module).rpartition(".")[2],
+        path=path,
+        line=alias.lineno,
+        scope=site.scope.name,
+        message=f"cannot import {what}: {why}",
+    )
+
+
+def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
+    """Tell whether a module, and a name in it, exist; the reason for anything but yes."""
+    if not module:
+        return None, "a relative import leaves the tree"
+    if module.partition(".")[0] not in world.roots:
+        return _beside(world, module, name)
+    where = world.locate(module)
+    if where.exists is not True:
+        return where.exists, where.why or f"the tree has no module {module}"
+    if name is None or name == "*" or not where.found[0].module:
+        return True, ""
+    path = where.found[0].module
+    if _defines(world, path, name):
+        return True, ""
+    answer: Answer = world.lookup(path, name)
+    return answer.exists, answer.why or f"{path} does not define {name}"
+
+
+def _defines(world: World, path: str, name: str) -> bool:
+    """Find a plain definition by its text: parsing a large module costs a hundred times more."""
+    data = None if path.endswith("/") else world.read(path)
+    if data is None:
+        return False
+    word = re.escape(name.encode())
+    pattern = rb"^(?:(?:async )?def|class) %b\b|^%b(?::[^\n=]+)? = " % (word, word)
+    return re.search(pattern, data, re.MULTILINE) is not None
+
+
+def _beside(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
+    """Judge an import from outside vLLM by the standard library or what is installed beside it."""
+    root = module.partition(".")[0]
+    if root in sys.stdlib_module_names:
+        return _standard(module, name)
+    stem = module.replace(".", "/")
+    data, path = None, ""
+    for path in (f"{stem}/__init__.py", f"{stem}.py"):
+        data = world.read(path)
+        if data is not None:
+            break
+    if data is None:
+        if world.read(f"{root}/__init__.py") is None and world.read(f"{root}.py") is None:
+            return None, f"{root} is not in the tree"
+        if any(p.startswith((f"{stem}/", f"{stem}.")) for p in world.paths(root)):
+            return True, ""
+        return False, f"the {root} installed beside vLLM has no module {module}"
+    if name is None or name == "*" or re.search(rb"\b%b\b" % re.escape(name.encode()), data):
+        return True, ""
+    folder = path.removesuffix("__init__.py")
+    if folder != path and any(p.startswith((f"{folder}{name}/", f"{folder}{name}.")) for p in world.paths(root)):
+        return True, ""
+    if re.search(rb"import \*|__getattr__|globals\(\)|sys\.modules|setattr\(", data):
+        return None, f"{path} makes names at run time"
+    return False, f"{path}, installed beside vLLM, does not define {name}"
+
+
+def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
+    """Ask the standard library of this interpreter, which may differ from the target's."""
+    import importlib
+
+    if module.partition(".")[0] in _LOUD:
+        return True, ""
+    try:
+        loaded = importlib.import_module(module)
+        if name is None or name == "*" or hasattr(loaded, name):
+            return True, ""
+        importlib.import_module(f"{module}.{name}")
+    except ImportError:
+        what = module if name is None else f"{module}.{name}"
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return False, f"Python {version} has no {what}"
+    return True, ""
+
+
+def _module_attribute(
+    inference: Inference, site: Site, node: ast.Attribute
+) -> Iterator[Problem | Doubt]:
+    """Judge ``module.name`` where ``module`` is one of the tree."""
+    if site.scope.tolerant or site.scope.typing_only:
+        return
+    value: ast.expr = node.value
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    if not isinstance(value, ast.Name) or value.id in {"self", "cls"}:
+        return
+    things = inference.infer(node.value, site.scope)
+    if len(things) != 1 or things[0].kind != "module":
+        return
+    where = things[0].found.module or ""
+    answer = inference.world.member(things[0].found, node.attr)
+    if answer.exists is False:
+        yield Problem(
+            code="fit-import",
+            key=("fit-import", where, node.attr),
+            token=node.attr,
+            path=inference.path,
+            line=node.lineno,
+            scope=site.scope.name,
+            message=f"{ast.unparse(node)} is read, and {where} does not define {node.attr}",
+        )

@@ -1,0 +1,74 @@
+"""What a check answers: a problem, or a doubt with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods.model import Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One "no". ``key`` is the same before and after the patch if the problem is no news.
+
+    ``token`` is a word on the line of the problem, by which the old file is searched for it.
+    """
+
+    code: str
+    key: tuple[str, ...]
+    token: str
+    path: str
+    line: int
+    scope: str
+    message: str
+    level: Level = Level.ERROR
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Doubt:
+    """One "can't tell": ``what`` kind of thing in which file, and ``why``."""
+
+    path: str
+    what: str
+    why: str
+
+
+def finding(problem: Problem) -> Finding:
+    """Turn a problem into a finding whose message starts with its place."""
+    return Finding(
+        code=problem.code,
+        message=f"{problem.path}:{problem.line}: {problem.message}",
+        path=problem.path,
+        line=problem.line,
+        scope=problem.scope,
+        level=problem.level,
+    )
+
+
+def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
+    """Gather doubts into one note per file, the commonest reasons named."""
+    files: dict[str, dict[str, dict[str, int]]] = {}
+    for doubt in doubts:
+        reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, {})
+        reasons[doubt.why] = reasons.get(doubt.why, 0) + 1
+    return tuple(
+        Finding(
+            code="fit-unknown",
+            message=f"{path}: can't tell for " + "; ".join(_sum(w, r) for w, r in kinds.items()),
+            path=path,
+            scope="",
+            level=Level.NOTE,
+        )
+        for path, kinds in sorted(files.items())
+    )
+
+
+def _sum(what: str, reasons: dict[str, int]) -> str:
+    total = sum(reasons.values())
+    ranked = sorted(reasons, key=lambda why: (-reasons[why], why))
+    rest = f" and {len(ranked) - 2} other reasons" if len(ranked) > 2 else ""
+    return f"{total} {what}{'s' * (total != 1)} ({', '.join(ranked[:2])}{rest})"

@@ -1,0 +1,102 @@
+"""Whether a file is Python, for every Python that the release supports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.problems import Doubt, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.model import Tree
+
+_REQUIRES = re.compile(rb"^[Rr]equires-[Pp]ython\s*[:=]\s*\"?([^\"\n]+)", re.MULTILINE)
+
+
+def lowest_python(tree: Tree) -> tuple[int, int] | None:
+    """Return the lowest Python that the tree's metadata allows, ``None`` if it says nothing."""
+    places = ["PKG-INFO", "pyproject.toml"]
+    if tree.version is not None:
+        places.insert(0, f"vllm-{tree.version}.dist-info/METADATA")
+    for place in places:
+        data = tree.read(place)
+        match = _REQUIRES.search(data) if data else None
+        if match:
+            lowest = re.search(rb">=?\s*3\.(\d+)", match[1])
+            if lowest:
+                return 3, int(lowest[1])
+    return None
+
+
+def syntax_problems(
+    path: str, data: bytes, lowest: tuple[int, int] | None
+) -> Iterator[Problem | Doubt]:
+    """Parse and compile a file, never run it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(data, path, "exec", dont_inherit=True)
+            if lowest is not None:
+                ast.parse(data, path, feature_version=lowest)
+        except (SyntaxError, ValueError) as error:
+            if lowest is not None and sys.version_info[:2] < lowest:
+                version = f"{sys.version_info.major}.{sys.version_info.minor}"
+                why = f"it is not Python {version}, which runs here, and need not be"
+                yield Doubt(path=path, what="syntax", why=why)
+                return
+            line = getattr(error, "lineno", None) or 1
+            yield _problem(path, line, str(getattr(error, "msg", None) or error), lowest)
+            return
+    if lowest is None:
+        why = "the tree does not say which Python versions it supports"
+        yield Doubt(path=path, what="syntax", why=why)
+    elif lowest < (3, 12):
+        line = _nested_quotes(data)
+        if line:
+            yield _problem(path, line, "f-string: the quotes are used inside it again", lowest)
+
+
+def _problem(path: str, line: int, why: str, lowest: tuple[int, int] | None) -> Problem:
+    which = f" {lowest[0]}.{lowest[1]}" if lowest else ""
+    return Problem(
+        code="fit-syntax",
+        key=("fit-syntax", why),
+        token="",
+        path=path,
+        line=line,
+        scope="",
+        message=f"this is not valid Python{which}: {why}",
+    )
+
+
+def _nested_quotes(data: bytes) -> int:
+    """Find an f-string whose own quotes occur inside it, which only Python 3.12 takes.
+
+    ``feature_version`` does not look into f-strings. An older interpreter cannot even
+    tokenize such a string, and has refused the file by now.
+    """
+    start = getattr(__import__("token"), "FSTRING_START", None)
+    if start is None:
+        return 0
+    import io
+    import token
+    import tokenize
+
+    stack: list[str] = []
+    for item in tokenize.tokenize(io.BytesIO(data).readline):
+        quote = item.string.lstrip("rRbBfFuUtT")
+        if item.type == start or item.type == token.STRING:
+            if quote[:3] in {'"""', "'''"}:
+                quote = quote[:3]
+            if stack and quote[: len(stack[-1])] == stack[-1]:
+                return item.start[0]
+            if item.type == start:
+                stack.append(quote[:3] if len(quote) >= 3 else quote[:1])
+        elif item.type == getattr(token, "FSTRING_END", -1):
+            stack.pop()
+    return 0
