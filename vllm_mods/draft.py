@@ -135,6 +135,7 @@ class _Drafter:
         self.ops: dict[str, Op] = {}
         self.folders = _Folders()
         self.notes: list[str] = []
+        self.digests: dict[str, str | None] = {}
         self.root_info = os.stat(where.root)
 
     # --- what the caller asked for ------------------------------------------
@@ -159,7 +160,7 @@ class _Drafter:
             else:
                 self.change(write, info, found)
             if write.path.endswith(".py"):
-                self.bytecode(write, found)
+                self.bytecode(write)
 
     def change(self, write: Write, info: os.stat_result | None, found: str | None) -> None:
         """Write or delete one file, and keep its original if this is the first touch."""
@@ -213,11 +214,11 @@ class _Drafter:
         )
         self.remove(original, saved)
 
-    def bytecode(self, write: Write, found: str | None) -> None:
+    def bytecode(self, write: Write) -> None:
         """Remove what interpreters made of the source; bring back what they had made before."""
         cache = f"{os.path.dirname(write.path)}/__pycache__".lstrip("/")
         stem = os.path.basename(write.path).removesuffix(".py")
-        first = write.path not in self.old and found is not None
+        first = write.path not in self.old
         if write.restore:
             for path in [path for path in self.old if _made_from(path, cache, stem)]:
                 self.restore(path)
@@ -268,7 +269,8 @@ class _Drafter:
                 owner = f"{folder}/RECORD"
                 if owner not in bases:
                     bases[owner] = self.untouched(owner)
-                if _owns(bases[owner], path):
+                wanted = self.net[path].before is not None
+                if record.lists(bases[owner], path) if wanted else _takes(bases[owner], path):
                     found.setdefault(owner, {})[path] = file
                     break
         for owner, files in found.items():
@@ -377,7 +379,11 @@ class _Drafter:
     # --- the parts that everything is made of ---------------------------------
 
     def digest(self, path: str, info: os.stat_result | None) -> str | None:
-        return None if info is None else site.digest(self.site.absolute(path))
+        if info is None:
+            return None
+        if path not in self.digests:
+            self.digests[path] = site.digest(self.site.absolute(path))
+        return self.digests[path]
 
     def writable(self, path: str, info: os.stat_result | None) -> None:
         site.check_writable(path, info, self.look, break_links=self.break_links)
@@ -463,7 +469,7 @@ class _Drafter:
         gone = self.gone_folders()
         if self.transition.mods:
             self.new_receipt()
-            final: Receipt | None = self.receipt()
+            final: Receipt | None = self.final_receipt()
         else:
             final = None
         for folder in (*self.folders.made, *gone):
@@ -522,9 +528,7 @@ class _Drafter:
         if any(made.startswith(f"{folder}/") for made in self.folders.made):
             return False
         inside = f"{folder}/"
-        if any(
-            op.step.path.startswith(inside) and not op.removes for op in self.ops.values()
-        ):
+        if any(op.step.path.startswith(inside) and not op.removes for op in self.ops.values()):
             return False
         for name in os.listdir(self.site.absolute(folder)):
             path = f"{folder}/{name}"
@@ -532,9 +536,9 @@ class _Drafter:
                 return False
         return True
 
-    def receipt(self) -> Receipt:
+    def final_receipt(self) -> Receipt:
         absolute = any(path.startswith("/") for path in self.net)
-        workspace = self.site.workspaces[0] if absolute and self.site.workspaces else None
+        workspace = self.site.workspaces[0] if absolute else None
         return receipt.Receipt(
             vllm=self.transition.vllm,
             mods=self.transition.mods,
@@ -543,7 +547,7 @@ class _Drafter:
         )
 
     def new_receipt(self) -> None:
-        self.own(receipt.RECEIPT, receipt.dump(self.receipt()))
+        self.own(receipt.RECEIPT, receipt.dump(self.final_receipt()))
 
 
 def _made_from(path: str, cache: str, stem: str) -> bool:
@@ -551,10 +555,8 @@ def _made_from(path: str, cache: str, stem: str) -> bool:
     return path.startswith(prefix) and _TAG.match(path[len(prefix) :]) is not None
 
 
-def _owns(base: bytes, path: str) -> bool:
-    """Tell whether a RECORD lists a file or, for a new one, the package that it goes into."""
-    if record.lists(base, path):
-        return True
+def _takes(base: bytes, path: str) -> bool:
+    """Tell whether a RECORD lists the package that a new file goes into."""
     folder = os.path.dirname(path)
     while folder:
         if record.lists(base, f"{folder}/__init__.py"):
@@ -574,5 +576,3 @@ def _changed(where: Site, path: str, expected: str | None, found: str | None) ->
         f"{path} {what}; nothing was changed",
         hint=f"vllm-mods verify --target {where.root}",
     )
-
-

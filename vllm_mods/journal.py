@@ -38,7 +38,7 @@ class Step:
     before: str | None
     after: str | None
     backup: str | None
-    temp: str | None
+    temp: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ def find(root: str) -> str | None:
 
 
 def open_work(root: str) -> str:
-    """Make the work folder. From here on ``close`` or ``recover`` has to follow."""
+    """Make the work folder. From here on ``sweep`` or ``recover`` has to follow."""
     work = f"{root}/{PREFIX}{os.lstat(root).st_mtime_ns}"
     os.mkdir(work, 0o700)
     return work
@@ -102,16 +102,21 @@ def save(work: str, journal: Journal) -> None:
     }
     data = json.dumps(raw).encode()
     site.write(f"{work}/{_FILE}.new", data, like=os.lstat(work), mode=0o600)
+    site.sync(f"{work}/{_FILE}.new")
     os.replace(f"{work}/{_FILE}.new", f"{work}/{_FILE}")
-    site.sync_folder(work)
+    site.sync(work)
+    site.sync(os.path.dirname(work))
 
 
-def close(work: str) -> None:
-    """Remove the work folder, the journal first: without it the transaction is over, either way."""
-    root, name = os.path.split(work)
+def finish(work: str) -> None:
+    """Remove the journal: from here on the transaction is over, whichever way it went."""
     if site.status(f"{work}/{_FILE}") is not None:
         os.unlink(f"{work}/{_FILE}")
-        site.sync_folder(work)
+
+
+def sweep(work: str) -> None:
+    """Remove the work folder of a transaction that is over, and give the root its mtime back."""
+    root, name = os.path.split(work)
     for entry in os.listdir(work):
         os.unlink(f"{work}/{entry}")
     os.rmdir(work)
@@ -125,13 +130,21 @@ def recover(where: Site) -> bool:
     Raises ``NotRestored`` if a file was changed since then by somebody else; everything
     else is put back, and nothing is thrown away.
     """
-    work = find(where.root)
-    if work is None:
-        return False
-    data = site.read(f"{work}/{_FILE}")
-    if data is not None:
-        put_back(where, work, _parse(data, work))
-    close(work)
+    try:
+        work = find(where.root)
+        if work is None:
+            return False
+        data = site.read(f"{work}/{_FILE}")
+        if data is not None:
+            put_back(where, work, _parse(data, work))
+            finish(work)
+        sweep(work)
+    except OSError as error:
+        raise NotRestored(
+            f"{where.root}: an interrupted transaction could not be undone: {error}; what is "
+            "needed for that lies in the tree",
+            hint="put that right, then run the command again",
+        ) from error
     return True
 
 
@@ -139,37 +152,24 @@ def put_back(where: Site, work: str, journal: Journal, *, reached: int | None = 
     """Bring every file and folder back to where it was. May be called any number of times.
 
     ``reached`` counts the steps that were begun, where that is known: the others are left
-    alone, whatever lies there. Raises ``NotRestored`` as ``recover`` does.
+    alone, whatever lies there. Raises ``NotRestored`` as ``recover`` does, and ``OSError``.
     """
-    problems: list[tuple[str, str]] = []
     for gone in journal.gone:
         place = where.absolute(gone.path)
         if site.status(place) is None:
             site.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
     for step in journal.steps:
-        if step.temp is not None and site.status(step.temp) is not None:
+        if site.status(step.temp) is not None:
             os.unlink(step.temp)
-    for step in journal.steps[:reached]:
-        try:
-            problem = _put_back(where, work, step)
-        except OSError as error:
-            problem = (str(error), f"vllm-mods status --target {where.root}")
-        if problem is not None:
-            problems.append(problem)
+    tried = [_put_back(where, work, step) for step in journal.steps[:reached]]
     for made in reversed(journal.made):
-        try:
-            os.rmdir(where.absolute(made))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            # Somebody else put a file into it: theirs, so the folder stays.
-            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-                raise
-    for kept in (*journal.kept, *journal.gone):
-        place = where.absolute(kept.path)
-        if site.status(place) is not None:
-            os.utime(place, ns=(kept.mtime_ns, kept.mtime_ns), follow_symlinks=False)
-            site.sync_folder(place)
+        _unmake(where.absolute(made))
+    folders = [*journal.kept, *journal.gone]
+    for one in folders:
+        os.utime(where.absolute(one.path), ns=(one.mtime_ns, one.mtime_ns))
+    for one in folders:
+        site.sync(where.absolute(one.path))
+    problems = [problem for problem in tried if problem is not None]
     if problems:
         lines = "".join(f"\n  {what}" for what, _hint in problems)
         raise NotRestored(
@@ -183,39 +183,59 @@ def _put_back(where: Site, work: str, step: Step) -> tuple[str, str] | None:
     """Put one file back; return what is wrong and what to do, if that cannot be done."""
     path = where.absolute(step.path)
     info = site.status(path)
-    there = None if info is None else site.digest(path)
-    if step.before is None or step.backup is None:
-        if info is None:
-            return None
-        if there == step.after:
-            os.unlink(path)
-            return None
+    try:
+        there = None if info is None else site.digest(path)
+    except OSError as error:  # a folder or a link lies there now
         return (
-            f"{step.path}: was new, and somebody has changed it since",
+            f"{step.path}: {error.strerror}, so it cannot be put back",
             f"mv {path} {path}.mine",
         )
-    backup = f"{work}/{step.backup}"
+    if step.before is None or step.backup is None:
+        if info is not None and there == step.after:
+            os.unlink(path)
+        elif info is not None:
+            return (
+                f"{step.path}: was new, and somebody has changed it since",
+                f"mv {path} {path}.mine",
+            )
+        return None
+    return _put_backup(f"{work}/{step.backup}", path, info, there, step)
+
+
+def _put_backup(
+    backup: str, path: str, info: os.stat_result | None, there: str | None, step: Step
+) -> tuple[str, str] | None:
     saved = site.status(backup)
     if saved is None and there == step.before:
         return None  # an earlier recovery got this far
     if saved is not None and info is not None and os.path.samestat(saved, info):
         return None  # never replaced
     if saved is None or site.digest(backup) != step.before:
-        return (f"{step.path}: its original {backup} is damaged", f"ls -la {work}")
+        return (f"{step.path}: its original {backup} is damaged", f"ls -la {path} {backup}")
     if info is not None and there not in {step.before, step.after}:
         return (
             f"{step.path}: somebody has changed it since; its original is {backup}",
             f"cp -p {backup} {path}",
         )
     try:
-        os.replace(backup, path)
+        os.replace(backup, path)  # needs no space on a full disk
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        temp = step.temp or f"{path}{PREFIX}temp"
-        site.preserve(backup, temp)
-        os.replace(temp, path)
+        site.preserve(backup, step.temp)
+        os.replace(step.temp, path)
     return None
+
+
+def _unmake(place: str) -> None:
+    try:
+        os.rmdir(place)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        # Somebody else put a file into it: theirs, so the folder stays.
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
 
 
 def _parse(data: bytes, work: str) -> Journal:
@@ -251,6 +271,4 @@ def _folder_of(row: list[object]) -> Folder:
     numbers = [one for one in (mode, uid, gid, mtime_ns) if isinstance(one, int)]
     if len(numbers) != 4:
         raise TypeError(f"the status of {path} is not four numbers")
-    return Folder(
-        path=path, mode=numbers[0], uid=numbers[1], gid=numbers[2], mtime_ns=numbers[3]
-    )
+    return Folder(path=path, mode=numbers[0], uid=numbers[1], gid=numbers[2], mtime_ns=numbers[3])

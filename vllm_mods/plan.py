@@ -448,9 +448,7 @@ class _Planner:
                 in_range=bool(meant),
                 findings=findings,
             )
-        best = min(
-            failed, key=lambda tried: (len(tried.findings), -mod.variants.index(tried.variant))
-        )
+        best = self.nearest(failed)
         ranges = ", ".join(f"`{variant.id}` ({variant.vllm})" for variant in mod.variants)
         finding = Finding(
             code="no-variant",
@@ -486,6 +484,13 @@ class _Planner:
             in_range=self.in_range(mod, variant),
             findings=findings,
         )
+
+    def nearest(self, failed: Sequence[Attempt]) -> Attempt:
+        """Return the attempt of the variant whose range begins nearest to the tree's version."""
+        from vllm_mods import versions  # noqa: PLC0415
+
+        starts = {_start(tried.variant): tried for tried in reversed(failed)}
+        return starts[versions.nearest(self.tree.version or "0", starts, 1)[0]]
 
     # --- small questions ----------------------------------------------------
 
@@ -545,6 +550,11 @@ class _Planner:
             for suffix in (".rej", ".orig")
             if not self.tree.remote and self.tree.read(change.path + suffix) is not None
         ]
+
+
+def _start(variant: Variant) -> str:
+    """Return the first version that a range names."""
+    return variant.vllm.split(",")[0].strip(" <>=!~") or "0"
 
 
 def _touched(tried: Attempt) -> tuple[FileChange, ...]:

@@ -171,6 +171,7 @@ def preserve(source: str, destination: str, *, private: bool = False) -> None:
     if data is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
     write(destination, data, like=info, mtime_ns=info.st_mtime_ns, attributes_of=source)
+    sync(destination)
 
 
 def write(
@@ -182,7 +183,7 @@ def write(
     mtime_ns: int | None = None,
     attributes_of: str | None = None,
 ) -> None:
-    """Write a new file and bring it to the disk; the owner, and the mode unless given, of ``like``.
+    """Write a new file; the owner, and the mode unless given, of ``like``.
 
     Extended attributes (access lists among them) are those of the file ``attributes_of``.
     """
@@ -201,7 +202,6 @@ def write(
         os.fchmod(descriptor, stat.S_IMODE(like.st_mode) if mode is None else mode)
         if mtime_ns is not None:
             os.utime(descriptor, ns=(mtime_ns, mtime_ns))
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -229,9 +229,13 @@ def attributes(path: str) -> list[str]:
         raise
 
 
-def sync_folder(path: str) -> None:
-    """Bring a folder's entries to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(path: str) -> None:
+    """Bring a file's content, or a folder's entries, to the disk.
+
+    Best called for many paths in a row, with no change in between: the first call writes
+    the file system's own journal out, and the others find that done.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -267,7 +271,7 @@ def _split(site: Site, path: str) -> tuple[str, list[str]]:
             raise Refused(
                 f"{path} lies outside the site root {site.root} and outside the workspace "
                 f"({', '.join(site.workspaces) or 'there is none'}); nothing was changed",
-                hint=f"name the folder it lies in: --workspace {os.path.dirname(path)}",
+                hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}",
             )
     parts = inside.split("/")
     if "\0" in path or any(part in {"", ".", ".."} for part in parts):

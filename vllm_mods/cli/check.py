@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from vllm_mods.cli import options
-from vllm_mods.cli.planning import plan_for, say_left_out
+from vllm_mods.cli.planning import ask
 from vllm_mods.errors import EXIT_NO, EXIT_OK
 from vllm_mods.report import data, text
 from vllm_mods.trees.open import open_tree
@@ -37,18 +37,19 @@ def command(
     Exit code 0 if and only if every mod would end up in the tree.
     """
     library = options.open_library(libraries)
-    tree = open_tree(target, offline=offline, progress=options.progress(), note=options.note)
-    planned, left_out = plan_for(
+    tree = open_tree(
+        target, offline=offline, workspace=workspace, progress=options.progress(), note=options.note
+    )
+    planned = ask(
         library,
         mods,
         tree,
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,
-    )
+    ).planned
     if as_json:
         options.print_json(data.plan(planned))
     else:
         click.echo(text.plan(planned, options.paint))
-    say_left_out(left_out)
     return EXIT_OK if planned.ok else EXIT_NO

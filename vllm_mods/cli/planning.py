@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -16,10 +16,51 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vllm_mods.library import Library
-    from vllm_mods.model import ModPlan, Plan, Tree
+    from vllm_mods.model import Mod, ModPlan, Plan, Tree
+    from vllm_mods.receipt import Receipt
+    from vllm_mods.trees.folder import FolderTree
 
 
-def plan_for(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A plan with what it started from. ``left_out`` is what --only-supported left out."""
+
+    planned: Plan
+    there: Receipt | None
+    left_out: tuple[ModPlan, ...]
+
+
+def open_folder(target: str, workspace: str | None) -> FolderTree:
+    """Open a tree that can be written. Raises ``UsageError`` for one that cannot."""
+    from vllm_mods.trees.folder import FolderTree, find_site_root  # noqa: PLC0415
+
+    kind = target.split(":", 1)[0]
+    if kind in {"pypi", "wheel", "sdist", "git", "image"} and not os.path.exists(target):
+        raise UsageError(
+            f"{target} can be checked but not changed: --target takes a folder here",
+            hint="a folder that holds vllm/, such as site-packages",
+        )
+    root = find_site_root(target)
+    there = receipt_of(FolderTree(root, spec=target))
+    if there is not None and there.workspace is not None:
+        if workspace is not None and os.path.abspath(workspace) != there.workspace:
+            raise UsageError(
+                f"the chat templates of this tree are in {there.workspace}, not in {workspace}",
+                hint=f"--workspace {there.workspace}, or `vllm-mods revert --target {target}` first",
+            )
+        workspace = there.workspace
+    return FolderTree(
+        root, spec=target, workspace=os.path.abspath(workspace) if workspace else None
+    )
+
+
+def receipt_of(tree: Tree) -> Receipt | None:
+    """Return what a tree says was applied to it, None if it says nothing."""
+    raw = None if tree.remote else tree.read(receipt.RECEIPT)
+    return None if raw is None else receipt.parse(raw)
+
+
+def ask(
     library: Library,
     names: Sequence[str],
     tree: Tree,
@@ -27,29 +68,30 @@ def plan_for(
     workspace: str | None,
     strict_version: bool,
     only_supported: bool,
-) -> tuple[Plan, tuple[ModPlan, ...]]:
-    """Plan the named mods, or the default ones; also return those that were left out."""
+) -> Asked:
+    """Plan the named mods, or the default ones, on a tree."""
     chosen = tuple(names) or library.defaults()
     if not chosen:
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
-    mods = library.select(chosen)
-    raw = tree.read(f"{receipt.STATE}/receipt.json") if not tree.remote else None
-    there = receipt.parse(raw) if raw is not None else None
-    folder = os.path.abspath(workspace) if workspace else plan.WORKSPACE
+    there = receipt_of(tree)
 
-    planned = plan.plan(mods, tree, receipt=there, workspace=folder, strict_version=strict_version)
+    def planned_for(mods: Sequence[Mod]) -> Plan:
+        return plan.plan(
+            mods,
+            tree,
+            receipt=there,
+            workspace=os.path.abspath(workspace) if workspace else plan.WORKSPACE,
+            strict_version=strict_version,
+        )
+
+    planned = planned_for(library.select(chosen))
     left_out: tuple[ModPlan, ...] = ()
     if only_supported:
         left_out = tuple(one for one in planned.mods if one.verdict is Verdict.UNSUPPORTED)
         if left_out:
-            kept = [one.mod for one in planned.mods if one.verdict is not Verdict.UNSUPPORTED]
-            planned = plan.plan(
-                kept, tree, receipt=there, workspace=folder, strict_version=strict_version
+            planned = planned_for(
+                [one.mod for one in planned.mods if one.verdict is not Verdict.UNSUPPORTED]
             )
-    return replace(planned), left_out
-
-
-def say_left_out(left_out: Sequence[ModPlan]) -> None:
-    """Name what --only-supported left out."""
     for one in left_out:
         click.echo(f"left out: {one.mod.name} is unsupported on this tree", err=True)
+    return Asked(planned=planned, there=there, left_out=left_out)

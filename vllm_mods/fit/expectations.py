@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.hierarchy import lineage
@@ -44,9 +45,8 @@ def _judge(world: World, expect: Expectation) -> tuple[str, int]:
         return "which is not there", 1
     line = min(getattr(one.binding, "line", 1) for one in found)
     if expect.signature is not None:
-        wanted = _parsed(expect.signature)
         signatures = [one.binding for one in found if isinstance(one.binding, Function)]
-        if not any(_spell(signature) == wanted for signature in signatures):
+        if not any(_matches(signature, expect.signature) for signature in signatures):
             has = ", ".join(signature.text() for signature in signatures) or "no signature"
             return f"with the signature {expect.signature}, and it has {has}", line
     if expect.base is not None and not _has_base(world, found, expect.base):
@@ -78,22 +78,19 @@ def _find(world: World, expect: Expectation) -> tuple[Found, ...]:
     return found
 
 
-def _parsed(signature: str) -> tuple[object, ...] | None:
-    import ast
-
+def _matches(function: Function, signature: str) -> bool:
+    """Compare names and kinds; which parameters are optional only if the expectation says."""
     try:
         node = ast.parse(f"def f{signature.strip()}: ...").body[0]
     except SyntaxError:
-        return None
-    assert isinstance(node, ast.FunctionDef)
-    # A signature given without defaults expects only the names and their kinds.
+        return False
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    wanted = parameters_of(node.args)
     plain = not node.args.defaults and not any(node.args.kw_defaults)
-    names = tuple((p.name, p.kind, None if plain else p.required) for p in parameters_of(node.args))
-    return plain, names
-
-
-def _spell(function: Function) -> object:
-    return function
+    return [(p.name, p.kind, plain or p.required) for p in wanted] == [
+        (p.name, p.kind, plain or p.required) for p in function.parameters
+    ]
 
 
 def _has_base(world: World, found: tuple[Found, ...], base: str) -> bool:

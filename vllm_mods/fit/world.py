@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from vllm_mods.fit.hierarchy import Lineage
+    from vllm_mods.fit.infer import Inference
+    from vllm_mods.fit.walk import Site
     from vllm_mods.model import Tree
 
 # Modules that a build makes: a source archive has none of them.
@@ -82,6 +84,7 @@ class World:
         self.families: dict[Found, tuple[Found, ...]] = {}
         self.definers: dict[tuple[str, tuple[str, ...]], tuple[Found, ...]] = {}
         self.lineages: dict[Found, Lineage] = {}
+        self.sites: dict[tuple[str, tuple[str, ...]], tuple[tuple[Inference, Site], ...]] = {}
 
     # --- files
 

@@ -68,6 +68,22 @@ def changed(one: ModPlan) -> list[str]:
     return lines
 
 
+def serve_arguments(planned: Plan, root: str) -> list[str]:
+    """Return what to add to ``vllm serve`` for the mods of a plan that is in."""
+    lines = []
+    for one in planned.mods:
+        if one.variant is None:
+            continue
+        arguments = list(one.mod.serve_args)
+        for change in one.changes:
+            if any(change.path.endswith(f"/{file.file}") for file in one.variant.templates):
+                place = change.path if change.path.startswith("/") else f"{root}/{change.path}"
+                arguments += ["--chat-template", place]
+        if arguments:
+            lines.append(f"serve with ({one.mod.name}): {' '.join(arguments)}")
+    return lines
+
+
 def findings(found: Iterable[Finding]) -> list[str]:
     """Return a line per finding, notes marked as such."""
     return [

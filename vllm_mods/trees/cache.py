@@ -51,9 +51,8 @@ class Cache:
     def put(self, data: bytes) -> str:
         """Keep a blob and return its sha256."""
         digest = hashlib.sha256(data).hexdigest()
-        path = self._blob(digest)
-        if not os.path.exists(path):
-            self._write(path, data)
+        if self.get(digest) is None:
+            self._write(self._blob(digest), data)
         return digest
 
     def get_file(self, digest: str) -> BinaryIO | None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 try:
-    import git  # noqa: TID251
-    from git.exc import GitCommandError, InvalidGitRepositoryError, NoSuchPathError  # noqa: TID251
+    import git
+    from git.exc import GitCommandError, InvalidGitRepositoryError, NoSuchPathError
 except ImportError as error:  # GitPython raises it when there is no git program.
     raise TreeError(
         f"git: trees need the git program: {str(error).splitlines()[0]}",

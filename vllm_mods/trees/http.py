@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-import requests  # noqa: TID251
+import requests
 import urllib3
-from requests.adapters import HTTPAdapter  # noqa: TID251
+from requests.adapters import HTTPAdapter
 
 from vllm_mods import __version__
 from vllm_mods.errors import TreeError

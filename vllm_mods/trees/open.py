@@ -19,7 +19,7 @@ _FORMS = (
 )
 
 
-def open_tree(  # noqa: PLR0913  (each is one option of the command line)
+def open_tree(
     spec: str,
     *,
     offline: bool = False,

@@ -135,7 +135,11 @@ class Releases:
         except OSError as error:
             raise TreeError(f"{place}: {error.strerror}", hint=_SETTINGS) from error
         if file.sha256 is not None:
-            self._check(file, file_digest(opened))
+            try:
+                self._check(file, file_digest(opened))
+            except TreeError:
+                opened.close()
+                raise
         return opened
 
     def _check(self, file: ReleaseFile, digest: str) -> None:

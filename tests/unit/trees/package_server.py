@@ -48,7 +48,7 @@ def make_wheel(
     record: str | None = None,
 ) -> bytes:
     info = f"vllm-{version}.dist-info"
-    contents = {**bulk, **files, f"{info}/METADATA": f"Name: vllm\nVersion: {version}\n".encode()}
+    contents = {**files, **bulk, f"{info}/METADATA": f"Name: vllm\nVersion: {version}\n".encode()}
     rows = "".join(record_row(name, data) for name, data in contents.items())
     contents[f"{info}/RECORD"] = (rows if record is None else record).encode()
     stream = io.BytesIO()

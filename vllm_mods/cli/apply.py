@@ -1,0 +1,108 @@
+"""``vllm-mods apply``."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from vllm_mods import applying, transaction
+from vllm_mods.cli import options
+from vllm_mods.cli.planning import ask, open_folder
+from vllm_mods.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.model import Plan
+from vllm_mods.report import data, text
+
+
+@click.command(name="apply")
+@options.mods
+@options.target_folder
+@options.libraries
+@options.workspace
+@options.strict_version
+@options.only_supported
+@click.option(
+    "--break-links",
+    is_flag=True,
+    help="Give a hard-linked file a copy of its own before changing it.",
+)
+@options.json_output
+def command(
+    mods: tuple[str, ...],
+    target: str,
+    libraries: tuple[str, ...],
+    workspace: str | None,
+    *,
+    strict_version: bool,
+    only_supported: bool,
+    break_links: bool,
+    as_json: bool,
+) -> int:
+    """Put mods into an installed vLLM, whole or not at all.
+
+    Without MOD, all bundled mods that are marked as default. Mods that are in already
+    are left as they are. If any mod does not fit, nothing is changed (exit code 3).
+    With SOURCE_DATE_EPOCH set, every file written has that modification time.
+    """
+    epoch = source_date_epoch()
+    library = options.open_library(libraries)
+    tree = open_folder(target, workspace)
+    transaction.recover(tree.root)
+    asked = ask(
+        library,
+        mods,
+        tree,
+        workspace=tree.workspace,
+        strict_version=strict_version,
+        only_supported=only_supported,
+    )
+    planned = asked.planned
+    if not planned.ok:
+        if as_json:
+            options.print_json({**data.plan(planned), "changed": []})
+        raise refusal(planned, target)
+    changed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    if any(one.verdict.writes for one in planned.mods):
+        outcome = transaction.commit(
+            tree.root,
+            applying.transition(planned, asked.there),
+            workspace=tree.workspace,
+            source_date_epoch=epoch,
+            break_links=break_links,
+        )
+        changed, notes = outcome.changed, outcome.notes
+    for note in notes:
+        options.note(note)
+    if as_json:
+        options.print_json({**data.plan(planned), "changed": list(changed)})
+        return EXIT_OK
+    click.echo(text.plan(planned, options.paint))
+    click.echo(f"{len(changed)} files changed" if changed else "nothing to do")
+    for line in text.serve_arguments(planned, tree.root):
+        click.echo(line)
+    return EXIT_OK
+
+
+def refusal(planned: Plan, target: str) -> Refused:
+    """Say why nothing was done, in terms of the first mod that does not go in."""
+    bad = [one for one in planned.mods if not one.verdict.ok]
+    lines = [f"nothing was changed in {target}: vLLM {planned.version or 'of unknown version'}"]
+    for one in bad:
+        lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
+        lines += [f"    {line}" for line in text.findings(one.findings)]
+    names = " ".join(one.mod.name for one in planned.mods)
+    return Refused("\n".join(lines), hint=f"vllm-mods check {names} --target {target} --json")
+
+
+def source_date_epoch() -> int | None:
+    """Read SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/source-date-epoch/)."""
+    value = os.environ.get("SOURCE_DATE_EPOCH")
+    if value is None or value == "":
+        return None
+    if not value.isascii() or not value.isdigit():
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH is {value!r}, and it must be seconds since 1970",
+            hint="SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
+        )
+    return int(value)

@@ -1,0 +1,63 @@
+"""Proof, without importing vLLM, that patched code agrees with the tree around it.
+
+Every check compares the tree before the patch with the tree after it, and reports only
+what the patch causes. ``no`` is a finding of level ``ERROR``, "can't tell" a note.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.model import Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.fit.world import Cache
+    from vllm_mods.model import Allowance, Expectation, FileChange, Tree
+
+
+def fit(
+    changes: tuple[FileChange, ...],
+    tree: Tree,
+    *,
+    expects: Iterable[Expectation] = (),
+    allow: Iterable[Allowance] = (),
+    cache: Cache | None = None,
+) -> tuple[Finding, ...]:
+    """Return what does not fit, worst first.
+
+    ``changes`` are relative to ``tree``, which is the tree before them. ``expects`` is judged
+    on the tree before, ``allow`` turns findings into notes that carry the author's reason.
+    ``cache`` keeps what is derived from single files: share one over many trees. Raises
+    ``TreeError`` where the tree cannot be read.
+    """
+    from vllm_mods.fit.judge import judge
+    from vllm_mods.fit.world import Cache as NewCache
+
+    expected = tuple(expects)
+    python = tuple(
+        change for change in changes if change.path.endswith(".py") and change.before != change.after
+    )
+    if not python and not expected:
+        return ()
+    found = judge(python, tree, expected, cache if cache is not None else NewCache())
+    allowances = tuple(allow)
+    allowed = (_allowed(finding, allowances) for finding in found)
+    return tuple(sorted(allowed, key=lambda f: (f.level is Level.NOTE, f.path or "", f.line or 0)))
+
+
+def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
+    from dataclasses import replace
+
+    for allowance in allowances:
+        if finding.level is Level.ERROR and (allowance.code, allowance.scope) == (
+            finding.code,
+            finding.scope or "",
+        ):
+            message = f"{finding.message} (allowed by the mod: {allowance.reason})"
+            return replace(finding, message=message, level=Level.NOTE)
+    return finding
+
+
+__all__ = ["fit"]

@@ -1,0 +1,168 @@
+"""The checks, in order, over the files that a patch changes and those it reaches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.attributes import attribute_problems
+from vllm_mods.fit.calls import call_problems
+from vllm_mods.fit.duplicates import duplicate_problems
+from vllm_mods.fit.expectations import expectation_problems
+from vllm_mods.fit.families import definers
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.imports import import_problems
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.names import name_problems
+from vllm_mods.fit.overrides import changed_methods, override_problems, overrides_of
+from vllm_mods.fit.problems import Doubt, Problem, finding, notes
+from vllm_mods.fit.summary import parse
+from vllm_mods.fit.syntax import lowest_python, syntax_problems
+from vllm_mods.fit.traces import mentions, traces
+from vllm_mods.fit.walk import walk
+from vllm_mods.fit.world import World
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+
+    from vllm_mods.fit.world import Cache, Found
+    from vllm_mods.model import Expectation, FileChange, Finding, Tree
+
+
+def judge(
+    changes: tuple[FileChange, ...],
+    tree: Tree,
+    expects: tuple[Expectation, ...],
+    cache: Cache,
+) -> tuple[Finding, ...]:
+    """Run every check; return the problems, then a note per file for what can't be told."""
+    before = World(tree, {change.path: change.before for change in changes}, cache)
+    after = World(tree, {change.path: change.after for change in changes}, cache)
+    answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
+    lowest = lowest_python(tree) if changes else None
+    sound: dict[str, bytes] = {}
+    for change in changes:
+        if change.after is None:
+            continue
+        syntax = list(syntax_problems(change.path, change.after, lowest))
+        answers.extend(syntax)
+        if not any(isinstance(answer, Problem) for answer in syntax):
+            sound[change.path] = change.after
+    reached = _reached(before, after, changes, sound)
+    for path, lines in reached.items():
+        answers.extend(_file(before, after, path, lines, sound.get(path)))
+    for path in sound:
+        answers.extend(_overrides(before, after, path))
+    problems = dict.fromkeys(answer for answer in answers if isinstance(answer, Problem))
+    doubts = [answer for answer in answers if isinstance(answer, Doubt)]
+    if not before.candidates(tuple(sound))[1] and len(reached) > len(sound):
+        why = "of this remote tree only some files were searched for uses of what the patch changes"
+        doubts.append(Doubt(path=next(iter(sound), ""), what="use", why=why))
+    return (*(finding(problem) for problem in problems), *notes(doubts))
+
+
+def _reached(
+    before: World, after: World, changes: tuple[FileChange, ...], sound: dict[str, bytes]
+) -> dict[str, frozenset[int]]:
+    """Return the lines to judge: those added, and those that use what the patch takes away."""
+    lines = {
+        change.path: added_lines(change.before, sound[change.path])
+        for change in changes
+        if change.path in sound
+    }
+    broken = {change.path for change in changes if change.after is not None} - sound.keys()
+    gone = [
+        trace
+        for change in changes
+        if change.path not in broken
+        for trace in traces(before, after, change.path)
+    ]
+    for path, mentioned in mentions(after, gone, tuple(lines)).items():
+        if path not in broken:
+            lines[path] = lines.get(path, frozenset()) | mentioned
+    return lines
+
+
+def _file(
+    before: World, after: World, path: str, lines: frozenset[int], changed: bytes | None
+) -> Iterator[Problem | Doubt]:
+    data = after.read(path) if changed is None else changed
+    tree = None if data is None else parse(data)
+    if data is None or tree is None:
+        return
+    answers = list(_look(after, path, tree, lines))
+    if changed is not None:
+        answers.extend(name_problems(after, path, data, tree))
+        old = before.read(path)
+        if old is not None:
+            answers.extend(duplicate_problems(path, tree, added_lines(old, data)))
+    problems = [answer for answer in answers if isinstance(answer, Problem)]
+    known = _known(before, path, problems) if problems else frozenset()
+    for answer in answers:
+        if isinstance(answer, Problem):
+            if answer.key not in known:
+                yield answer
+        elif changed is not None:
+            # What can't be told of a file that the patch leaves alone is nobody's news.
+            yield answer
+
+
+def _look(
+    world: World, path: str, tree: ast.Module, lines: frozenset[int] | None
+) -> Iterator[Problem | Doubt]:
+    if lines is not None and not lines:
+        return
+    sites = tuple(walk(tree, lines))
+    inference = Inference(world, path)
+    yield from import_problems(inference, sites, lines)
+    yield from call_problems(inference, sites)
+    yield from attribute_problems(inference, sites)
+
+
+def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple[str, ...]]:
+    """Return the keys of those problems that the file had before the patch."""
+    data = before.read(path)
+    tree = None if data is None else parse(data)
+    if data is None or tree is None:
+        return frozenset()
+    tokens = [problem.token.encode() for problem in problems if problem.token]
+    lines = frozenset(
+        number
+        for number, text in enumerate(data.splitlines(), 1)
+        if any(token in text for token in tokens)
+    )
+    answers = [*_look(before, path, tree, lines), *name_problems(before, path, data, tree)]
+    return frozenset(answer.key for answer in answers if isinstance(answer, Problem))
+
+
+def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Doubt]:
+    for found, changed, narrowed in changed_methods(before, after, path):
+        yield from _override(before, after, found, changed, path)
+        for name in narrowed:
+            for other in definers(after, name, (path,)):
+                if other != found and found in lineage(after, other).classes:
+                    yield from _override(before, after, other, frozenset((name,)), path)
+
+
+def _override(
+    before: World, after: World, owner: Found, names: frozenset[str], path: str
+) -> Iterator[Problem | Doubt]:
+    for override in overrides_of(after, owner, names):
+        for answer in override_problems(after, override, path):
+            if isinstance(answer, Doubt) or not _had(before, answer, owner, override.method.name):
+                yield answer
+
+
+def _had(before: World, problem: Problem, owner: Found, name: str) -> bool:
+    """Tell whether the same override refused the same call before the patch."""
+    from vllm_mods.fit.families import classes_in
+
+    for _, was in classes_in(before, owner.path):
+        if getattr(was.binding, "name", "") != getattr(owner.binding, "name", None):
+            continue
+        for override in overrides_of(before, was, frozenset((name,))):
+            for answer in override_problems(before, override, problem.path):
+                if isinstance(answer, Problem) and answer.key == problem.key:
+                    return True
+    return False

@@ -1,0 +1,230 @@
+"""Whether an override takes every call that the tree makes to what it overrides."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.binding import (
+    has_kind,
+    implementations,
+    is_property,
+    opaque_decorator,
+    refusal,
+    shape_of,
+    stands_in,
+    unbound,
+)
+from vllm_mods.fit.families import classes_in, definers
+from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.summary import parse
+from vllm_mods.fit.walk import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.fit.walk import Site
+    from vllm_mods.fit.world import Found, World
+
+# Methods that Python calls, each class in its own way.
+_OWN = frozenset(("__init__", "__new__", "__init_subclass__", "__post_init__", "__class_getitem__"))
+# Names that builtin types and tensors have as well: a receiver of unknown type may be one.
+_COMMON = TORCH_MODULE.union(*(dir(kind) for kind in (dict, list, str, set, tuple, bytes)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Override:
+    """A method that stands in for another one further up."""
+
+    owner: Found
+    method: Function
+    base: Found
+    overridden: Function
+
+
+def overrides_of(world: World, owner: Found, names: frozenset[str]) -> Iterator[Override]:
+    """Yield what some methods of a class override in the tree."""
+    line = lineage(world, owner)
+    binding = owner.binding
+    assert isinstance(binding, Class)
+    for name in sorted(names):
+        mangled = name.startswith("__") and not name.endswith("__")
+        if name in _OWN or mangled or name not in binding.methods:
+            continue
+        mine = implementations(binding.methods[name])
+        for base in line.classes[1:]:
+            assert isinstance(base.binding, Class)
+            if name in base.binding.methods:
+                theirs = implementations(base.binding.methods[name])
+                if len(mine) == 1 and len(theirs) == 1:
+                    yield Override(owner=owner, method=mine[0], base=base, overridden=theirs[0])
+                break
+
+
+def override_problems(world: World, override: Override, path: str) -> Iterator[Problem | Doubt]:
+    """Judge one override by the calls that the tree makes. ``path`` is the changed file."""
+    mine, theirs = override.method, override.overridden
+    if is_property(mine) or is_property(theirs):
+        return
+    if any(has_kind(mine, k) != has_kind(theirs, k) for k in ("staticmethod", "classmethod")):
+        return
+    if stands_in(unbound(theirs), unbound(mine)):
+        return
+    opaque = opaque_decorator(mine) or opaque_decorator(theirs)
+    if opaque is not None:
+        why = f"the method is decorated with {opaque}"
+        yield Doubt(path=path, what="override", why=why)
+        return
+    near = (path, override.owner.path, override.base.path)
+    unclear = 0
+    for inference, site in call_sites(world, mine.name, near):
+        call = site.node
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.func, ast.Attribute)
+        shape = shape_of(call)
+        why = refusal(unbound(mine), shape)
+        if why is None:
+            continue
+        reached = _reaches(world, inference, call.func, site, override, near)
+        if reached is None:
+            unclear += refusal(unbound(theirs), shape) is None
+        elif refusal(unbound(reached), shape) is None:
+            yield _problem(override, path, inference.path, call.lineno, why)
+            return
+    if unclear:
+        why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
+        yield Doubt(path=path, what="override", why=why)
+    if not world.candidates(near)[1]:
+        why = f"of this remote tree only {len(world.candidates(near)[0])} files were searched for calls"
+        yield Doubt(path=path, what="override", why=why)
+
+
+def _problem(override: Override, path: str, caller: str, line: int, why: str) -> Problem:
+    owner, base = override.owner.binding, override.base.binding
+    assert isinstance(owner, Class)
+    assert isinstance(base, Class)
+    mine = override.method
+    here = override.owner.path == path
+    message = (
+        f"{owner.name}.{mine.name}{mine.text()} overrides {base.name}.{mine.name}"
+        f"{override.overridden.text()}, and {caller}:{line} calls it: the call {why}"
+    )
+    if not here:
+        message = f"{override.owner.path}:{mine.line}: {message}"
+    return Problem(
+        code="fit-override",
+        key=("fit-override", override.owner.path, owner.name, mine.name, why),
+        token=mine.name,
+        path=path,
+        line=mine.line if here else override.overridden.line,
+        scope=f"{(owner if here else base).name}.{mine.name}",
+        message=message,
+    )
+
+
+def _reaches(  # noqa: PLR0913 - one call site, seen from one override
+    world: World,
+    inference: Inference,
+    func: ast.Attribute,
+    site: Site,
+    override: Override,
+    near: tuple[str, ...],
+) -> Function | None:
+    """Return the method that a call site is written for if it may reach the override.
+
+    ``None`` stands for "can't tell"; a call that cannot reach it returns the override itself,
+    which by then has refused the call and so is no witness.
+    """
+    mine = override.method
+    for thing in inference.infer(func.value, site.scope):
+        if thing.kind == "unknown":
+            break
+        if thing.kind not in {"instance", "class", "super"}:
+            continue
+        line = lineage(world, thing.found)
+        owner = line.owner(mine.name)
+        if owner is None or thing.kind == "super" or (thing.exact and owner[0] != override.owner):
+            continue
+        above = thing.found in lineage(world, override.owner).classes
+        if above or owner[0] == override.owner:
+            base = implementations(owner[1])
+            written_for = base[0] if owner[0] != override.owner else override.overridden
+            return written_for
+    else:
+        return mine
+    if mine.name in _COMMON or world.tree.remote or not _only_family(world, override, near):
+        return None
+    return override.overridden
+
+
+def _only_family(world: World, override: Override, near: tuple[str, ...]) -> bool:
+    """Tell whether every class that defines the method has the overridden one as a base."""
+    name = override.method.name
+    line = lineage(world, override.base)
+    root = [c for c in line.classes if isinstance(c.binding, Class) and name in c.binding.methods][-1]
+    return all(root in lineage(world, found).classes for found in definers(world, name, near))
+
+
+def call_sites(
+    world: World, method: str, near: tuple[str, ...]
+) -> tuple[tuple[Inference, Site], ...]:
+    """Return every ``….method(…)`` of the tree, found by text first."""
+    key = (method, near if world.tree.remote else ())
+    if key not in world.sites:
+        world.sites[key] = tuple(_call_sites(world, method, near))
+    return world.sites[key]
+
+
+def _call_sites(
+    world: World, method: str, near: tuple[str, ...]
+) -> Iterator[tuple[Inference, Site]]:
+    call = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
+    for path, data in world.mentions(frozenset((method.encode(),)), near):
+        if not call.search(data):
+            continue
+        tree = parse(data)
+        if tree is None:
+            continue
+        lines = frozenset(n for n, text in enumerate(data.splitlines(), 1) if call.search(text))
+        inference = Inference(world, path)
+        for site in walk(tree, lines):
+            node = site.node
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr == method:
+                    yield inference, site
+
+
+def changed_methods(
+    before: World, after: World, path: str
+) -> Iterator[tuple[Found, frozenset[str], frozenset[str]]]:
+    """Yield each class of a file with the methods to judge as overrides, and as overridden.
+
+    The first are new or changed, or all of them where the bases changed; the second were
+    there and take fewer or other calls now.
+    """
+    old = {name: found for name, found in classes_in(before, path)}
+    for name, found in classes_in(after, path):
+        binding = found.binding
+        assert isinstance(binding, Class)
+        was = old[name].binding if name in old else None
+        if not isinstance(was, Class) or was.bases != binding.bases:
+            yield found, frozenset(binding.methods), frozenset()
+            continue
+        changed = frozenset(
+            method
+            for method, functions in binding.methods.items()
+            if _signature(functions) != _signature(was.methods.get(method, ()))
+        )
+        if changed:
+            yield found, changed, changed & frozenset(was.methods)
+
+
+def _signature(functions: tuple[Function, ...]) -> tuple[object, ...]:
+    return tuple(
+        (tuple((p.name, p.kind, p.required) for p in f.parameters), f.decorators) for f in functions
+    )

@@ -1,0 +1,95 @@
+"""Taking mods out: the transition back to the untouched tree, or to one with fewer mods."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from vllm_mods import receipt, site
+from vllm_mods.draft import Transition, Write
+from vllm_mods.errors import Refused
+from vllm_mods.view import sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.model import FileChange
+    from vllm_mods.receipt import Receipt, ReceiptFile, ReceiptMod
+
+
+def revert_transition(
+    root: str,
+    there: Receipt,
+    *,
+    mods: Sequence[ReceiptMod] = (),
+    changes: Sequence[FileChange] = (),
+    sources: Sequence[tuple[str, bytes]] = (),
+    discard_edits: bool = False,
+) -> Transition:
+    """Return the transition from what ``there`` says is in to the mods that stay.
+
+    Without ``mods`` every file goes back to its original. Otherwise ``mods`` are the entries
+    of those that stay and ``changes`` their net effect on the untouched tree (they were
+    planned again on it). ``sources`` replace those kept for a mod.
+
+    Raises ``Refused`` if a file that would be written was changed since, unless
+    ``discard_edits``. A file that is already as it was before the mods was not "changed".
+    """
+    root = os.path.realpath(root)
+    where = site.Site(root=root, workspaces=(there.workspace,) if there.workspace else ())
+    look = site.Look(site=where, folders={})
+    wanted = {change.path: change for change in changes}
+    writes: list[Write] = []
+    edited: list[str] = []
+    for file in there.files:
+        if file.kind == receipt.RECORD:
+            _check_still_installed(where, look, file, there)
+        if file.kind != receipt.FILE:
+            continue  # these follow from the files
+        info = look.file(file.path)
+        current = None if info is None else site.digest(where.absolute(file.path))
+        write = _write(file, current, wanted.pop(file.path, None))
+        if write is None:
+            continue
+        writes.append(write)
+        if current not in {file.before, file.after}:
+            edited.append(file.path)
+    writes += [
+        Write(path=path, expected=sha256(change.before), data=change.after, mode=change.mode)
+        for path, change in wanted.items()
+    ]
+    if edited and not discard_edits:
+        raise Refused(
+            f"{root}: changed since the mods went in: {', '.join(edited)} (by whom, nothing here "
+            "can tell); taking the mods out would throw these edits away; nothing was changed",
+            hint=f"vllm-mods revert --discard-edits --target {root}  # throws them away",
+        )
+    return Transition(
+        writes=tuple(writes),
+        mods=tuple(mods),
+        vllm=there.vllm,
+        sources=tuple(sources),
+        discard_edits=discard_edits,
+    )
+
+
+def _write(file: ReceiptFile, current: str | None, change: FileChange | None) -> Write | None:
+    """Return what has to be done to one file, None if it is already as it is to be."""
+    if change is None:
+        return Write(path=file.path, expected=current, restore=True)
+    if sha256(change.after) == current and change.mode in {None, file.mode}:
+        return None
+    return Write(path=file.path, expected=current, data=change.after, mode=change.mode)
+
+
+def _check_still_installed(
+    where: site.Site, look: site.Look, record: ReceiptFile, there: Receipt
+) -> None:
+    """Refuse to put an older release's files into a newer one."""
+    if look.file(record.path) is None:
+        was = f"vLLM {there.vllm}" if there.vllm else "vLLM"
+        raise Refused(
+            f"{record.path} is gone: {was} was upgraded or removed since the mods went in, and its "
+            "originals belong to no file that is there now; nothing was changed",
+            hint=f"the receipt is out of date: rm -r {where.absolute(receipt.STATE)}",
+        )

@@ -1,0 +1,105 @@
+"""What lies in ``.vllm-mods``: the receipt, and the tree as it was before any mod. Reads only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods import journal, receipt, site
+from vllm_mods.errors import TreeError
+from vllm_mods.trees import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm_mods.model import Tree
+    from vllm_mods.receipt import Receipt
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What an earlier run left in the tree at ``root``.
+
+    ``unfinished`` is the work folder of an interrupted transaction: until ``recover`` has
+    undone it, the tree is neither what it was nor what the receipt says.
+    """
+
+    root: str
+    receipt: Receipt | None
+    unfinished: str | None = None
+
+    @property
+    def sources(self) -> str:
+        """The folder that holds the sources of the applied mods, one folder for each."""
+        return f"{self.root}/{receipt.MODS}"
+
+
+def read_state(root: str) -> State | None:
+    """Return what lies in a tree, None if nothing does. Raises ``Refused`` for a broken receipt."""
+    root = os.path.realpath(root)
+    path = f"{root}/{receipt.RECEIPT}"
+    data = site.read(path)
+    there = None if data is None else receipt.parse(data, path)
+    unfinished = journal.find(root)
+    if there is None and unfinished is None:
+        return None
+    return State(root=root, receipt=there, unfinished=unfinished)
+
+
+class Pristine:
+    """A ``Tree``: another one as it was before any mod went in, by its receipt."""
+
+    def __init__(self, tree: Tree, there: Receipt) -> None:
+        self._tree = tree
+        self._files = {file.path: file for file in there.files if file.kind != receipt.FOLDER}
+        self._records: dict[str, bytes] = {}
+        self.spec = tree.spec
+        self.version = there.vllm
+        self.remote = tree.remote
+        self.pristine = tree.pristine
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file as it was. Raises ``TreeError`` if its original is missing or damaged."""
+        known = self._files.get(path)
+        if known is None:
+            return self._tree.read(path)
+        if known.before is None:
+            return None
+        kept = receipt.original(path)
+        data = self._tree.read(kept)
+        if data is None or hashlib.sha256(data).hexdigest() != known.before:
+            what = "missing" if data is None else "damaged"
+            raise TreeError(
+                f"{self.spec}: the original of {path}, {kept}, is {what}",
+                hint="reinstall vLLM: pip install --force-reinstall --no-deps "
+                f"vllm{'==' + self.version if self.version else ''}",
+            )
+        return data
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        """Return the paths of all files below a folder, without those that mods brought."""
+        for path in self._tree.paths(under):
+            if path not in self._files:
+                yield path
+        for path, file in self._files.items():
+            inside = path.startswith(f"{under}/") or not under
+            if inside and file.before is not None and file.kind == receipt.FILE:
+                yield path
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Ask the RECORD as it was: the one in the tree states what the mods made of the files."""
+        for owner, file in self._files.items():
+            if file.kind == receipt.RECORD:
+                if owner not in self._records:
+                    self._records[owner] = self.read(owner) or b""
+                recorded = names.recorded_hash(self._records[owner], path)
+                if recorded is not None:
+                    return names.hash_agrees(recorded, data)
+        return self._tree.is_released(path, data)
+
+
+def pristine(tree: Tree, there: Receipt | None) -> Tree:
+    """Return ``tree`` as it was before any mod went in; the tree itself without a receipt."""
+    return tree if there is None or not there.files else Pristine(tree, there)

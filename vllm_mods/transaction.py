@@ -1,0 +1,335 @@
+"""The only writer of a target tree: a transition happens whole, or nothing does.
+
+Lock, recover, draft, back up, journal, stage, replace, commit. Until the journal is
+removed, every failure (an error, a signal, a kill that the next command finds) brings back
+every byte, mode, owner and mtime.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods import journal, receipt, site
+from vllm_mods.draft import Transition, Write, draft
+from vllm_mods.errors import NotRestored, Refused
+from vllm_mods.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+    from vllm_mods.draft import Draft, Op
+    from vllm_mods.receipt import Receipt
+
+    _Handler = int | Callable[[int, FrameType | None], Any]
+
+__all__ = ["Outcome", "Transition", "Write", "commit", "recover"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HINTS = {
+    errno.ENOSPC: "df -h {root}  # free some space, then run the command again",
+    errno.EDQUOT: "quota -s  # free some space, then run the command again",
+    errno.EROFS: "the file system is mounted read-only: findmnt -T {root}",
+    errno.EACCES: "run as the owner of the tree: stat -c %U {root}",
+    errno.EPERM: "run as the owner of the tree, or root: stat -c %U {root}",
+    errno.EIO: "the disk fails: dmesg | tail",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What a commit did: the receipt now in the tree, the paths changed outside of our own folder.
+
+    ``recovered`` says that an interrupted transaction was undone first.
+    """
+
+    receipt: Receipt | None
+    changed: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    recovered: bool = False
+
+
+def commit(
+    root: str,
+    transition: Transition,
+    *,
+    workspace: str | None = None,
+    source_date_epoch: int | None = None,
+    break_links: bool = False,
+) -> Outcome:
+    """Bring the tree at the site root ``root`` from what it is to what ``transition`` says.
+
+    ``workspace`` is the absolute folder outside the root that chat templates may go to;
+    ``source_date_epoch`` (seconds) the mtime of every file written and folder made, else now.
+    ``break_links`` replaces hard-linked files by a copy of this tree's own. Folders that stay keep
+    their mtimes.
+
+    Raises ``Refused`` if nothing was changed or everything was put back, ``NotRestored`` if not,
+    and passes on an interruption after everything was put back.
+    """
+    root = os.path.realpath(root)
+    lock = _lock(root)
+    try:
+        recovered = journal.recover(Site(root=root))
+        there = _receipt(root)
+        where = Site(root=root, workspaces=_workspaces(there, workspace))
+        try:
+            drafted = draft(where, there, transition, break_links=break_links)
+        except OSError as error:
+            raise _refusal(root, error, "nothing was changed") from error
+        notes = _run(where, drafted, source_date_epoch) if drafted.ops else ()
+    finally:
+        os.close(lock)
+    changed = tuple(
+        op.step.path for op in drafted.ops if op.step.path.split("/", 1)[0] != receipt.STATE
+    )
+    return Outcome(
+        receipt=drafted.receipt,
+        changed=changed,
+        notes=drafted.notes + notes,
+        recovered=recovered,
+    )
+
+
+def recover(root: str) -> bool:
+    """Undo an interrupted transaction, if there is one; tell whether there was.
+
+    Raises ``Refused`` while another process works on the tree, and ``NotRestored`` if a file
+    was changed since by somebody else.
+    """
+    root = os.path.realpath(root)
+    if journal.find(root) is None:
+        return False
+    lock = _lock(root)
+    try:
+        return journal.recover(Site(root=root))
+    finally:
+        os.close(lock)
+
+
+def _lock(root: str) -> int:
+    """Lock the site root itself: no lock file that could be left, or would have to be made."""
+    try:
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refusal(root, error, "nothing was changed") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise Refused(
+                f"{root}: another vllm-mods is working on this tree; nothing was changed",
+                hint="wait for it to end, then run the command again",
+            ) from error
+        raise _refusal(root, error, "the folder cannot be locked; nothing was changed") from error
+    return descriptor
+
+
+def _receipt(root: str) -> Receipt | None:
+    path = f"{root}/{receipt.RECEIPT}"
+    site.Look(site=Site(root=root), folders={}).file(receipt.RECEIPT)
+    data = site.read(path)
+    return None if data is None else receipt.parse(data, path)
+
+
+def _workspaces(there: Receipt | None, workspace: str | None) -> tuple[str, ...]:
+    """One workspace for a tree: the one that its templates are in already, else the caller's."""
+    if there is not None and there.workspace is not None:
+        return (there.workspace,)
+    return () if workspace is None else (os.path.abspath(workspace),)
+
+
+def _run(where: Site, drafted: Draft, source_date_epoch: int | None) -> tuple[str, ...]:
+    """Do it, or put everything back. Returns notes."""
+    progress = _Progress()
+    try:
+        with _Signals() as signals:
+            try:
+                _steps(where, drafted, source_date_epoch, progress, signals.check)
+            except BaseException as error:
+                if not progress.committed:
+                    _undo(where, drafted, progress, error)
+                if not isinstance(error, OSError):
+                    raise
+                if not progress.committed:
+                    raise _refusal(where.root, error, "everything was put back") from error
+                return (f"{error}: {progress.work} could not be removed; the next command will",)
+    except _Interrupted:
+        raise Refused(
+            f"{where.root}: interrupted by a signal; everything was put back",
+            hint="run the command again",
+        ) from None
+    return ()
+
+
+class _Progress:
+    """How far a transaction got: what has to be undone."""
+
+    work: str | None = None
+    journalled = False
+    begun = 0
+    committed = False
+
+
+def _steps(
+    where: Site,
+    drafted: Draft,
+    source_date_epoch: int | None,
+    progress: _Progress,
+    check: Callable[[], None],
+) -> None:
+    ops = drafted.ops
+    mtime_ns = None if source_date_epoch is None else source_date_epoch * 1_000_000_000
+    check()
+    progress.work = work = journal.open_work(where.root)
+    for op in ops:
+        if op.step.backup is not None:
+            site.preserve(where.absolute(op.step.path), f"{work}/{op.step.backup}")
+    journal.save(work, drafted.journal)
+    progress.journalled = True
+
+    for made in drafted.journal.made:
+        parent = os.stat(where.absolute(os.path.dirname(made)))
+        site.make_folder(where.absolute(made), owner=(parent.st_uid, parent.st_gid))
+    for op in ops:
+        check()
+        _stage(op, mtime_ns)
+    for op in ops:
+        if op.data is not None:
+            site.sync(op.step.temp)
+    for op in ops:
+        check()
+        _same_as_drafted(where, op)
+        progress.begun += 1
+        _swap(where, op)
+    for gone in reversed(drafted.journal.gone):
+        os.rmdir(where.absolute(gone.path))
+    _settle_folders(where, drafted, mtime_ns)
+    check()
+    journal.finish(work)
+    progress.committed = True
+    journal.sweep(work)
+
+
+def _stage(op: Op, mtime_ns: int | None) -> None:
+    temp = op.step.temp
+    if op.source is not None:
+        site.preserve(op.source, temp, private=op.private)
+    elif op.data is not None and op.like is not None:
+        site.write(
+            temp,
+            op.data,
+            like=op.like,
+            mode=op.mode,
+            mtime_ns=mtime_ns,
+            attributes_of=op.attributes_of,
+        )
+
+
+def _same_as_drafted(where: Site, op: Op) -> None:
+    """Look once more: somebody who knows no locks may have written between draft and now."""
+    info = site.status(where.absolute(op.step.path))
+    if _identity(info) != _identity(op.info):
+        raise Refused(
+            f"{op.step.path} was changed by another program just now; everything was put back",
+            hint="wait for it to end, then run the command again",
+        )
+
+
+def _identity(info: os.stat_result | None) -> tuple[int, ...] | None:
+    return None if info is None else (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
+
+
+def _swap(where: Site, op: Op) -> None:
+    path = where.absolute(op.step.path)
+    if op.removes:
+        os.unlink(path)
+        return
+    os.replace(op.step.temp, path)
+    if op.source is not None and site.status(op.step.temp) is not None:
+        # Both names were the same file already, and then rename does nothing.
+        os.unlink(op.step.temp)
+
+
+def _settle_folders(where: Site, drafted: Draft, mtime_ns: int | None) -> None:
+    """Bring all folders to the disk, those that stay with the mtime they had."""
+    for made in drafted.journal.made:
+        place = where.absolute(made)
+        if mtime_ns is not None:
+            os.utime(place, ns=(mtime_ns, mtime_ns))
+    for kept in drafted.journal.kept:
+        os.utime(where.absolute(kept.path), ns=(kept.mtime_ns, kept.mtime_ns))
+    for path in (*drafted.journal.made, *(kept.path for kept in drafted.journal.kept)):
+        site.sync(where.absolute(path))
+
+
+def _undo(where: Site, drafted: Draft, progress: _Progress, cause: BaseException) -> None:
+    """Put everything back. ``NotRestored`` if that fails too: the next command tries again."""
+    try:
+        work = progress.work or journal.find(where.root)
+        if work is None:
+            return
+        if progress.journalled:
+            journal.put_back(where, work, drafted.journal, reached=progress.begun)
+            journal.finish(work)
+        journal.sweep(work)
+    except OSError as error:
+        raise NotRestored(
+            f"{where.root}: the transaction failed ({cause}) and could not be undone ({error}); "
+            "what is needed for that lies in the tree",
+            hint=f"vllm-mods status --target {where.root}  # tries again",
+        ) from error
+
+
+def _refusal(root: str, error: OSError, outcome: str) -> Refused:
+    place = error.filename2 or error.filename or root
+    hint = _HINTS.get(error.errno or 0, "ls -la {root}").format(root=root)
+    return Refused(f"{place}: {error.strerror}; {outcome}", hint=hint)
+
+
+class _Signals:
+    """Holds back SIGINT, SIGTERM and SIGHUP, so that nothing stops between two steps.
+
+    ``check`` raises at a point where everything can be undone; the signal itself is
+    delivered after that, to whatever handled it before.
+    """
+
+    def __init__(self) -> None:
+        self.caught: list[int] = []
+        self.before: list[tuple[int, _Handler]] = []
+
+    def __enter__(self) -> _Signals:  # noqa: PYI034  (nothing derives from it)
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            if handler is None or handler is signal.SIG_IGN:
+                continue
+            try:
+                signal.signal(number, self.catch)
+            except ValueError:  # signals reach the main thread only, and this is another
+                break
+            self.before.append((number, handler))
+        return self
+
+    def catch(self, number: int, _frame: FrameType | None) -> None:
+        self.caught.append(number)
+
+    def check(self) -> None:
+        if self.caught:
+            raise _Interrupted
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self.before:
+            signal.signal(number, handler)
+        for number in self.caught:
+            signal.raise_signal(number)
+
+
+class _Interrupted(BaseException):
+    """A signal came, and its own handler did not end the program or raise."""
