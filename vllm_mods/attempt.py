@@ -6,8 +6,7 @@ the reversed diffs. Either succeeds for the whole variant or not at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import diff, locate, whereabouts
 from vllm_mods.errors import TreeError
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 NEW_FILE_MODE = 0o644
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A variant's change to one file: a diff of a patch, or a whole file (overlay, template).
 
     ``whole`` is the file's content; ``replaces`` the sha256 of files it may replace.
@@ -38,8 +36,7 @@ class Part:
     replaces: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """What became of it. ``changes`` is empty unless ``ok``."""
 
     variant: Variant
@@ -122,12 +119,10 @@ def hunks_in(
 
 
 def _single_hunks(file: diff.FileDiff) -> list[tuple[str, diff.FileDiff]]:
-    from dataclasses import replace  # noqa: PLC0415
-
     if len(file.hunks) <= 1 or file.old_path is None or file.new_path is None:
         return [(file.path, file)]
     return [
-        (f"{file.path} hunk {hunk.number}", replace(file, hunks=(hunk,))) for hunk in file.hunks
+        (f"{file.path} hunk {hunk.number}", file._replace(hunks=(hunk,))) for hunk in file.hunks
     ]
 
 
@@ -213,17 +208,19 @@ def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
     return notes
 
 
-@dataclass(slots=True)
 class _Step:
     """One part on one view: lays the change over the view, or has findings that say why not."""
 
-    part: Part
-    view: View
-    recorded: Recorded
-    search: whereabouts.Search | None
-    findings: list[Finding] = field(default_factory=list)
-    hunks: list[PlacedHunk] = field(default_factory=list)
-    verdict: Verdict = Verdict.APPLIES
+    def __init__(
+        self, part: Part, view: View, recorded: Recorded, search: whereabouts.Search | None
+    ) -> None:
+        self.part = part
+        self.view = view
+        self.recorded = recorded
+        self.search = search
+        self.findings: list[Finding] = []
+        self.hunks: list[PlacedHunk] = []
+        self.verdict = Verdict.APPLIES
 
     def fail(self, verdict: Verdict, code: str, message: str, **place: object) -> None:
         self.findings.append(Finding(code=code, message=message, **place))  # type: ignore[arg-type]

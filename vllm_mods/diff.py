@@ -13,7 +13,7 @@ without a word, returns nothing for a combined diff, and works on text, not byte
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from vllm_mods.errors import DiffError
 
@@ -35,8 +35,7 @@ _ESCAPES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hunk:
+class Hunk(NamedTuple):
     """One hunk. ``lines`` are (kind, bytes) with kind ``" "``, ``"-"`` or ``"+"``.
 
     A line keeps its terminator; one without is the last of its file. ``old_start``
@@ -63,16 +62,14 @@ class Hunk:
     def reversed(self) -> Hunk:
         """Return the hunk that takes this one out again."""
         flip = {" ": " ", "-": "+", "+": "-"}
-        return replace(
-            self,
+        return self._replace(
             old_start=self.new_start,
             new_start=self.old_start,
             lines=tuple((flip[kind], text) for kind, text in self.lines),
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileDiff:
+class FileDiff(NamedTuple):
     """What a patch does to one file; ``None`` as a path stands for ``/dev/null``.
 
     ``mode`` is the permission bits that the patch states for the new file, if any.
@@ -94,8 +91,7 @@ class FileDiff:
 
     def reversed(self) -> FileDiff:
         """Return the diff that takes this one out again."""
-        return replace(
-            self,
+        return self._replace(
             old_path=self.new_path,
             new_path=self.old_path,
             mode=self.old_mode,

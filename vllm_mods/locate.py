@@ -18,8 +18,7 @@ The last three need a match that is unique in the whole file.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +30,7 @@ _DEFINITION = re.compile(r"\s*(?:async\s+)?(class|def)\s+(\w+)")
 _COLUMN_0 = re.compile(rb"[A-Za-z_$]")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A proven place: 1-based ``line`` of the hunk's first old line, and what proves it."""
 
     line: int
@@ -40,8 +38,7 @@ class Found:
     proof: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """No proven place. ``code`` is ``absent``, ``elsewhere``, ``ambiguous`` or ``unprovable``.
 
     ``scope`` is where the hunk was written, as far as that is known, ``lines`` the
@@ -54,7 +51,6 @@ class Lost:
     lines: tuple[int, ...] = ()
 
 
-@dataclass(kw_only=True, slots=True)
 class Target:
     """A file to look in. Its scopes are read at the first question that needs them.
 
@@ -62,10 +58,11 @@ class Target:
     ``scopes.UnparsableError``.
     """
 
-    data: bytes
-    parse: Callable[[bytes], Scopes] | None
-    _scopes: Scopes | None = field(default=None, init=False)
-    _lines: tuple[bytes, ...] | None = field(default=None, init=False)
+    def __init__(self, data: bytes, parse: Callable[[bytes], Scopes] | None) -> None:
+        self.data = data
+        self.parse = parse
+        self._scopes: Scopes | None = None
+        self._lines: tuple[bytes, ...] | None = None
 
     @property
     def scopes(self) -> Scopes | None:

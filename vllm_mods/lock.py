@@ -8,15 +8,14 @@ hunks are known, and so is the hash of the result.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vllm_mods.errors import ManifestError
 
 SCHEMA = 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedFile:
+class LockedFile(NamedTuple):
     """A file's sha256 before and after; None stands for "no such file"."""
 
     path: str
@@ -24,8 +23,7 @@ class LockedFile:
     after: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedHunk:
+class LockedHunk(NamedTuple):
     """Where a hunk lands (1-based line in its stage of the file) and the scopes around it."""
 
     patch: str
@@ -35,8 +33,7 @@ class LockedHunk:
     scope: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedTree:
+class LockedTree(NamedTuple):
     """One state of the touched files, and the releases (version labels) that have it."""
 
     vllm: tuple[str, ...]
@@ -47,8 +44,7 @@ class LockedTree:
     hunks: tuple[LockedHunk, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lock:
+class Lock(NamedTuple):
     """The whole file. ``digest`` is that of the mod it was made from: any other makes it stale."""
 
     mod: str

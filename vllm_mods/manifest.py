@@ -7,8 +7,7 @@ reads a file: ``library`` does, and turns a manifest into a ``model.Mod``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from vllm_mods import versions
 from vllm_mods.errors import ManifestError
@@ -30,8 +29,7 @@ _T = TypeVar("_T")
 _STATUSES = ("open", "merged", "rejected", "none")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OverlayEntry:
+class OverlayEntry(NamedTuple):
     """``overlay = [{ source, path, replaces }]``: ``source`` is relative to the mod's folder."""
 
     source: str
@@ -39,16 +37,14 @@ class OverlayEntry:
     replaces: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TemplateEntry:
+class TemplateEntry(NamedTuple):
     """``templates = [{ name, file }]``: ``name`` is a folder of ``templates/``."""
 
     name: str
     file: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VariantEntry:
+class VariantEntry(NamedTuple):
     """One ``[[variant]]``, its files still by name."""
 
     id: str
@@ -62,8 +58,7 @@ class VariantEntry:
     allow: tuple[Allowance, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     """A mod.toml that has no problems."""
 
     name: str

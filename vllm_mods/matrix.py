@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 _BEYOND = 3
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """One mod on one tree: ``version`` is vLLM's, ``tree`` the spec it was opened by.
 
     ``meant`` tells whether some variant's range names this version.
@@ -130,7 +128,7 @@ def lock_from(mod: Mod, found: Iterable[Cell]) -> Lock:
         mod=mod.name,
         version=mod.version,
         digest=mod.digest,
-        trees=tuple(replace(entry, vllm=tuple(labels)) for entry, labels in trees.items()),
+        trees=tuple(entry._replace(vllm=tuple(labels)) for entry, labels in trees.items()),
     )
 
 

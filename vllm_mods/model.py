@@ -7,9 +7,8 @@ the site root: its path is absolute.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,8 +47,7 @@ class Level(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing found while planning.
 
     ``code`` is a stable identifier; ``path`` and ``line`` (1-based) are places in
@@ -66,8 +64,7 @@ class Finding:
     level: Level = Level.ERROR
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileChange:
+class FileChange(NamedTuple):
     """One file before and after; ``None`` stands for "no such file".
 
     ``mode`` is the permission bits of a new file or of one whose mode the patch
@@ -125,8 +122,7 @@ class Tree(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PatchFile:
+class PatchFile(NamedTuple):
     """One patch of a variant. ``root`` is put in front of every path that it names."""
 
     source: str
@@ -134,8 +130,7 @@ class PatchFile:
     root: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OverlayFile:
+class OverlayFile(NamedTuple):
     """A whole file that a variant brings.
 
     It never replaces a file that is there, unless the sha256 of that file is in ``replaces``.
@@ -147,8 +142,7 @@ class OverlayFile:
     replaces: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TemplateFile:
+class TemplateFile(NamedTuple):
     """A chat template that a variant puts into the workspace under the name ``file``."""
 
     name: str
@@ -157,8 +151,7 @@ class TemplateFile:
     data: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
+class Variant(NamedTuple):
     """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides."""
 
     id: str
@@ -171,8 +164,7 @@ class Variant:
     allow: tuple[Allowance, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Expectation:
+class Expectation(NamedTuple):
     """What a variant needs of the tree: ``symbol`` (dotted) exists in the module at ``path``.
 
     ``signature`` is its parameters without annotations, e.g. ``(self, model_name)``; ``base`` the
@@ -185,8 +177,7 @@ class Expectation:
     base: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Allowance:
+class Allowance(NamedTuple):
     """A finding of the fit that the author has looked at: its ``code``, its ``scope``, and why."""
 
     code: str
@@ -194,8 +185,7 @@ class Allowance:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mod:
+class Mod(NamedTuple):
     """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names."""
 
     name: str
@@ -218,8 +208,7 @@ class Mod:
     manifest: bytes = b""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModPlan:
+class ModPlan(NamedTuple):
     """What one mod would do to the tree. ``changes`` starts from what the mods before it left.
 
     ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed.
@@ -235,8 +224,7 @@ class ModPlan:
     vouched: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlacedHunk:
+class PlacedHunk(NamedTuple):
     """Where a hunk lands: 1-based ``line`` in the target, ``offset`` from the stated line.
 
     ``proof`` is what placed it: ``lock``, ``header``, ``definition`` or ``unique``.
@@ -251,8 +239,7 @@ class PlacedHunk:
     proof: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """Mods on one tree. ``changes`` is the net effect of all mods that would write."""
 
     spec: str

@@ -6,7 +6,6 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_mods import attempt, locate, lock
@@ -94,7 +93,7 @@ class _Planner:
                 present.get(mod.name) or self.refused_by_others(mod, mods, done) or self.put_in(mod)
             )
             if mod.name in stale:
-                one = replace(one, findings=(*one.findings, _stale_note(mod)))
+                one = one._replace(findings=(*one.findings, _stale_note(mod)))
             if one.verdict.writes:
                 self.view.lay(one.changes)
             done[mod.name] = one
@@ -176,7 +175,7 @@ class _Planner:
                 message=f"the receipt says that {entry.name} {entry.version} is in (digest {entry.digest[:12]}), "
                 f"and this is {mod.version} (digest {mod.digest[:12]}); revert that one first",
             )
-            return replace(base, verdict=Verdict.CONFLICT, findings=(finding,))
+            return base._replace(verdict=Verdict.CONFLICT, findings=(finding,))
         final = {file.path: file.after for file in self.receipt.files}
         edited = [
             file.path
@@ -190,7 +189,7 @@ class _Planner:
             message=f"the receipt says that this mod is in, but {', '.join(edited)} was changed since",
             path=edited[0],
         )
-        return replace(base, verdict=Verdict.PARTIAL, findings=(finding,))
+        return base._replace(verdict=Verdict.PARTIAL, findings=(finding,))
 
     def inside(self, mod: Mod, variant: Variant) -> ModPlan:
         """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""

@@ -8,8 +8,7 @@ for files that mod.lock does not vouch for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,8 +18,7 @@ class UnparsableError(Exception):
     """The file is not Python that LibCST can read, or not to the byte."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
 
     ``head`` is the line of the ``class`` or ``def`` keyword, below any decorators.
@@ -33,8 +31,7 @@ class Scope:
     end: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scopes:
+class Scopes(NamedTuple):
     """Every scope of one file, outer ones before the ones inside them."""
 
     scopes: tuple[Scope, ...]

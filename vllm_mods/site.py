@@ -238,6 +238,9 @@ def sync(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # "cannot be synced": folders on some network file systems
+            raise
     finally:
         os.close(descriptor)
 

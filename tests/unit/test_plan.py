@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from making import diff_of, lock_of, mod, patched, variant
 from memory_tree import MemoryTree
@@ -145,9 +143,9 @@ def test_the_recorded_scope_decides_over_a_missing_header() -> None:
     bare = A_PATCH.replace(b" class A:", b"")
     plain = mod(variant(bare))
     written = one(mod(variant(A_PATCH)), tree(TWINS))
-    recorded = lock_of(replace(written, mod=plain, variant=plain.variants[0]))
+    recorded = lock_of(written._replace(mod=plain, variant=plain.variants[0]))
     a, b = TWINS.split("\n\n\n")
-    planned = one(replace(plain, lock=recorded), tree(f"import os\n\n\n{b.rstrip()}\n\n\n{a}\n"))
+    planned = one(plain._replace(lock=recorded), tree(f"import os\n\n\n{b.rstrip()}\n\n\n{a}\n"))
     assert planned.verdict is Verdict.MOVED
     assert planned.hunks[0].proof == "lock"
     assert after(planned).index("x + 2") > after(planned).index("class A")
@@ -406,7 +404,7 @@ def test_a_bad_patch_is_an_error_whatever_the_tree() -> None:
 
 def test_a_vouched_tree_gives_the_same_answer_without_libcst() -> None:
     long = one(mod(variant(A_PATCH)), tree(TWINS))
-    locked = replace(mod(variant(A_PATCH)), lock=lock_of(long))
+    locked = mod(variant(A_PATCH))._replace(lock=lock_of(long))
     quick = one(locked, tree(TWINS))
     assert quick.vouched
     assert not long.vouched
@@ -419,7 +417,7 @@ def test_a_vouched_tree_gives_the_same_answer_without_libcst() -> None:
 
 def test_a_lock_of_another_state_of_the_mod_vouches_for_nothing() -> None:
     long = one(mod(variant(A_PATCH)), tree(TWINS))
-    locked = replace(mod(variant(A_PATCH)), lock=lock_of(long), digest="0" * 64)
+    locked = mod(variant(A_PATCH))._replace(lock=lock_of(long), digest="0" * 64)
     planned = one(locked, tree(TWINS))
     assert not planned.vouched
     assert "stale-lock" in codes(planned)
@@ -429,7 +427,7 @@ def test_a_lock_of_another_state_of_the_mod_vouches_for_nothing() -> None:
 def test_a_lock_whose_result_is_not_what_comes_out_is_not_believed() -> None:
     long = one(mod(variant(A_PATCH)), tree(TWINS))
     lying = lock_of(long).replace(b'"line": 2', b'"line": 8')
-    planned = one(replace(mod(variant(A_PATCH)), lock=lying), tree(TWINS))
+    planned = one(mod(variant(A_PATCH))._replace(lock=lying), tree(TWINS))
     assert not planned.vouched
     assert after(planned) == TWINS.replace("x + 1", "x + 2", 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -65,7 +64,7 @@ def command(
     chosen = library.select(mods or library.names())
     if update_lock:
         # what an old lock says must not lean on itself
-        chosen = tuple(replace(mod, lock=None) for mod in chosen)
+        chosen = tuple(mod._replace(lock=None) for mod in chosen)
     releases = Releases(offline=offline, progress=options.progress(), note=options.note)
     specs = trees or matrix.choose_releases(chosen, releases.files(), spec)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from vllm_mods.trees.folder import FolderTree
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A plan with what it started from. ``left_out`` is what --only-supported left out."""
 
     planned: Plan

@@ -37,7 +37,9 @@ def fit(
 
     expected = tuple(expects)
     python = tuple(
-        change for change in changes if change.path.endswith(".py") and change.before != change.after
+        change
+        for change in changes
+        if change.path.endswith(".py") and change.before != change.after
     )
     if not python and not expected:
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from vllm_mods.fit.shapes import Class, Field, Function
-from vllm_mods.fit.signatures import decorator_name, dotted, function_of, type_name
+from vllm_mods.fit.signatures import decorator_name, dotted, every, function_of, type_name
 
 # Calls on an instance that name an attribute in their first argument.
 _REGISTERING = {
@@ -95,13 +95,13 @@ class _Reader:
             for block in blocks:
                 self.body(block)
             return
-        for inner in ast.walk(node):
+        for inner in every(node):
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                 self.attributes.add(inner.id)
                 if inner.id == "__slots__":
                     self.attributes.update(
                         n.value
-                        for n in ast.walk(node)
+                        for n in every(node)
                         if isinstance(n, ast.Constant) and isinstance(n.value, str)
                     )
             elif isinstance(inner, ast.Call) and dotted(inner.func) in {"locals().update", "exec"}:
@@ -138,11 +138,12 @@ class _Reader:
         parameters = {argument.arg: type_name(argument.annotation) for argument in positional}
         parameters.update({a.arg: type_name(a.annotation) for a in node.args.kwonlyargs})
         # ``self.n += 1`` needs an ``n`` and makes none.
-        augmented = {id(n.target) for n in ast.walk(node) if isinstance(n, ast.AugAssign)}
-        for inner in ast.walk(node):
+        augmented: list[str] = []
+        stored: list[str] = []
+        for inner in every(node):
             if isinstance(inner, ast.Attribute) and _is(inner.value, me):
-                if isinstance(inner.ctx, ast.Store) and id(inner) not in augmented:
-                    self.attributes.add(inner.attr)
+                if isinstance(inner.ctx, ast.Store):
+                    stored.append(inner.attr)
                 elif inner.attr == "__dict__":
                     self.dynamic = self.dynamic or "it uses __dict__"
             elif isinstance(inner, ast.Call):
@@ -155,6 +156,12 @@ class _Reader:
                 target = inner.target
                 if isinstance(target, ast.Attribute) and _is(target.value, me):
                     self._type(target.attr, type_name(inner.annotation))
+            elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Attribute):
+                if _is(inner.target.value, me):
+                    augmented.append(inner.target.attr)
+        for name in augmented:
+            stored.remove(name)
+        self.attributes.update(stored)
 
     def _call(self, node: ast.Call, me: str) -> None:
         called = dotted(node.func) or ""

@@ -18,9 +18,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NEAR = 12
 
 
-def duplicate_problems(
-    path: str, tree: ast.Module, lines: frozenset[int]
-) -> Iterator[Problem]:
+def duplicate_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterator[Problem]:
     """Compare each added statement with its siblings that were there before."""
     stack: list[tuple[ast.AST, str]] = [(tree, "")]
     while stack:

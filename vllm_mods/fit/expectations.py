@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from vllm_mods.model import Expectation
 
 
-def expectation_problems(
-    world: World, expects: Iterable[Expectation]
-) -> Iterator[Problem]:
+def expectation_problems(world: World, expects: Iterable[Expectation]) -> Iterator[Problem]:
     """Judge each expectation on the tree before the patch."""
     for expect in expects:
         why, line = _judge(world, expect)

@@ -112,7 +112,9 @@ def _beside(world: World, module: str, name: str | None) -> tuple[bool | None, s
     if name is None or name == "*" or re.search(rb"\b%b\b" % re.escape(name.encode()), data):
         return True, ""
     folder = path.removesuffix("__init__.py")
-    if folder != path and any(p.startswith((f"{folder}{name}/", f"{folder}{name}.")) for p in world.paths(root)):
+    if folder != path and any(
+        p.startswith((f"{folder}{name}/", f"{folder}{name}.")) for p in world.paths(root)
+    ):
         return True, ""
     if re.search(rb"import \*|__getattr__|globals\(\)|sys\.modules|setattr\(", data):
         return None, f"{path} makes names at run time"

@@ -8,13 +8,14 @@ from vllm_mods.fit.attributes import attribute_problems
 from vllm_mods.fit.calls import call_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
-from vllm_mods.fit.families import definers
+from vllm_mods.fit.families import classes_in, definers
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import changed_methods, override_problems, overrides_of
+from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
 from vllm_mods.fit.summary import parse
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from vllm_mods.fit.world import Cache, Found
+    from vllm_mods.fit.overrides import Override
+    from vllm_mods.fit.world import Cache
     from vllm_mods.model import Expectation, FileChange, Finding, Tree
 
 
@@ -54,12 +56,22 @@ def judge(
         answers.extend(_file(before, after, path, lines, sound.get(path)))
     for path in sound:
         answers.extend(_overrides(before, after, path))
-    problems = dict.fromkeys(answer for answer in answers if isinstance(answer, Problem))
+    problems = _distinct(answers)
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     if not before.candidates(tuple(sound))[1] and len(reached) > len(sound):
         why = "of this remote tree only some files were searched for uses of what the patch changes"
         doubts.append(Doubt(path=next(iter(sound), ""), what="use", why=why))
     return (*(finding(problem) for problem in problems), *notes(doubts))
+
+
+def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
+    """Leave one answer per problem: an override is met from both its ends."""
+    found: dict[tuple[object, ...], Problem] = {}
+    for answer in answers:
+        if isinstance(answer, Problem):
+            place = () if answer.code == "fit-override" else (answer.path, answer.line)
+            found.setdefault((*answer.key, *place), answer)
+    return tuple(found.values())
 
 
 def _reached(
@@ -138,31 +150,34 @@ def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple
 
 def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Doubt]:
     for found, changed, narrowed in changed_methods(before, after, path):
-        yield from _override(before, after, found, changed, path)
+        for override in overrides_of(after, found, changed):
+            yield from _override(before, after, override, path, override.method.line)
         for name in narrowed:
+            binding = found.binding
+            assert isinstance(binding, Class)
+            line = binding.methods[name][-1].line
             for other in definers(after, name, (path,)):
                 if other != found and found in lineage(after, other).classes:
-                    yield from _override(before, after, other, frozenset((name,)), path)
+                    for override in overrides_of(after, other, frozenset((name,))):
+                        yield from _override(before, after, override, path, line)
 
 
 def _override(
-    before: World, after: World, owner: Found, names: frozenset[str], path: str
+    before: World, after: World, override: Override, path: str, line: int
 ) -> Iterator[Problem | Doubt]:
-    for override in overrides_of(after, owner, names):
-        for answer in override_problems(after, override, path):
-            if isinstance(answer, Doubt) or not _had(before, answer, owner, override.method.name):
-                yield answer
+    for answer in override_problems(after, override, path, line):
+        if isinstance(answer, Doubt) or not _had(before, answer, override):
+            yield answer
 
 
-def _had(before: World, problem: Problem, owner: Found, name: str) -> bool:
-    """Tell whether the same override refused the same call before the patch."""
-    from vllm_mods.fit.families import classes_in
-
-    for _, was in classes_in(before, owner.path):
-        if getattr(was.binding, "name", "") != getattr(owner.binding, "name", None):
+def _had(before: World, problem: Problem, now: Override) -> bool:
+    """Tell whether the same override refused a call before the patch."""
+    name = getattr(now.owner.binding, "name", None)
+    for _, was in classes_in(before, now.owner.path):
+        if getattr(was.binding, "name", "") != name:
             continue
-        for override in overrides_of(before, was, frozenset((name,))):
-            for answer in override_problems(before, override, problem.path):
+        for override in overrides_of(before, was, frozenset((now.method.name,))):
+            for answer in override_problems(before, override, problem.path, problem.line):
                 if isinstance(answer, Problem) and answer.key == problem.key:
                     return True
     return False

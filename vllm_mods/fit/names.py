@@ -18,8 +18,17 @@ if TYPE_CHECKING:
     from vllm_mods.fit.world import World
 
 _GIVEN = frozenset(dir(builtins)) | {
-    "__file__", "__path__", "__builtins__", "__annotations__", "__module__", "__qualname__",
-    "__class__", "__cached__", "__conditional_annotations__", "__classdict__", "WindowsError",
+    "__file__",
+    "__path__",
+    "__builtins__",
+    "__annotations__",
+    "__module__",
+    "__qualname__",
+    "__class__",
+    "__cached__",
+    "__conditional_annotations__",
+    "__classdict__",
+    "WindowsError",
 }
 
 

@@ -66,8 +66,13 @@ def overrides_of(world: World, owner: Found, names: frozenset[str]) -> Iterator[
                 break
 
 
-def override_problems(world: World, override: Override, path: str) -> Iterator[Problem | Doubt]:
-    """Judge one override by the calls that the tree makes. ``path`` is the changed file."""
+def override_problems(
+    world: World, override: Override, path: str, line: int
+) -> Iterator[Problem | Doubt]:
+    """Judge one override by the calls that the tree makes.
+
+    ``path`` and ``line`` are the place in a changed file that the answer is about.
+    """
     mine, theirs = override.method, override.overridden
     if is_property(mine) or is_property(theirs):
         return
@@ -94,7 +99,7 @@ def override_problems(world: World, override: Override, path: str) -> Iterator[P
         if reached is None:
             unclear += refusal(unbound(theirs), shape) is None
         elif refusal(unbound(reached), shape) is None:
-            yield _problem(override, path, inference.path, call.lineno, why)
+            yield _problem(override, (path, line), f"{inference.path}:{call.lineno}", why)
             return
     if unclear:
         why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
@@ -104,25 +109,24 @@ def override_problems(world: World, override: Override, path: str) -> Iterator[P
         yield Doubt(path=path, what="override", why=why)
 
 
-def _problem(override: Override, path: str, caller: str, line: int, why: str) -> Problem:
+def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
     owner, base = override.owner.binding, override.base.binding
     assert isinstance(owner, Class)
     assert isinstance(base, Class)
     mine = override.method
-    here = override.owner.path == path
     message = (
         f"{owner.name}.{mine.name}{mine.text()} overrides {base.name}.{mine.name}"
-        f"{override.overridden.text()}, and {caller}:{line} calls it: the call {why}"
+        f"{override.overridden.text()}, and {caller} calls it: the call {why}"
     )
-    if not here:
+    if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
     return Problem(
         code="fit-override",
-        key=("fit-override", override.owner.path, owner.name, mine.name, why),
+        key=("fit-override", override.owner.path, owner.name, mine.name),
         token=mine.name,
-        path=path,
-        line=mine.line if here else override.overridden.line,
-        scope=f"{(owner if here else base).name}.{mine.name}",
+        path=place[0],
+        line=place[1],
+        scope=f"{owner.name}.{mine.name}",
         message=message,
     )
 
@@ -166,7 +170,9 @@ def _only_family(world: World, override: Override, near: tuple[str, ...]) -> boo
     """Tell whether every class that defines the method has the overridden one as a base."""
     name = override.method.name
     line = lineage(world, override.base)
-    root = [c for c in line.classes if isinstance(c.binding, Class) and name in c.binding.methods][-1]
+    root = [c for c in line.classes if isinstance(c.binding, Class) and name in c.binding.methods][
+        -1
+    ]
     return all(root in lineage(world, found).classes for found in definers(world, name, near))
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Binding, Import, Module, Value
-from vllm_mods.fit.signatures import dotted, function_of, type_name
+from vllm_mods.fit.signatures import dotted, every, function_of, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
+_MAKES_NAMES = re.compile(rb"\bglobal \w|\bglobals\(\)|\bexec\(|sys\.modules\[__name__\]")
 
 
 def parse(data: bytes) -> ast.Module | None:
@@ -30,7 +32,7 @@ def parse(data: bytes) -> ast.Module | None:
 def summarize(data: bytes) -> Module | None:
     """Summarize a file; ``None`` if it does not parse."""
     node = parse(data)
-    return None if node is None else _Reader(node).module()
+    return None if node is None else _Reader(node, data).module()
 
 
 def catches_import_errors(node: ast.Try) -> bool:
@@ -51,8 +53,9 @@ def tests_typing(node: ast.If) -> bool:
 class _Reader:
     """Collects the names of a module body, whatever ``if`` and ``try`` they stand in."""
 
-    def __init__(self, node: ast.Module) -> None:
+    def __init__(self, node: ast.Module, data: bytes) -> None:
         self.node = node
+        self.data = data
         self.names: dict[str, list[Binding]] = {}
         self.stars: list[Import] = []
         self.exports: set[str] | None = None
@@ -66,7 +69,7 @@ class _Reader:
         if lazy:
             strings = frozenset(
                 n.value
-                for n in ast.walk(self.node)
+                for n in every(self.node)
                 if isinstance(n, ast.Constant) and isinstance(n.value, str)
             )
         return Module(
@@ -139,7 +142,9 @@ class _Reader:
             self._body(case.body, typing_only=typing_only, guarded=guarded)
 
     def _walrus(self, node: ast.expr) -> None:
-        for inner in ast.walk(node):
+        if isinstance(node, ast.Name | ast.Constant) or b":=" not in self.data:
+            return
+        for inner in every(node):
             if isinstance(inner, ast.NamedExpr):
                 self._bind(inner.target.id, Value(line=node.lineno))
 
@@ -183,7 +188,10 @@ class _Reader:
     def _globals(self) -> bool:
         """Bind what functions declare global; tell whether names are made at run time."""
         dynamic = False
-        for node in ast.walk(self.node):
+        # Most modules have none of these, and looking at every node is slow.
+        if not _MAKES_NAMES.search(self.data):
+            return dynamic
+        for node in every(self.node):
             if isinstance(node, ast.Global):
                 for name in node.names:
                     self._bind(name, Value(line=node.lineno))
@@ -196,7 +204,7 @@ class _Reader:
 
     def _looks_up(self) -> bool:
         """Tell whether ``__getattr__`` compares the name with constants and nothing else."""
-        for node in ast.walk(self.node):
+        for node in every(self.node):
             if not isinstance(node, ast.FunctionDef) or node.name != "__getattr__":
                 continue
             if not node.args.args or node.args.args[0].arg == "self":
@@ -208,8 +216,8 @@ class _Reader:
                 and inner.left.id == name
                 and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
                 and "globals" not in ast.dump(inner)
-                for inner in ast.walk(node)
-            ) and any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+                for inner in every(node)
+            ) and any(isinstance(inner, ast.Raise) for inner in every(node))
         return False
 
 

@@ -86,6 +86,8 @@ class FolderTree:
         dist-info left by an unclean upgrade): either of them vouches for the data.
         """
         answer: bool | None = None
+        if path.startswith("/"):
+            return None  # In the workspace: no distribution brought it.
         top = path.split("/", 1)[0].lower().replace("-", "_")
         for folder in names.owners_first(self._folders(), path):
             mine = folder.lower().replace("-", "_").startswith(top)

@@ -101,7 +101,7 @@ class GitTree:
 
 def open_git(name: str, *, spec: str, workspace: str | None = None) -> GitTree:
     """Open ``REPO@REV``. Raises ``UsageError`` if there is no such repository or revision."""
-    folder, revision = _split(name, spec)
+    folder, revision = _split(os.path.expanduser(name), spec)
     try:
         repository = git.Repo(folder)
     except (InvalidGitRepositoryError, NoSuchPathError) as error:

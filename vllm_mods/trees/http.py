@@ -73,6 +73,9 @@ class Http:
         self._session.headers["User-Agent"] = f"vllm-mods/{__version__}"
         if settings.verify is None:
             self._session.mount("https://", _SystemCertificates())
+        for host in settings.trusted_hosts:
+            # A context of one's own insists on host names, also where nothing is to be checked.
+            self._session.mount(f"https://{host}", HTTPAdapter())
         self._logins = {
             _place(url): login
             for url in (*settings.index_urls, *settings.find_links)

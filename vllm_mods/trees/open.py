@@ -68,6 +68,7 @@ def open_tree(
 def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> Tree:
     from vllm_mods.trees import archive  # noqa: PLC0415  (zipfile, tarfile: 15 ms)
 
+    path = os.path.expanduser(path)  # No shell does it behind a colon.
     if os.path.isdir(path):
         raise UsageError(f"{spec}: {path} is a folder", hint=path)
     if not os.path.exists(path):

@@ -48,6 +48,7 @@ class Releases:
         self._workspace = workspace
         self._progress = progress
         self._note = note
+        self._told: set[str] = set()
         self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
         self._sources = Sources(settings, self._cache, self.http, note=note)
 
@@ -152,7 +153,8 @@ class Releases:
 
     def _tell(self, notes: tuple[str, ...]) -> None:
         for text in notes:
-            if self._note is not None:
+            if self._note is not None and text not in self._told:
+                self._told.add(text)
                 self._note(text)
 
     def _unknown(self, name: str, spec: str, answer: Answer) -> TreeError | UsageError:

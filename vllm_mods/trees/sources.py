@@ -55,13 +55,20 @@ class Sources:
         self._note = note
         self._clock = clock
         self._used_kept = False
+        self._answer: Answer | None = None
 
     def ask(self, *, fresh: bool) -> Answer:
         """Return every file of vLLM, the first source that has a file name winning.
 
-        With ``fresh`` every index is asked anew; without, a page kept for less than ten minutes
-        will do. A source that cannot be asked is answered for by the page kept of it, however old.
+        With ``fresh`` every index is asked anew; without, the last answer will do, or a page kept
+        for less than ten minutes. A source that cannot be asked is answered for by the page kept
+        of it, however old.
         """
+        if self._answer is None or fresh:
+            self._answer = self._ask_all(fresh=fresh)
+        return self._answer
+
+    def _ask_all(self, *, fresh: bool) -> Answer:
         self._used_kept = False
         files: dict[str, ReleaseFile] = {}
         failures: list[str] = []

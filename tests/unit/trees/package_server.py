@@ -13,6 +13,7 @@ import html
 import io
 import json
 import random
+import ssl
 import tarfile
 import threading
 import zipfile
@@ -102,13 +103,21 @@ class PackageServer:
 
 
 @contextlib.contextmanager
-def serving(server: PackageServer) -> Iterator[PackageServer]:
+def serving(server: PackageServer, *, certificate: str | None = None) -> Iterator[PackageServer]:
     class Handler(_Handler):
         state = server
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
-    server.url = f"http://127.0.0.1:{httpd.server_address[1]}"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        # The handshake belongs to the connection's own thread, not to the accepting one.
+        httpd.socket = context.wrap_socket(
+            httpd.socket, server_side=True, do_handshake_on_connect=False
+        )
+    scheme = "http" if certificate is None else "https"
+    server.url = f"{scheme}://127.0.0.1:{httpd.server_address[1]}"
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

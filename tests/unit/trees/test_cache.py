@@ -83,9 +83,14 @@ def test_a_kept_download_stays_open_and_is_found_again(tmp_path: Path) -> None:
 
 def test_a_failed_download_leaves_nothing(tmp_path: Path) -> None:
     cache = Cache(str(tmp_path))
-    with pytest.raises(RuntimeError), cache.scratch() as scratch:
-        scratch.write(b"data")
-        raise RuntimeError
+
+    def fail() -> None:
+        with cache.scratch() as scratch:
+            scratch.write(b"data")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert list((tmp_path / "tmp").iterdir()) == []
     assert not (tmp_path / "blobs").exists()
 

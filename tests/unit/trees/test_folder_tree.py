@@ -68,6 +68,7 @@ def test_two_possible_site_roots_are_not_guessed_at(site: Path) -> None:
 def test_what_is_no_tree_is_said_with_the_way_on(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     make: Callable[[Path], None],
     name: str,
     message: str,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import shutil
 import socket
+import subprocess
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from vllm_mods.trees.pip_config import PipSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 DATA = bytes(range(256)) * 4
 SETTINGS = PipSettings(index_urls=(), retries=2, timeout=5)
@@ -193,6 +196,54 @@ def test_a_proxy_is_used_and_its_password_not_shown(server: PackageServer) -> No
     with pytest.raises(TreeError) as caught:
         client(broken).page("http://mirror.example/simple/vllm/", "text/html")
     assert "secret" not in str(caught.value)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate and key for 127.0.0.1 that nobody has signed."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl program")
+    path = tmp_path / "own.pem"
+    subprocess.run(
+        (
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+            "-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 "
+            f"-keyout {path} -out {tmp_path}/cert.pem"
+        ).split(),
+        check=True,
+        capture_output=True,
+    )
+    path.write_bytes(path.read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    return path
+
+
+def test_certificates(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(PackageServer(files={WHEEL: DATA}), certificate=str(certificate)) as server:
+        url = wheel_url(server)
+        with pytest.raises(TreeError, match="certificate is not trusted") as caught:
+            client().span(url, 0, 4)
+        assert caught.value.hint
+        assert "global.cert" in caught.value.hint
+        assert server.requests == []
+        # The system's certificates count where pip's settings name none.
+        with monkeypatch.context() as patch:
+            patch.setenv("SSL_CERT_FILE", str(certificate))
+            assert client().span(url, 0, 4) is not None
+        # What requests would prefer does not win over pip's setting.
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/other.pem")
+        for settings in (
+            replace(SETTINGS, verify=str(certificate)),
+            replace(SETTINGS, trusted_hosts=("127.0.0.1",)),
+            replace(SETTINGS, trusted_hosts=(server.url.removeprefix("https://"),)),
+        ):
+            span = client(settings).span(url, 0, 4)
+            assert span is not None
+            assert span.data == DATA[:4]
+        gone = replace(SETTINGS, verify="/gone.pem")
+        with pytest.raises(TreeError, match=r"invalid path: /gone\.pem"):
+            client(gone).span(url, 0, 4)
 
 
 def test_redact_leaves_what_may_be_shown() -> None:

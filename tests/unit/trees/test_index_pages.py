@@ -71,10 +71,16 @@ def test_a_json_page(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["<html>", "[]", '{"files": 3}', '{"files": [], "meta": {"api-version": "2.0"}}']
+    ("body", "why"),
+    [
+        ("<html>", "Expecting value"),
+        ("[]", "no list of files"),
+        ('{"files": 3}', "no list of files"),
+        ('{"files": [], "meta": {"api-version": "2.0"}}', "API version is 2.0"),
+    ],
 )
-def test_json_of_something_else_is_an_error(body: str) -> None:
-    with pytest.raises(ValueError, match="."):
+def test_json_of_something_else_is_an_error(body: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
         parse_page(body.encode(), "application/vnd.pypi.simple.v1+json", URL)
 
 

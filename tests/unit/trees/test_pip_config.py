@@ -137,7 +137,7 @@ def test_settings_that_pip_would_not_take_either(tmp_path: Path, text: str, mess
 
 
 def test_pip_reads_the_same_files_in_the_same_order(
-    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configuration = pytest.importorskip("pip._internal.configuration")
     for name in [name for name in os.environ if name.startswith(("PIP_", "XDG_"))]:

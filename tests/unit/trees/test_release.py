@@ -85,7 +85,7 @@ def test_what_was_read_is_there_offline(server: PackageServer) -> None:
     assert sources_of(tree) == SOURCES
     assert tree.read("vllm/gone.py") is None
     assert len(server.requests) == before
-    with pytest.raises(TreeError, match="the cache does not have vllm/_C.abi3.so") as caught:
+    with pytest.raises(TreeError, match="the cache does not have vllm/_C") as caught:
         tree.read("vllm/_C.abi3.so")
     assert caught.value.hint == "run once without --offline"
 
@@ -235,8 +235,9 @@ def test_a_yanked_release_is_read_and_said(server: PackageServer) -> None:
     assert notes == [f"{WHEEL} was yanked: broken kernels"]
 
 
+@pytest.mark.usefixtures("server")
 def test_an_index_without_vllm_is_passed_over(
-    server: PackageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "extra").mkdir()
     with serving(PackageServer(files={}, absent=True)) as other:
@@ -249,8 +250,9 @@ def test_an_index_without_vllm_is_passed_over(
     assert open_tree("pypi:0.19.1", offline=True).version == "0.19.1"
 
 
+@pytest.mark.usefixtures("server")
 def test_an_index_that_is_down_is_an_error_only_if_nothing_else_answers(
-    server: PackageServer, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     down = "http://127.0.0.1:9/simple"
     monkeypatch.setenv("PIP_RETRIES", "0")
@@ -264,6 +266,22 @@ def test_an_index_that_is_down_is_an_error_only_if_nothing_else_answers(
     monkeypatch.setenv("PIP_INDEX_URL", down)
     with pytest.raises(TreeError, match=down):
         Releases().files()
+
+
+def test_a_source_that_is_down_is_asked_and_said_once(
+    server: PackageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    with serving(PackageServer(files={}, failures=99)) as down:
+        monkeypatch.setenv("PIP_EXTRA_INDEX_URL", down.index)
+        monkeypatch.setenv("PIP_RETRIES", "0")
+        notes: list[str] = []
+        releases = Releases(note=notes.append, cache_dir=str(tmp_path / "file" / "x"))
+        for _ in range(3):
+            assert releases.open("0.19.1").version == "0.19.1"
+        assert len(down.requests) == 1
+    assert len(server.asked("/vllm/")) == 1
+    assert len([note for note in notes if "503" in note]) == 1
 
 
 def test_a_kept_page_stands_in_for_an_index_that_is_down(
@@ -317,7 +335,8 @@ def test_a_home_that_cannot_be_written_does_no_harm(server: PackageServer, tmp_p
         assert len([note for note in notes if note.startswith("working without a cache")]) == 1
 
 
-def test_several_processes_fill_one_cache(server: PackageServer, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("server")
+def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
     code = (
         "from vllm_mods.trees import open_tree\n"
         "for _ in range(5):\n"
@@ -338,4 +357,4 @@ def test_several_processes_fill_one_cache(server: PackageServer, tmp_path: Path)
     assert blobs
     for blob in blobs:
         assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
-    assert not [path for path in (tmp_path / "cache").rglob(".*")]
+    assert not list((tmp_path / "cache").rglob(".*"))

@@ -1,0 +1,117 @@
+"""Fail, or die, at the n-th call that changes a file system.
+
+``at`` wraps the functions of ``os`` in this process; use it in a child made by ``in_child``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHANGING = (
+    "open",
+    "write",
+    "link",
+    "replace",
+    "rename",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "utime",
+    "chown",
+    "fchown",
+    "chmod",
+    "fchmod",
+    "setxattr",
+    "fsync",
+)
+NEED_SPACE = ("open", "write", "link", "mkdir", "setxattr", "fsync")
+DONE, REFUSED, NOT_RESTORED, OTHER = 0, 3, 4, 9
+
+
+def at(number: int, fault: Callable[[], None], names: tuple[str, ...] = CHANGING) -> None:
+    """From now on run ``fault`` just before the ``number``-th changing call of this process."""
+    calls = 0
+
+    def wrap(name: str) -> None:
+        real = getattr(os, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            if name == "open" and not args[1] & os.O_CREAT:
+                return real(*args, **kwargs)
+            calls += 1
+            if calls == number:
+                if name == "write":
+                    real(args[0], bytes(args[1])[: len(args[1]) // 2])
+                fault()
+            # a sync changes nothing that another process could see, and is slow
+            return None if name == "fsync" else real(*args, **kwargs)
+
+        setattr(os, name, wrapped)
+
+    for name in names:
+        wrap(name)
+
+
+def from_then_on(number: int, error: OSError, names: tuple[str, ...] = NEED_SPACE) -> None:
+    """Let every call of these kinds fail from the ``number``-th one on, as on a full disk."""
+    calls = 0
+
+    def wrap(name: str) -> None:
+        real = getattr(os, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            if name == "open" and not args[1] & os.O_CREAT:
+                return real(*args, **kwargs)
+            calls += 1
+            if calls >= number:
+                raise error
+            return None if name == "fsync" else real(*args, **kwargs)
+
+        setattr(os, name, wrapped)
+
+    for name in names:
+        wrap(name)
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def fault() -> None:
+        raise error
+
+    return fault
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run ``work`` in a forked child. Return minus the signal it died of, or one of the codes."""
+    from vllm_mods.errors import NotRestored, Refused
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        code = OTHER
+        try:
+            work()
+            code = DONE
+        except Refused:
+            code = REFUSED
+        except NotRestored:
+            code = NOT_RESTORED
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)

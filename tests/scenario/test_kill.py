@@ -1,0 +1,380 @@
+"""Whatever happens to a transaction, and whenever: the tree is as it was, or as it was to be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import faults
+import pytest
+from small_site import FILES, ONE, TWO, build, sha, snapshot, transition, write
+
+from vllm_mods.errors import NotRestored, Refused
+from vllm_mods.journal import PREFIX
+from vllm_mods.model import FileChange
+from vllm_mods.revert import revert_transition
+from vllm_mods.state import read_state
+from vllm_mods.transaction import Transition, commit, recover
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from small_site import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One transition of one tree, and what everything looks like before and after it."""
+
+    root: Path
+    workspace: Path
+    transition: Transition
+    before: Snapshot
+    after: Snapshot
+    copy: Path
+
+    def commit(self) -> None:
+        commit(
+            str(self.root),
+            self.transition,
+            workspace=str(self.workspace),
+            source_date_epoch=1_700_000_000,
+        )
+
+    def now(self) -> Snapshot:
+        return snapshot(self.root, self.workspace)
+
+    def reset(self) -> None:
+        """Put everything back by other means than those under test."""
+        for name, place in (("root", self.root), ("workspace", self.workspace)):
+            shutil.rmtree(place)
+            shutil.copytree(self.copy / name, place)
+        assert self.now() == self.before
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    """Make a workspace, on another file system than the tree where this machine has one."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(params=["apply", "apply-more", "revert-one", "revert-all"])
+def case(request: pytest.FixtureRequest, tmp_path: Path, workspace: Path) -> Case:
+    root = build(tmp_path / "site")
+    template = write(f"{workspace}/t.jinja", b"old", b"new")
+    (workspace / "t.jinja").write_bytes(b"old")
+    one = transition(
+        *ONE.writes,
+        template,
+        write(f"{workspace}/made.jinja", None, b"T"),
+        write(".vllm-mods/templates/u.jinja", None, b"U"),
+    )
+    two = Transition(
+        writes=TWO.writes, mods=(*one.mods, TWO.mods[1]), vllm="0.19.1", sources=TWO.sources
+    )
+    steps = [one, two][: {"apply": 0, "apply-more": 1}.get(request.param, 2)]
+    for step in steps:
+        commit(str(root), step, workspace=str(workspace))
+    if request.param == "apply":
+        wanted = one
+    elif request.param == "apply-more":
+        wanted = two
+    else:
+        state = read_state(str(root))
+        assert state is not None
+        assert state.receipt is not None
+        if request.param == "revert-all":
+            wanted = revert_transition(str(root), state.receipt)
+        else:
+            stays = (
+                FileChange(path="vllm/a.py", before=FILES["vllm/a.py"], after=b"A = 4\n"),
+                FileChange(path="vllm/b.py", before=FILES["vllm/b.py"], after=b"B = 2\n"),
+            )
+            wanted = revert_transition(str(root), state.receipt, mods=two.mods[1:], changes=stays)
+    for name, place in (("root", root), ("workspace", workspace)):
+        shutil.copytree(place, tmp_path / "copy" / name)
+    before = snapshot(root, workspace)
+    made = Case(
+        root=root,
+        workspace=workspace,
+        transition=wanted,
+        before=before,
+        after={},
+        copy=tmp_path / "copy",
+    )
+    made.commit()
+    after = made.now()
+    assert after != before
+    made.reset()
+    return Case(
+        root=root,
+        workspace=workspace,
+        transition=wanted,
+        before=before,
+        after=after,
+        copy=tmp_path / "copy",
+    )
+
+
+def test_a_kill_at_any_point_is_undone_by_the_next_command(case: Case) -> None:
+    kills = 0
+    while True:
+
+        def work(number: int = kills + 1) -> None:
+            faults.at(number, faults.kill)
+            case.commit()
+
+        code = faults.in_child(work)
+        if code == faults.DONE:
+            break
+        assert code == -signal.SIGKILL
+        kills += 1
+        unfinished = any(one.name.startswith(PREFIX) for one in case.root.iterdir())
+        assert recover(str(case.root)) == unfinished
+        now = case.now()
+        if now == case.after:
+            case.reset()  # killed after the commit, while sweeping
+        else:
+            assert now == case.before, f"killed at call {kills}"
+    assert kills > 40
+    assert case.now() == case.after
+
+
+def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
+    number, finished = 11, False
+    while not finished:
+
+        def work(number: int = number) -> None:
+            faults.at(number, faults.kill)
+            case.commit()
+
+        finished = faults.in_child(work) == faults.DONE
+        if finished:
+            break
+        for attempt in range(1, 500):
+
+            def again(attempt: int = attempt) -> None:
+                faults.at(attempt, faults.kill)
+                recover(str(case.root))
+
+            if faults.in_child(again) == faults.DONE:
+                break
+        assert case.now() in (case.before, case.after), f"killed at call {number}"
+        case.reset()
+        number += 17
+    assert case.now() == case.after
+
+
+def test_the_next_apply_recovers_by_itself_and_then_does_its_work(case: Case) -> None:
+    for number in (1, 5, 20, 40, 60):
+
+        def work(number: int = number) -> None:
+            faults.at(number, faults.kill)
+            case.commit()
+
+        assert faults.in_child(work) == -signal.SIGKILL
+        case.commit()
+        assert case.now() == case.after
+        case.reset()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EIO])
+def test_an_error_at_any_call_puts_everything_back(case: Case, code: int) -> None:
+    number = refusals = 0
+    while True:
+        number += 1
+        reached = Path(f"{case.copy}/reached")
+        reached.unlink(missing_ok=True)
+
+        def fail(reached: Path = reached) -> None:
+            # noted by a call that is not counted
+            os.close(os.open(os.devnull, os.O_RDONLY))
+            reached.symlink_to("x")
+            raise OSError(code, os.strerror(code), "somewhere")
+
+        def work(number: int = number) -> None:
+            faults.at(number, fail)
+            case.commit()
+
+        result = faults.in_child(work)
+        if not reached.is_symlink():
+            break
+        if result == faults.REFUSED:
+            refusals += 1
+            assert case.now() == case.before, f"failed at call {number}"
+        else:
+            # no hard link could be made, so it was copied; or the commit was past
+            assert result == faults.DONE
+            recover(str(case.root))
+            assert case.now() == case.after, f"failed at call {number}"
+            case.reset()
+    assert refusals > 40
+    assert case.now() == case.after
+
+
+def test_a_disk_that_stays_full_changes_nothing(case: Case) -> None:
+    for number in range(1, 400):
+
+        def work(number: int = number) -> None:
+            error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "somewhere")
+            faults.from_then_on(number, error)
+            case.commit()
+
+        code = faults.in_child(work)
+        if code == faults.DONE:
+            break
+        assert code == faults.REFUSED
+        assert case.now() == case.before, f"full at call {number}"
+    assert case.now() == case.after
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_any_point_undoes_and_then_does_what_the_signal_does(
+    case: Case, number: signal.Signals
+) -> None:
+    undone = 0
+    for call in range(1, 400, 3):
+
+        def work(call: int = call) -> None:
+            signal.signal(number, signal.SIG_DFL)
+            faults.at(call, lambda: os.kill(os.getpid(), number))
+            case.commit()
+
+        code = faults.in_child(work)
+        if code == faults.DONE:
+            break
+        assert code == -number
+        now = case.now()
+        undone += now == case.before
+        if now != case.before:
+            assert now == case.after, f"signal at call {call}"
+            case.reset()
+    assert undone > 10
+
+
+def test_ctrl_c_is_passed_on_after_everything_was_put_back(case: Case) -> None:
+    def work() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        faults.at(30, lambda: os.kill(os.getpid(), signal.SIGINT))
+        try:
+            case.commit()
+        except KeyboardInterrupt:
+            if case.now() == case.before:
+                return
+        raise AssertionError
+
+    assert faults.in_child(work) == faults.DONE
+
+
+def test_a_file_edited_after_the_kill_is_named_and_not_lost(tmp_path: Path) -> None:
+    root = build(tmp_path / "site")
+    before = snapshot(root)
+
+    def work() -> None:
+        faults.at(1, faults.kill, ("rmdir", "utime"))
+        commit(str(root), ONE)
+
+    assert faults.in_child(work) == -signal.SIGKILL
+    assert (root / "vllm/a.py").read_bytes() == b"A = 2\n"
+    (root / "vllm/a.py").write_bytes(b"mine\n")
+
+    for _ in range(2):
+        with pytest.raises(NotRestored) as caught:
+            recover(str(root))
+        assert "vllm/a.py" in caught.value.message
+        assert (root / "vllm/a.py").read_bytes() == b"mine\n"
+        assert (root / "vllm/sub/c.py").read_bytes() == FILES["vllm/sub/c.py"]
+        assert not (root / "vllm/new").exists()
+    assert caught.value.hint is not None
+    command = caught.value.hint.split("  #")[0]
+    original = Path(command.split()[2])
+    assert sha(original.read_bytes()) == sha(FILES["vllm/a.py"])
+
+    subprocess.run(command, shell=True, check=True)
+    assert recover(str(root))
+    assert snapshot(root) == before
+
+
+def test_a_journal_that_cannot_be_read_stops_everything(tmp_path: Path) -> None:
+    root = build(tmp_path / "site")
+
+    def work() -> None:
+        faults.at(1, faults.kill, ("rmdir", "utime"))
+        commit(str(root), ONE)
+
+    faults.in_child(work)
+    (folder,) = root.glob(f"{PREFIX}*")
+    (folder / "journal.json").write_bytes(b"{")
+    found = snapshot(root)
+    with pytest.raises(NotRestored, match="journal"):
+        commit(str(root), TWO)
+    assert snapshot(root) == found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k,nr_inodes=200", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.decode().strip()}")
+    try:
+        root = build(disk / "site")
+        before = snapshot(root)
+        big = transition(
+            write("vllm/a.py", FILES["vllm/a.py"], b"A = 2\n"),
+            write("vllm/b.py", FILES["vllm/b.py"], b"#" * 300_000),
+        )
+        with pytest.raises(Refused, match="everything was put back") as caught:
+            commit(str(root), big)
+        assert "No space left" in caught.value.message
+        assert snapshot(root) == before
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_two_at_once_never_mix(tmp_path: Path) -> None:
+    root = build(tmp_path / "site")
+    others = [
+        transition(
+            write("vllm/a.py", FILES["vllm/a.py"], b"A = %d\n" % n),
+            write("vllm/b.py", FILES["vllm/b.py"], b"B = %d\n" % n),
+            name=f"mod{n}",
+        )
+        for n in range(10, 16)
+    ]
+    children = []
+    for one in others:
+        child = os.fork()
+        if child == 0:
+            code = 9
+            try:
+                commit(str(root), one)
+                code = 0
+            except Refused:
+                code = 3
+            finally:
+                os._exit(code)
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert sorted(codes) == [0, 3, 3, 3, 3, 3]
+    winner = codes.index(0) + 10
+    assert (root / "vllm/a.py").read_bytes() == b"A = %d\n" % winner
+    assert (root / "vllm/b.py").read_bytes() == b"B = %d\n" % winner
+    state = read_state(str(root))
+    assert state is not None
+    assert state.receipt is not None
+    assert [mod.name for mod in state.receipt.mods] == [f"mod{winner}"]
