@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from vllm_mods.site import Site
 
 PREFIX = ".vllm-mods.work-"
+# Removing the work folder changes the root's mtime too. While that happens, and where the file
+# system has such things, an attribute of the root remembers it: setting one changes no mtime.
+_ATTRIBUTE = "user.vllm-mods.mtime"
 _FILE = "journal.json"
 _SCHEMA = 1
 
@@ -77,11 +80,17 @@ def folder(path: str, info: os.stat_result) -> Folder:
 
 
 def find(root: str) -> str | None:
-    """Return the work folder that an interrupted transaction left in a site root, if any."""
+    """Return the work folder of an interrupted transaction in a site root, None without one.
+
+    One that was interrupted between its very last two steps has none any more and counts too.
+    """
     for name in os.listdir(root):
         if name.startswith(PREFIX) and name[len(PREFIX) :].lstrip("-").isdigit():
             return f"{root}/{name}"
-    return None
+    try:
+        return f"{root}/{PREFIX}{os.getxattr(root, _ATTRIBUTE).decode('ascii', 'replace')}"
+    except OSError:
+        return None
 
 
 def open_work(root: str) -> str:
@@ -117,11 +126,19 @@ def finish(work: str) -> None:
 def sweep(work: str) -> None:
     """Remove the work folder of a transaction that is over, and give the root its mtime back."""
     root, name = os.path.split(work)
-    for entry in os.listdir(work):
-        os.unlink(f"{work}/{entry}")
-    os.rmdir(work)
-    mtime_ns = int(name[len(PREFIX) :])
-    os.utime(root, ns=(mtime_ns, mtime_ns))
+    mtime = name[len(PREFIX) :]
+    marked = True
+    try:
+        os.setxattr(root, _ATTRIBUTE, mtime.encode())
+    except OSError:
+        marked = False  # a kill in between two of the calls below then costs the root's mtime
+    if site.status(work) is not None:
+        for entry in os.listdir(work):
+            os.unlink(f"{work}/{entry}")
+        os.rmdir(work)
+    os.utime(root, ns=(int(mtime), int(mtime)))
+    if marked:
+        os.removexattr(root, _ATTRIBUTE)
 
 
 def recover(where: Site) -> bool:

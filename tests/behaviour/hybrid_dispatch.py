@@ -18,6 +18,7 @@ import pickle
 import sys
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 SEEN: list[str] = []
 
@@ -87,13 +88,11 @@ def _layer(kind: str) -> Any:
     torch.nn.Module.__init__(layer)
     if kind == "moe":
         # Enough of a layer for the checks that vLLM makes before it picks a method.
+        sizes = {"hidden_size": 2048, "intermediate_size_per_partition": 1024}
         vars(layer).update(
-            moe_config=SimpleNamespace(),
-            hidden_size=2048,
-            intermediate_size_per_partition=1024,
+            sizes,
+            moe_config=MagicMock(hidden_dim=2048, **sizes),
             apply_router_weight_on_input=False,
-            activation="silu",
-            params_dtype=torch.bfloat16,
         )
     return layer
 

@@ -29,6 +29,7 @@ CHANGING = (
     "chmod",
     "fchmod",
     "setxattr",
+    "removexattr",
     "fsync",
 )
 NEED_SPACE = ("open", "write", "link", "mkdir", "setxattr", "fsync")

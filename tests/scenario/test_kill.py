@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from small_site import Snapshot
 
 
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syncing is for power cuts, which no test here makes, and takes most of the time."""
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """One transition of one tree, and what everything looks like before and after it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +11,10 @@ from vllm_mods import applying, transaction
 from vllm_mods.cli import options
 from vllm_mods.cli.planning import ask, open_folder
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
-from vllm_mods.model import Plan
 from vllm_mods.report import data, text
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Plan
 
 
 @click.command(name="apply")

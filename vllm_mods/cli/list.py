@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_OK, EXIT_USAGE, ManifestError
-from vllm_mods.model import Mod
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Mod
 
 
 @click.command(name="list")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.matrix import Cell
     from vllm_mods.model import Finding, ModPlan, Plan
+    from vllm_mods.receipt import ReceiptMod
 
 SCHEMA = 1
 
@@ -68,5 +69,18 @@ def matrix(cells: Iterable[Cell]) -> dict[str, Any]:
                 "findings": [finding(found) for found in cell.planned.findings],
             }
             for cell in cells
+        ],
+    }
+
+
+def applied(entry: ReceiptMod) -> dict[str, Any]:
+    """Return one mod of a receipt."""
+    return {
+        "name": entry.name,
+        "version": entry.version,
+        "variant": entry.variant,
+        "digest": entry.digest,
+        "files": [
+            {"path": file.path, "before": file.before, "after": file.after} for file in entry.files
         ],
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import tempfile
 import time
 from typing import TYPE_CHECKING, BinaryIO
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _DAY = 86400.0
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 
 
 def cache_folder(environ: Mapping[str, str]) -> str:
@@ -41,6 +43,8 @@ class Cache:
 
     def get(self, digest: str) -> bytes | None:
         """Return the blob with this sha256; one whose bytes do not agree is dropped."""
+        if not _DIGEST.match(digest):
+            return None  # A record with rubbish in it must not lead to any other file.
         path = self._blob(digest)
         data = self._read(path)
         if data is None or hashlib.sha256(data).hexdigest() == digest:
@@ -57,6 +61,8 @@ class Cache:
 
     def get_file(self, digest: str) -> BinaryIO | None:
         """Open the blob with this sha256 after reading all of it once; as ``get`` otherwise."""
+        if not _DIGEST.match(digest):
+            return None
         path = self._blob(digest)
         try:
             file = open(path, "rb")  # noqa: SIM115  (handed out)

@@ -55,6 +55,16 @@ def test_a_corrupt_blob_is_dropped(tmp_path: Path, bad: bytes) -> None:
     assert cache.get(digest) == b"data"
 
 
+def test_a_name_that_is_no_hash_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    cache = Cache(str(tmp_path / "cache"))
+    cache.put(b"data")
+    for name in ("../../precious", str(tmp_path / "precious"), "", "A" * 64):
+        assert cache.get(name) is None
+        assert cache.get_file(name) is None
+    assert (tmp_path / "precious").exists()
+
+
 def test_records_are_replaced(tmp_path: Path) -> None:
     cache = Cache(str(tmp_path))
     cache.record("pages", "a", "b", data=b"1")
