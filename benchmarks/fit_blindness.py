@@ -67,9 +67,7 @@ def errors(tree: Tree, change: FileChange, cache: Cache) -> set[str]:
     return {f"{f.code}: {f.message}" for f in found if f.level is Level.ERROR}
 
 
-def sample(
-    old: Tree, new: Tree, per_kind: int, seed: int
-) -> list[tuple[FileChange, Mutant]]:
+def sample(old: Tree, new: Tree, per_kind: int, seed: int) -> list[tuple[FileChange, Mutant]]:
     """Choose the mutants of one pair, decidable and other ones alike."""
     index = index_of(new)
     found: dict[tuple[str, bool], list[tuple[FileChange, Mutant]]] = defaultdict(list)
@@ -78,7 +76,7 @@ def sample(
         if after is None or before == after:
             continue
         change = FileChange(path=path, before=before, after=after)
-        for mutant in mutants(after, added_lines(before, after), index):
+        for mutant in mutants(before, after, added_lines(before, after), index):
             found[mutant.kind, mutant.decidable].append((change, mutant))
     # Chosen by position, so that the sample is the same everywhere for one seed.
     chooser = random.Random(seed)  # noqa: S311 - a sample, not a secret

@@ -38,6 +38,7 @@ class Index:
     classes: dict[str, list[ast.ClassDef]] = field(default_factory=dict)
     modules: set[str] = field(default_factory=set)
     stored: dict[str, int] = field(default_factory=dict)
+    outside: frozenset[str] = frozenset()
 
     def add(self, path: str, tree: ast.Module) -> None:
         self.modules.add(path.removesuffix("/__init__.py").removesuffix(".py").replace("/", "."))
@@ -64,7 +65,9 @@ class Index:
             return None
         node, method = found[0]
         if isinstance(node, ast.ClassDef):
-            inits = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+            inits = [
+                n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"
+            ]
             if len(inits) != 1 or node.decorator_list or inits[0].decorator_list:
                 return None
             return inits[0], True
@@ -81,15 +84,19 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def mutants(data: bytes, added: frozenset[int], index: Index) -> Iterator[Mutant]:
+def mutants(
+    before: bytes | None, data: bytes, added: frozenset[int], index: Index
+) -> Iterator[Mutant]:
     """Yield every fault that can be put on the added lines of a file."""
     tree = ast.parse(data)
     text = _Text(data)
+    old = _parameters(ast.parse(before or b""))
+    index.outside = _imported_from_outside(tree)
     for node in ast.walk(tree):
         if getattr(node, "lineno", 0) not in added:
             continue
         if isinstance(node, FunctionNode):
-            yield from _drop_parameter(text, node, added, index)
+            yield from _drop_parameter(text, node, added, index, old)
         elif isinstance(node, ast.ImportFrom):
             yield from _rename_import(text, node, added, index)
         elif isinstance(node, ast.Call):
@@ -98,6 +105,32 @@ def mutants(data: bytes, added: frozenset[int], index: Index) -> Iterator[Mutant
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             yield from _remove_assignment(text, node, added, index)
+
+
+def _parameters(tree: ast.Module) -> frozenset[tuple[str, str]]:
+    """Return every (function, parameter) of a file."""
+    return frozenset(
+        (node.name, argument.arg)
+        for node in ast.walk(tree)
+        if isinstance(node, FunctionNode)
+        for argument in [*node.args.args, *node.args.kwonlyargs]
+    )
+
+
+def _imported_from_outside(tree: ast.Module) -> frozenset[str]:
+    """Return the names that a file takes from anything but vLLM."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {
+                a.asname or a.name.partition(".")[0]
+                for a in node.names
+                if not a.name.startswith("vllm")
+            }
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            if not (node.module or "").startswith("vllm"):
+                found |= {a.asname or a.name for a in node.names}
+    return frozenset(found)
 
 
 class _Text:
@@ -112,7 +145,9 @@ class _Text:
     def at(self, line: int, column: int) -> int:
         return self.starts[line - 1] + column
 
-    def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> tuple[int, int]:
+    def span(
+        self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias
+    ) -> tuple[int, int]:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
@@ -122,10 +157,18 @@ class _Text:
 
 
 def _drop_parameter(
-    text: _Text, node: FunctionNode, added: frozenset[int], index: Index
+    text: _Text,
+    node: FunctionNode,
+    added: frozenset[int],
+    index: Index,
+    old: frozenset[tuple[str, str]],
 ) -> Iterator[Mutant]:
     """Drop a parameter and leave its uses; or drop both, so that only its callers can tell."""
-    plain = node.args.args[1:] if node.args.args[:1] and node.args.args[0].arg in {"self", "cls"} else node.args.args
+    plain = (
+        node.args.args[1:]
+        if node.args.args[:1] and node.args.args[0].arg in {"self", "cls"}
+        else node.args.args
+    )
     no_default = len(node.args.args) - len(node.args.defaults)
     for argument in plain:
         position = node.args.args.index(argument)
@@ -139,13 +182,24 @@ def _drop_parameter(
         else:
             continue
         after = text.put(start, end, b"")
-        uses = [n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == argument.arg]
+        uses = [
+            n
+            for s in node.body
+            for n in ast.walk(s)
+            if isinstance(n, ast.Name) and n.id == argument.arg
+        ]
         if any(isinstance(n.ctx, ast.Store) for n in uses):
             continue
         what = f"{node.name}(…{argument.arg}…)"
         if uses:
             given = argument.arg in dir(builtins)
-            yield Mutant(kind="drop a parameter", line=node.lineno, what=what, after=after, decidable=not given)
+            yield Mutant(
+                kind="drop a parameter",
+                line=node.lineno,
+                what=what,
+                after=after,
+                decidable=not given,
+            )
         alone = index.only(node.name)
         body = text.data
         for use in sorted(uses, key=lambda n: -text.span(n)[0]):
@@ -156,9 +210,16 @@ def _drop_parameter(
             ast.parse(after)
         except SyntaxError:
             continue
-        passed = (node.name, argument.arg) in index.keywords
+        # Callers of what the patch itself brings cannot be in the tree yet.
+        passed = (node.name, argument.arg) in index.keywords & old
         decidable = alone is not None and passed and not alone[0].args.kwarg
-        yield Mutant(kind="drop a parameter and its uses", line=node.lineno, what=what, after=after, decidable=decidable)
+        yield Mutant(
+            kind="drop a parameter and its uses",
+            line=node.lineno,
+            what=what,
+            after=after,
+            decidable=decidable,
+        )
 
 
 def _rename_import(
@@ -184,6 +245,9 @@ def _called(node: ast.Call, index: Index) -> tuple[FunctionNode, bool] | None:
     """Return what a call means, where that is beyond doubt."""
     name = last_name(node.func)
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+        return None
+    head = ast.unparse(node.func).partition(".")[0]
+    if head in index.outside:
         return None
     return index.only(name) if name and not name.startswith("__") else None
 
@@ -236,20 +300,36 @@ def _remove_assignment(
 ) -> Iterator[Mutant]:
     stores: dict[str, list[ast.Assign | ast.AnnAssign]] = {}
     loads: set[str] = set()
-    bound = {n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound = {
+        n.id
+        for s in node.body
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     bound |= {n.name for n in node.body if isinstance(n, FunctionNode)}
     for method in node.body:
         if not isinstance(method, FunctionNode):
             continue
         for statement in ast.walk(method):
             if isinstance(statement, ast.Assign | ast.AnnAssign):
-                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                targets = (
+                    statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                )
                 if len(targets) == 1 and _of_self(targets[0]):
                     stores.setdefault(last_name(targets[0]), []).append(statement)
-            if isinstance(statement, ast.Attribute) and _of_self(statement) and isinstance(statement.ctx, ast.Load):
+            if (
+                isinstance(statement, ast.Attribute)
+                and _of_self(statement)
+                and isinstance(statement.ctx, ast.Load)
+            ):
                 loads.add(statement.attr)
     for name, statements in stores.items():
-        if len(statements) != 1 or statements[0].lineno not in added or name in bound or name not in loads:
+        if (
+            len(statements) != 1
+            or statements[0].lineno not in added
+            or name in bound
+            or name not in loads
+        ):
             continue
         yield Mutant(
             kind="remove an assignment to an attribute",
@@ -261,7 +341,11 @@ def _remove_assignment(
 
 
 def _of_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    )
 
 
 _PLAIN = {"ABC", "Module", "object", "Protocol", "Generic", "Enum"}
@@ -276,7 +360,12 @@ def _plain_bases(node: ast.ClassDef, index: Index, name: str, seen: Iterable[str
         found = index.classes.get(base_name, [])
         if len(found) != 1 or base_name in seen:
             return False
-        body = {n.id for s in found[0].body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        body = {
+            n.id
+            for s in found[0].body
+            for n in ast.walk(s)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
         if name in body | {getattr(n, "name", "") for n in found[0].body}:
             return False
         if any(getattr(n, "name", "") == "__getattr__" for n in found[0].body):

@@ -193,10 +193,7 @@ def calls_like(prompt: str, expected: Sequence[Mapping[str, Any]]) -> list[dict[
     stands in for the schema.
     """
     found = [
-        call
-        for turn in turns(prompt)
-        if turn.role == "assistant"
-        for call in raw_calls(turn.text)
+        call for turn in turns(prompt) if turn.role == "assistant" for call in raw_calls(turn.text)
     ]
     result = []
     for i, (name, written) in enumerate(found):

@@ -172,9 +172,7 @@ def put_back(where: Site, work: str, journal: Journal, *, reached: int | None = 
     alone, whatever lies there. Raises ``NotRestored`` as ``recover`` does, and ``OSError``.
     """
     for gone in journal.gone:
-        place = where.absolute(gone.path)
-        if site.status(place) is None:
-            site.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
+        site.make_folder(where.absolute(gone.path), owner=(gone.uid, gone.gid), mode=gone.mode)
     for step in journal.steps:
         if site.status(step.temp) is not None:
             os.unlink(step.temp)

@@ -207,8 +207,12 @@ def write(
 
 
 def make_folder(path: str, *, owner: tuple[int, int], mode: int = 0o755) -> None:
-    """Make a folder with exactly this mode and, where we may, this owner."""
-    os.mkdir(path, 0o700)
+    """Make a folder, or bring one to exactly this mode and, where we may, this owner."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:  # a recovery that was itself killed right after this
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise
     info = os.lstat(path)
     if (info.st_uid, info.st_gid) != owner:
         try:

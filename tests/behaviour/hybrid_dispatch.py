@@ -161,4 +161,4 @@ def answers(folder: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print("ANSWER " + json.dumps(answers(sys.argv[1])))
+    sys.stdout.write("ANSWER " + json.dumps(answers(sys.argv[1])) + "\n")

@@ -32,7 +32,7 @@ CHANGING = (
     "removexattr",
     "fsync",
 )
-NEED_SPACE = ("open", "write", "link", "mkdir", "setxattr", "fsync")
+NEED_SPACE = ("open", "write", "link", "mkdir", "setxattr")
 DONE, REFUSED, NOT_RESTORED, OTHER = 0, 3, 4, 9
 
 

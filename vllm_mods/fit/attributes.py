@@ -11,6 +11,7 @@ from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.summary import parse
 from vllm_mods.fit.walk import receiver, walk
 
@@ -42,6 +43,8 @@ def attribute_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[
         # A double underscore belongs to Python or is mangled: neither is listed.
         if node.attr in names or node.attr.startswith("__"):
             continue
+        if _asked_for(site.scope, node.attr):
+            continue
         why = why or _set_elsewhere(world, found, node.attr)
         if why:
             if found not in doubted:
@@ -52,8 +55,7 @@ def attribute_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[
 
 
 def _problem(inference: Inference, site: Site, node: ast.Attribute, found: Found) -> Problem:
-    assert isinstance(found.binding, Class)
-    name = found.binding.name
+    name = found.cls.name
     return Problem(
         code="fit-attribute",
         key=("fit-attribute", name, node.attr),
@@ -62,7 +64,7 @@ def _problem(inference: Inference, site: Site, node: ast.Attribute, found: Found
         line=node.lineno,
         scope=site.scope.name,
         message=(
-            f"{ast.unparse(node)} is read, and neither {name} ({found.path}:{found.binding.line})"
+            f"{ast.unparse(node)} is read, and neither {name} ({found.path}:{found.cls.line})"
             f" nor a base or subclass of it sets {node.attr}"
         ),
     )
@@ -83,17 +85,28 @@ def _class_of(inference: Inference, name: str, scope: Scope) -> Found | None:
     return None
 
 
+def _asked_for(scope: Scope, name: str) -> bool:
+    """Tell whether the function asks ``hasattr(…, name)`` first."""
+    current: Scope | None = scope
+    while current is not None and not isinstance(current.node, ast.Module | ast.ClassDef):
+        for node in every(current.node):
+            if isinstance(node, ast.Call) and dotted(node.func) in {"hasattr", "getattr"}:
+                second = node.args[1] if len(node.args) > 1 else None
+                if isinstance(second, ast.Constant) and second.value == name:
+                    return True
+        current = current.parent
+    return False
+
+
 def _set_elsewhere(world: World, found: Found, name: str) -> str:
     """Say who else may set an attribute: a subclass, a mixin beside it, or code outside."""
     for other in subclasses(world, found):
-        for one in lineage(world, other).classes:
-            assert isinstance(one.binding, Class)
-            if name in one.binding.attributes:
-                return f"{one.binding.name} ({one.path}) has {name}"
-        if lineage(world, other).outside:
-            return "a subclass has a base outside the tree"
+        names, why = attributes(world, lineage(world, other))
+        if name in names:
+            return f"{other.cls.name} ({other.path}) has {name}"
+        if why:
+            return f"of its subclass {other.cls.name}: {why}"
     torch = lineage(world, found).torch
-    assert isinstance(found.binding, Class)
     return _set_by_text(world, found, name, torch=torch)
 
 
@@ -101,18 +114,17 @@ def _set_by_text(world: World, found: Found, name: str, *, torch: bool) -> str:
     word = re.escape(name.encode())
     stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
     quoted = re.compile(rb"[\"']%b[\"']" % word)
-    assert isinstance(found.binding, Class)
-    mine = found.binding.name.encode()
+    mine = found.cls.name.encode()
     for path, data in world.mentions(frozenset((name.encode(),)), (found.path,)):
         related = torch or mine in data
         if related and torch and quoted.search(data) and b"setattr" in data and mine in data:
             return f"{path} sets attributes by name"
-        if related and stores.search(data) and _stores(world, path, data, found, name, torch=torch):
+        if related and stores.search(data) and _stores(world, path, data, found, name):
             return f"{path} may set {name} from outside"
     return ""
 
 
-def _stores(world: World, path: str, data: bytes, found: Found, name: str, *, torch: bool) -> bool:
+def _stores(world: World, path: str, data: bytes, found: Found, name: str) -> bool:
     """Tell whether a file sets the attribute on something that may be such an instance."""
     tree = parse(data)
     if tree is None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Decorators that leave the parameters as they are.
-_TRANSPARENT = frozenset(
+_TRANSPARENT = frozenset(  # words read better in a row
     "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
     "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
     "torch_compile_guard assume_constant_result disable typing_extensions.override "
@@ -81,7 +81,9 @@ def refusal(parameters: Sequence[Parameter], shape: Shape) -> str | None:
     return None
 
 
-def stands_in(old: Sequence[Parameter], new: Sequence[Parameter]) -> bool:
+def stands_in(  # noqa: C901, PLR0911 - one rule of Python per branch
+    old: Sequence[Parameter], new: Sequence[Parameter]
+) -> bool:
     """Tell whether ``new`` accepts every call that ``old`` accepts. The receiver is left out."""
     star = any(p.kind is Kind.STAR for p in new)
     double_star = any(p.kind is Kind.DOUBLE_STAR for p in new)

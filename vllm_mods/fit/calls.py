@@ -12,7 +12,6 @@ from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.infer import call_text
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.shapes import Class, Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -88,11 +87,10 @@ def _of_thing(world: World, thing: Thing, shape: Shape) -> _No | str | None:
         if function.abstract:
             return "the method is abstract"
         for other in subclasses(world, thing.on or thing.owner):
-            assert isinstance(other.binding, Class)
-            for override in other.binding.methods.get(function.name, ()):
+            for override in other.cls.methods.get(function.name, ()):
                 if refusal(unbound(override), shape) is None:
                     return "a subclass accepts the call"
-    owner = f"{_name(thing.owner.binding)}." if thing.owner is not None else ""
+    owner = f"{thing.owner.cls.name}." if thing.owner is not None else ""
     return _No(
         why=why,
         path=thing.found.path,
@@ -113,7 +111,7 @@ def _of_class(world: World, thing: Thing, shape: Shape) -> _No | str | None:
         for other in subclasses(world, thing.found)
     ):
         return "a subclass accepts the call"
-    name = _name(thing.found.binding)
+    name = thing.found.cls.name
     if "__init__" in _init_names(world, thing):
         name = f"{name}.__init__"
     return _No(why=why, path=made.path, line=made.line, what=f"{name}{made.text}")
@@ -122,7 +120,3 @@ def _of_class(world: World, thing: Thing, shape: Shape) -> _No | str | None:
 def _init_names(world: World, thing: Thing) -> frozenset[str]:
     owner = lineage(world, thing.found).owner("__init__")
     return frozenset(("__init__",)) if owner is not None else frozenset()
-
-
-def _name(binding: object) -> str:
-    return binding.name if isinstance(binding, Class | Function) else "it"

@@ -16,7 +16,7 @@ _REGISTERING = {
     "__setattr__",
 }
 # Calls whose first argument is the instance and whose second names an attribute.
-_NAMING = {"setattr", "hasattr", "getattr", "delattr", "object.__setattr__", "super().__setattr__"}
+_NAMING = {"setattr", "object.__setattr__", "super().__setattr__"}
 _FIELD_MAKERS = {"field", "Field", "PrivateAttr"}
 
 
@@ -156,9 +156,8 @@ class _Reader:
                 target = inner.target
                 if isinstance(target, ast.Attribute) and _is(target.value, me):
                     self._type(target.attr, type_name(inner.annotation))
-            elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Attribute):
-                if _is(inner.target.value, me):
-                    augmented.append(inner.target.attr)
+            elif isinstance(inner, ast.AugAssign) and _on(inner.target, me):
+                augmented.append(inner.target.attr)
         for name in augmented:
             stored.remove(name)
         self.attributes.update(stored)
@@ -166,20 +165,19 @@ class _Reader:
     def _call(self, node: ast.Call, me: str) -> None:
         called = dotted(node.func) or ""
         head, _, last = called.rpartition(".")
-        if called in {"vars"} and node.args and _is(node.args[0], me):
+        if called == "vars" and node.args and _is(node.args[0], me):
             self.dynamic = self.dynamic or "it uses vars(self)"
         if called in _NAMING and node.args:
             arguments = node.args if called == "super().__setattr__" else node.args[1:]
             if called == "super().__setattr__" or _is(node.args[0], me):
-                writes = called not in {"hasattr", "getattr", "delattr"}
-                self._name(arguments[0] if arguments else None, writes=writes)
+                self._name(arguments[0] if arguments else None)
         elif head == me and last in _REGISTERING and node.args:
-            self._name(node.args[0], writes=True)
+            self._name(node.args[0])
 
-    def _name(self, node: ast.expr | None, *, writes: bool) -> None:
+    def _name(self, node: ast.expr | None) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self.attributes.add(node.value)
-        elif writes:
+        else:
             self.dynamic = self.dynamic or "it sets attributes by computed names"
 
 

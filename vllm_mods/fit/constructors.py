@@ -33,16 +33,14 @@ def constructor(world: World, found: Found) -> Constructor:
     """Find what calling a class takes."""
     line = lineage(world, found)
     for one in line.classes:
-        assert isinstance(one.binding, Class)
-        for name, value in one.binding.keywords:
+        for name, value in one.cls.keywords:
             if name == "metaclass" and value.rpartition(".")[2] != "ABCMeta":
-                return Constructor(why=f"{one.binding.name} has a metaclass")
+                return Constructor(why=f"{one.cls.name} has a metaclass")
     new = line.owner("__new__")
     if new is not None and not all(_forwards(function) for function in new[1]):
         return Constructor(why="it defines __new__")
     for one in line.classes:
-        binding = one.binding
-        assert isinstance(binding, Class)
+        binding = one.cls
         strange = _strange_decorator(binding)
         if strange:
             return Constructor(why=f"it is decorated with {strange}")
@@ -61,18 +59,16 @@ def constructor(world: World, found: Found) -> Constructor:
         return Constructor(why="its __init__ is torch.nn.Module's")
     if any(_standard_base(world, one) for one in line.classes):
         return Constructor(why="its __init__ is the standard library's")
-    binding = found.binding
-    assert isinstance(binding, Class)
+    binding = found.cls
     return Constructor(path=found.path, line=binding.line, text="()")
 
 
 def _standard_base(world: World, found: Found) -> bool:
-    assert isinstance(found.binding, Class)
     harmless = {"ABC", "Protocol", "Generic", "object"}
     return any(
         external_name(world.resolve(found.path, base).found, base).rpartition(".")[2]
         not in harmless
-        for base in found.binding.bases
+        for base in found.cls.bases
         if not any(isinstance(f.binding, Class) for f in world.resolve(found.path, base).found)
     )
 
@@ -158,8 +154,7 @@ def _from_fields(
             return Constructor(why=f"its base {line.outside[0]} is outside the tree")
     parameters: dict[str, Parameter] = {}
     for one in reversed(line.classes):
-        assert isinstance(one.binding, Class)
-        own = one.binding
+        own = one.cls
         if not _data_kind(world, one, own) and not (kind == "struct" and own.bases):
             continue
         all_keywords = [keyword for _, keywords in own.decorators for keyword in keywords]

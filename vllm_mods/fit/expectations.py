@@ -61,8 +61,7 @@ def _find(world: World, expect: Expectation) -> tuple[Found, ...]:
             if not isinstance(one.binding, Class):
                 continue
             for owner in lineage(world, one).classes:
-                binding = owner.binding
-                assert isinstance(binding, Class)
+                binding = owner.cls
                 last = index == len(rest) - 1
                 if last and part in binding.methods:
                     following += [Found(path=owner.path, binding=m) for m in binding.methods[part]]
@@ -96,8 +95,7 @@ def _has_base(world: World, found: tuple[Found, ...], base: str) -> bool:
         if not isinstance(one.binding, Class):
             continue
         for ancestor in lineage(world, one).classes:
-            binding = ancestor.binding
-            assert isinstance(binding, Class)
+            binding = ancestor.cls
             names = {b.rpartition(".")[2] for b in binding.bases} | set(binding.bases)
             if base in names:
                 return True

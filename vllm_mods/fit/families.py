@@ -38,9 +38,7 @@ def subclasses(world: World, found: Found) -> tuple[Found, ...]:
     known: dict[Found, None] = {}
     queue = [found]
     while queue:
-        binding = queue.pop().binding
-        assert isinstance(binding, Class)
-        name = binding.name.encode()
+        name = queue.pop().cls.name.encode()
         for path, data in world.mentions(frozenset((name,)), (found.path,)):
             if b"class " not in data:
                 continue
@@ -64,6 +62,6 @@ def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Found, .
             for path, data in world.mentions(frozenset((method.encode(),)), near)
             if wanted in data
             for _, found in classes_in(world, path)
-            if isinstance(found.binding, Class) and method in found.binding.methods
+            if method in found.cls.methods
         )
     return world.definers[key]

@@ -37,7 +37,7 @@ _TORCH_MODULES = frozenset(
 _PLAIN = frozenset(
     "abc.ABC typing.Protocol typing.Generic typing.NamedTuple typing_extensions.Protocol "
     "typing_extensions.NamedTuple enum.Enum enum.IntEnum enum.StrEnum enum.Flag enum.IntFlag "
-    "collections.OrderedDict collections.UserDict collections.defaultdict collections.deque "
+    "collections.OrderedDict collections.defaultdict collections.deque "
     "collections.abc.Mapping collections.abc.MutableMapping collections.abc.Sequence "
     "collections.abc.Iterator collections.abc.Iterable collections.abc.Callable "
     "contextlib.ContextDecorator contextlib.AbstractContextManager "
@@ -61,9 +61,8 @@ class Lineage:
     def owner(self, name: str) -> tuple[Found, tuple[Function, ...]] | None:
         """Return the first class that defines a method, and its definitions."""
         for found in self.classes:
-            assert isinstance(found.binding, Class)
-            if name in found.binding.methods:
-                return found, found.binding.methods[name]
+            if name in found.cls.methods:
+                return found, found.cls.methods[name]
         return None
 
 
@@ -87,12 +86,11 @@ def _visit(
     # A class met again goes behind what was seen in between, as Python's order has it.
     order.pop(found, None)
     order[found] = None
-    assert isinstance(found.binding, Class)
     torch = False
     if depth > 20:
         outside["a chain of bases without end"] = None
         return torch
-    for base in found.binding.bases:
+    for base in found.cls.bases:
         answer = world.resolve(found.path, base)
         classes = tuple(f for f in answer.found if isinstance(f.binding, Class) and f != found)
         for one in classes:
@@ -147,8 +145,7 @@ def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
     if line.torch:
         names |= TORCH_MODULE
     for found in line.classes:
-        binding = found.binding
-        assert isinstance(binding, Class)
+        binding = found.cls
         names |= binding.attributes
         why = why or binding.dynamic
         for base in binding.bases:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.binding import has_kind, implementations, is_property
-from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Parameter, Value
-from vllm_mods.fit.signatures import dotted, type_name
+from vllm_mods.fit.signatures import dotted, every, type_name
 from vllm_mods.fit.walk import Scope, receiver
 from vllm_mods.fit.world import Found
 
@@ -73,7 +74,8 @@ class Inference:
                 )
             case ast.Constant(value=None):
                 return ()
-        return unknown("the value is computed")
+            case _:
+                return unknown("the value is computed")
 
     # --- names
 
@@ -94,12 +96,12 @@ class Inference:
         return self._things(answer.found, depth)
 
     def _in_class(self, scope: Scope, name: str) -> bool:
-        assert isinstance(scope.node, ast.ClassDef)
+        body = getattr(scope.node, "body", ())
         return any(
             isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store)
-            for statement in scope.node.body
-            for inner in ast.walk(statement)
-        ) or any(getattr(statement, "name", None) == name for statement in scope.node.body)
+            for statement in body
+            for inner in every(statement)
+        ) or any(getattr(statement, "name", None) == name for statement in body)
 
     def _local(self, name: str, scope: Scope, depth: int) -> tuple[Thing, ...]:
         me = receiver(scope)
@@ -126,7 +128,8 @@ class Inference:
                 return self._things(self.world.imported(self.path, source).found, depth)
             case ast.expr() if not isinstance(source, ast.Lambda):
                 return self.infer(source, scope, depth + 1)
-        return unknown("the name is bound in the function")
+            case _:
+                return unknown("the name is bound in the function")
 
     def _instance(self, kind: str | None, scope: Scope, depth: int) -> tuple[Thing, ...]:
         """An instance of a class named by an annotation, or of a subclass of it."""
@@ -201,7 +204,8 @@ class Inference:
 
     def _value(self, found: Found, depth: int) -> tuple[Thing, ...]:
         value = found.binding
-        assert isinstance(value, Value)
+        if not isinstance(value, Value):
+            return unknown("nothing is known of it")
         there = Inference(self.world, found.path)
         if value.type is not None:
             return there._instances(self.world.resolve(found.path, value.type, depth).found)
@@ -217,16 +221,13 @@ class Inference:
         return tuple(dict.fromkeys(result)) or unknown("nothing is known of it")
 
     def _attribute(self, thing: Thing, name: str, depth: int) -> tuple[Thing, ...]:
-        match thing.kind:
-            case "module":
-                answer = self.world.member(thing.found, name)
-                return (
-                    self._things(answer.found, depth)
-                    if answer.found
-                    else unknown(answer.why or f"the module has no {name}")
-                )
-            case "instance" | "class" | "super":
-                return self._of_class(thing, name, depth)
+        if thing.kind == "module":
+            answer = self.world.member(thing.found, name)
+            if answer.found:
+                return self._things(answer.found, depth)
+            return unknown(answer.why or f"the module has no {name}")
+        if thing.kind in {"instance", "class", "super"}:
+            return self._of_class(thing, name, depth)
         external = thing.found.external
         if external:
             found = Found(external=f"{external}.{name}")
@@ -237,10 +238,9 @@ class Inference:
         line = lineage(self.world, thing.found)
         classes = line.classes[1:] if thing.kind == "super" else line.classes
         for found in classes:
-            owner = found.binding
-            assert isinstance(owner, Class)
+            owner = found.cls
             if name in owner.methods:
-                return self._method(thing, found, owner, name, depth)
+                return self._method(thing, found, name, depth)
             if name in owner.types:
                 there = Inference(self.world, found.path)
                 return there._typed(owner.types[name], depth)
@@ -249,9 +249,23 @@ class Inference:
                 return (Thing(kind="class", found=inner, exact=True, on=inner),)
             if name in owner.attributes:
                 return unknown("the attribute's type is not stated")
-        if line.outside or line.torch:
-            return unknown(f"a base of {_class_name(thing)} is outside the tree")
-        return (Thing(kind="unknown", on=thing.found, why=f"{_class_name(thing)} has no {name}"),)
+        if line.outside or (line.torch and name in TORCH_MODULE):
+            return unknown(f"a base of {thing.found.cls.name} is outside the tree")
+        beside = self._beside(thing, name)
+        if beside is not None:
+            return self._method(thing, beside, name, depth)
+        return (Thing(kind="unknown", on=thing.found, why=f"{thing.found.cls.name} has no {name}"),)
+
+    def _beside(self, thing: Thing, name: str) -> Found | None:
+        """Return the one class beside a mixin, in all of its subclasses, that has a method."""
+        if thing.kind != "instance":
+            return None
+        owners = {
+            None if owner is None else owner[0]
+            for other in subclasses(self.world, thing.found)
+            for owner in (lineage(self.world, other).owner(name),)
+        }
+        return owners.pop() if len(owners) == 1 else None
 
     def _typed(self, kind: str, depth: int) -> tuple[Thing, ...]:
         """What an attribute of a stated type is; ``X()`` stands for what calling X makes."""
@@ -262,9 +276,8 @@ class Inference:
             return self._called(self._things(answer.found, depth + 1), depth + 1)
         return self._instances(self.world.resolve(self.path, kind, depth).found)
 
-    def _method(
-        self, thing: Thing, found: Found, owner: Class, name: str, depth: int
-    ) -> tuple[Thing, ...]:
+    def _method(self, thing: Thing, found: Found, name: str, depth: int) -> tuple[Thing, ...]:
+        owner = found.cls
         functions = implementations(owner.methods[name])
         if any(is_property(function) for function in functions):
             getter = next((f for f in functions if not has_kind(f, "setter")), functions[0])
@@ -275,9 +288,7 @@ class Inference:
                 else unknown("the property's type is not stated")
             )
         shadowed = any(
-            name in c.binding.types
-            for c in lineage(self.world, thing.found).classes[:1]
-            if isinstance(c.binding, Class)
+            name in first.cls.types for first in lineage(self.world, thing.found).classes[:1]
         )
         if shadowed or len(functions) != 1:
             return unknown("the method is defined several times")
@@ -335,8 +346,7 @@ class Inference:
                 if found is None:
                     break
                 line = lineage(self.world, found)
-                binding = found.binding
-                assert isinstance(binding, Class)
+                binding = found.cls
                 # With several bases the next class depends on the subclass.
                 if len([b for b in binding.bases if b not in {"ABC", "abc.ABC"}]) != 1:
                     return unknown("super() goes to one of several bases")
@@ -345,11 +355,6 @@ class Inference:
                 return (Thing(kind="super", found=found, on=found, bound=True),)
             current = current.parent
         return unknown("super() is not plain")
-
-
-def _class_name(thing: Thing) -> str:
-    binding = thing.found.binding
-    return binding.name if isinstance(binding, Class) else "the class"
 
 
 def call_text(node: ast.Call) -> str:

@@ -153,8 +153,7 @@ def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Dou
         for override in overrides_of(after, found, changed):
             yield from _override(before, after, override, path, override.method.line)
         for name in narrowed:
-            binding = found.binding
-            assert isinstance(binding, Class)
+            binding = found.cls
             line = binding.methods[name][-1].line
             for other in definers(after, name, (path,)):
                 if other != found and found in lineage(after, other).classes:
@@ -172,9 +171,9 @@ def _override(
 
 def _had(before: World, problem: Problem, now: Override) -> bool:
     """Tell whether the same override refused a call before the patch."""
-    name = getattr(now.owner.binding, "name", None)
+    name = now.owner.cls.name
     for _, was in classes_in(before, now.owner.path):
-        if getattr(was.binding, "name", "") != name:
+        if was.cls.name != name:
             continue
         for override in overrides_of(before, was, frozenset((now.method.name,))):
             for answer in override_problems(before, override, problem.path, problem.line):

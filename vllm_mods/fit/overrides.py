@@ -50,17 +50,15 @@ class Override:
 def overrides_of(world: World, owner: Found, names: frozenset[str]) -> Iterator[Override]:
     """Yield what some methods of a class override in the tree."""
     line = lineage(world, owner)
-    binding = owner.binding
-    assert isinstance(binding, Class)
+    binding = owner.cls
     for name in sorted(names):
         mangled = name.startswith("__") and not name.endswith("__")
         if name in _OWN or mangled or name not in binding.methods:
             continue
         mine = implementations(binding.methods[name])
         for base in line.classes[1:]:
-            assert isinstance(base.binding, Class)
-            if name in base.binding.methods:
-                theirs = implementations(base.binding.methods[name])
+            if name in base.cls.methods:
+                theirs = implementations(base.cls.methods[name])
                 if len(mine) == 1 and len(theirs) == 1:
                     yield Override(owner=owner, method=mine[0], base=base, overridden=theirs[0])
                 break
@@ -88,14 +86,14 @@ def override_problems(
     near = (path, override.owner.path, override.base.path)
     unclear = 0
     for inference, site in call_sites(world, mine.name, near):
-        call = site.node
-        assert isinstance(call, ast.Call)
-        assert isinstance(call.func, ast.Attribute)
+        call, func = site.node, getattr(site.node, "func", None)
+        if not isinstance(call, ast.Call) or not isinstance(func, ast.Attribute):
+            continue
         shape = shape_of(call)
         why = refusal(unbound(mine), shape)
         if why is None:
             continue
-        reached = _reaches(world, inference, call.func, site, override, near)
+        reached = _reaches(world, inference, func, site, override, near)
         if reached is None:
             unclear += refusal(unbound(theirs), shape) is None
         elif refusal(unbound(reached), shape) is None:
@@ -110,9 +108,7 @@ def override_problems(
 
 
 def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
-    owner, base = override.owner.binding, override.base.binding
-    assert isinstance(owner, Class)
-    assert isinstance(base, Class)
+    owner, base = override.owner.cls, override.base.cls
     mine = override.method
     message = (
         f"{owner.name}.{mine.name}{mine.text()} overrides {base.name}.{mine.name}"
@@ -170,9 +166,7 @@ def _only_family(world: World, override: Override, near: tuple[str, ...]) -> boo
     """Tell whether every class that defines the method has the overridden one as a base."""
     name = override.method.name
     line = lineage(world, override.base)
-    root = [c for c in line.classes if isinstance(c.binding, Class) and name in c.binding.methods][
-        -1
-    ]
+    root = [found for found in line.classes if name in found.cls.methods][-1]
     return all(root in lineage(world, found).classes for found in definers(world, name, near))
 
 
@@ -215,10 +209,9 @@ def changed_methods(
     """
     old = {name: found for name, found in classes_in(before, path)}
     for name, found in classes_in(after, path):
-        binding = found.binding
-        assert isinstance(binding, Class)
-        was = old[name].binding if name in old else None
-        if not isinstance(was, Class) or was.bases != binding.bases:
+        binding = found.cls
+        was = old[name].cls if name in old else None
+        if was is None or was.bases != binding.bases:
             yield found, frozenset(binding.methods), frozenset()
             continue
         changed = frozenset(

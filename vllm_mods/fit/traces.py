@@ -73,9 +73,7 @@ def _of_classes(before: World, after: World, path: str) -> Iterator[Trace]:
         found = now.get(name)
         if found is None:
             continue
-        old, new = was.binding, found.binding
-        assert isinstance(old, Class)
-        assert isinstance(new, Class)
+        old, new = was.cls, found.cls
         context = frozenset((new.name,))
         made, makes = constructor(before, was), constructor(after, found)
         if not made.why and (makes.why or not stands_in(made.parameters, makes.parameters)):

@@ -52,6 +52,13 @@ class Found:
     module: str | None = None
     external: str | None = None
 
+    @property
+    def cls(self) -> Class:
+        """The class that was found. Raises ``TypeError`` if it is something else."""
+        if not isinstance(self.binding, Class):
+            raise TypeError(f"{self.binding!r} in {self.path} is not a class")
+        return self.binding
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:

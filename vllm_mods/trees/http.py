@@ -108,7 +108,7 @@ class Http:
             headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
             with self._get(url, headers) as response:
                 # 416: a server that counts otherwise than it says. 501: one that knows no ranges.
-                if response.status_code in {200, 416, 501}:
+                if response.status_code in {416, 501}:
                     return None
                 self._check(response, url)
                 total = _content_range(response, start, end)

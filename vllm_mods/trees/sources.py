@@ -64,7 +64,7 @@ class Sources:
         for less than ten minutes. A source that cannot be asked is answered for by the page kept
         of it, however old.
         """
-        if True:
+        if self._answer is None or fresh:
             self._answer = self._ask_all(fresh=fresh)
         return self._answer
 

@@ -103,21 +103,21 @@ class Fp8Layers:
                 return self._agreed(prefix, parts)
         return None
 
-    def _agreed(self, prefix: str, parts: Iterable[str]) -> Block:
+    def _agreed(self, prefix: str, parts: list[str]) -> Block:
         # A part that is in neither set is not in the checkpoint at all (a model
         # without that projection) and has no say.
-        fp8 = [part for part in parts if part in self.blocks]
-        others = [part for part in parts if part in self.others]
+        fp8 = sorted(part for part in parts if part in self.blocks)
+        others = sorted(part for part in parts if part in self.others)
         if others:
             raise ValueError(
-                f"Layer '{prefix}' can't be loaded: in the checkpoint {_some(fp8)} "
-                f"FP8, {_some(others)} not. What is fused must have one format."
+                f"Layer '{prefix}' can't be loaded, its parts in the checkpoint have "
+                f"different formats: FP8 {_some(fp8)}; not FP8 {_some(others)}."
             )
         sizes = {self.blocks[part] for part in fp8}
         if len(sizes) > 1:
             raise ValueError(
-                f"Layer '{prefix}' can't be loaded: in the checkpoint {_some(fp8)} FP8 "
-                f"with different block sizes, {sorted(sizes)}."
+                f"Layer '{prefix}' can't be loaded, its FP8 parts in the checkpoint "
+                f"have different block sizes: {_some(fp8)}, of {sorted(sizes)}."
             )
         return sizes.pop()
 
@@ -206,10 +206,8 @@ def _spellings(prefix: str) -> tuple[str, str]:
 
 
 def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    if len(names) > 3:
-        return f"{shown} and {len(names) - 3} more are"
-    return f"{shown} {'is' if len(names) == 1 else 'are'}"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def read_header(path: str) -> dict[str, Any]:
