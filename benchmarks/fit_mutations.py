@@ -127,9 +127,10 @@ def _imported_from_outside(tree: ast.Module) -> frozenset[str]:
                 for a in node.names
                 if not a.name.startswith("vllm")
             }
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            if not (node.module or "").startswith("vllm"):
-                found |= {a.asname or a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and not (node.module or ".").startswith(
+            ("vllm", ".")
+        ):
+            found |= {a.asname or a.name for a in node.names if not node.level}
     return frozenset(found)
 
 
@@ -276,8 +277,7 @@ def _argument_too_many(text: _Text, node: ast.Call, index: Index) -> Iterator[Mu
         return
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return
-    start, end = text.span(node)
-    opening = text.data.find(b"(", text.span(node.func)[1], end)
+    opening = text.data.find(b"(", text.span(node.func)[1], text.span(node)[1])
     after = text.put(opening + 1, opening + 1, b"None, " if node.args or node.keywords else b"None")
     if len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
         return

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import os
 import py_compile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_mods.receipt import FileHash, ReceiptMod
@@ -14,6 +13,7 @@ from vllm_mods.transaction import Transition, Write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 FILES = {
     "vllm/__init__.py": b"",
@@ -51,7 +51,7 @@ def build(root: Path, files: Mapping[str, bytes] = FILES, *, installed: bool = T
         (root / "numpy-2.0.dist-info").mkdir()
         (root / "numpy-2.0.dist-info/RECORD").write_bytes(b"numpy/__init__.py,,\n")
     (root / "vllm/b.py").chmod(0o4755)
-    py_compile.compile(str(root / "vllm/a.py"), cfile=str(root / PYC))
+    py_compile.compile(str(root / "vllm/a.py"), cfile=str(root / PYC), dfile="vllm/a.py")
     (root / "vllm/__pycache__/a.cpython-312.opt-2.pyc").write_bytes(b"another interpreter's")
     (root / "vllm/__pycache__/__init__.cpython-311.pyc").write_bytes(b"not touched")
     age(root)

@@ -11,8 +11,7 @@ import hashlib
 import os
 import re
 import stat
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import journal, receipt, record, site
 from vllm_mods.errors import Refused
@@ -30,8 +29,7 @@ NEW_FILE_MODE = 0o644
 _TAG = re.compile(r"[A-Za-z_]+-?\d.*\.pyc\Z")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One file to be changed.
 
     ``expected`` is the sha256 it must have now (None: it must not be there). ``data`` is the
@@ -46,8 +44,7 @@ class Write:
     restore: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """What a tree is to become.
 
     ``mods`` are all mods that are in afterwards, ``()`` for an untouched tree; the receipt's
@@ -63,8 +60,7 @@ class Transition:
     discard_edits: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """One file to be written (``data``, or the file ``source`` preserved) or, with neither, removed.
 
     ``like`` is whose owner it gets, and whose mode if ``mode`` is None; ``attributes_of`` whose
@@ -86,8 +82,7 @@ class Op:
         return self.data is None and self.source is None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """All steps. ``made`` folders get the owner of ``owner``; ``gone`` ones are empty by then."""
 
     ops: tuple[Op, ...]
@@ -106,17 +101,20 @@ def draft(
     other names (unless ``break_links``), is read-only or lies outside.
     """
     drafter = _Drafter(where, there, transition, break_links=break_links)
+    site.check_writable(receipt.STATE, None, drafter.look)
     drafter.targets()
     drafter.records()
     drafter.state()
     return drafter.finish()
 
 
-@dataclass(kw_only=True, slots=True)
 class _Folders:
-    made: dict[str, None] = field(default_factory=dict)
-    kept: dict[str, Folder] = field(default_factory=dict)
-    maybe_gone: set[str] = field(default_factory=set)
+    """Folders that are made, that change and keep their mtime, and that may become empty."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, None] = {}
+        self.kept: dict[str, Folder] = {}
+        self.maybe_gone: set[str] = set()
 
 
 class _Drafter:

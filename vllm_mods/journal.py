@@ -12,8 +12,7 @@ import errno
 import json
 import os
 import stat
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import site
 from vllm_mods.errors import NotRestored
@@ -29,8 +28,7 @@ _FILE = "journal.json"
 _SCHEMA = 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One file of the tree, by sha256 before and after; None stands for "no such file".
 
     ``backup`` is its name in the work folder, ``temp`` the absolute path that the new form
@@ -44,8 +42,7 @@ class Step:
     temp: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Folder:
+class Folder(NamedTuple):
     """A folder of the tree as it was."""
 
     path: str
@@ -55,8 +52,7 @@ class Folder:
     mtime_ns: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Journal:
+class Journal(NamedTuple):
     """``kept`` folders get their mtime back, ``made`` ones are removed, ``gone`` ones made again.
 
     ``made`` and ``gone`` have outer folders before inner ones.
@@ -206,7 +202,9 @@ def _put_back(where: Site, work: str, step: Step) -> tuple[str, str] | None:
             f"mv {path} {path}.mine",
         )
     if step.before is None or step.backup is None:
-        if info is not None and there == step.after:
+        # With another name beside this one (an original that was not replaced yet, and was then
+        # edited in place) nothing is lost either.
+        if info is not None and (there == step.after or info.st_nlink > 1):
             os.unlink(path)
         elif info is not None:
             return (

@@ -137,31 +137,38 @@ class _Planner:
         found: dict[str, ModPlan] = {}
         bare = View(self.tree)
         for i, mod in reversed(tuple(enumerate(mods))):
-            entry = (
-                next((one for one in self.receipt.mods if one.name == mod.name), None)
-                if self.receipt
-                else None
-            )
-            if entry is not None:
-                found[mod.name] = self.by_receipt(mod, entry)
-                continue
-            locked = self.locked_tree(mod, bare)
-            if locked is not None and locked[1] == "before":
-                continue
-            known = locked is not None
-            variants = [self.variant(mod, locked[0].variant)] if locked else self.by_range(mod)
-            if known and i == 0:
-                found[mod.name] = self.inside(mod, variants[0])
-                continue
-            for variant in variants:
-                back = attempt.backward(
-                    variant, self.parts(mod, variant), bare, self.recorded(mod, variant)
-                )
-                if back.ok:
-                    found[mod.name] = self.inside(mod, variant)
-                    bare.lay(back.changes)
-                    break
+            try:
+                present = self.present(mod, bare, last=i == 0)
+            except TreeError as error:
+                present = _unreadable(mod, error)
+            if present is not None:
+                found[mod.name] = present
         return found
+
+    def present(self, mod: Mod, bare: View, *, last: bool) -> ModPlan | None:
+        """Return the plan of a mod that is in, and take it out of ``bare``; None if it is not.
+
+        ``last`` says that no other mod will be looked for below it.
+        """
+        entry = self.receipt.mod(mod.name) if self.receipt else None
+        if entry is not None:
+            return self.by_receipt(mod, entry)
+        variants = self.by_range(mod)
+        if (locked := self.locked_tree(mod, bare)) is not None:
+            tree, side = locked
+            if side == "before":
+                return None
+            variants = [self.variant(mod, tree.variant)]
+            if last:
+                return self.inside(mod, variants[0])
+        for variant in variants:
+            back = attempt.backward(
+                variant, self.parts(mod, variant), bare, self.recorded(mod, variant)
+            )
+            if back.ok:
+                bare.lay(back.changes)
+                return self.inside(mod, variant)
+        return None
 
     def by_receipt(self, mod: Mod, entry: ReceiptMod) -> ModPlan:
         assert self.receipt is not None  # noqa: S101  (the entry is out of it)
@@ -194,10 +201,14 @@ class _Planner:
     def inside(self, mod: Mod, variant: Variant) -> ModPlan:
         """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""
         paths = [part.path for part in self.parts(mod, variant)]
+        # RECORD is kept true, so a file that a mod changed looks released to it
+        touched = {file.path for file in self.receipt.files} if self.receipt else set()
         released = self.tree.pristine or (
             bool(paths)
             and all(
-                (data := self.tree.read(path)) is not None and self.tree.is_released(path, data)
+                path not in touched
+                and (data := self.tree.read(path)) is not None
+                and self.tree.is_released(path, data)
                 for path in paths
             )
         )
@@ -291,14 +302,7 @@ class _Planner:
         try:
             return self.choose(mod)
         except TreeError as error:
-            finding = Finding(code="unreadable", message=error.message)
-            return ModPlan(
-                mod=mod,
-                variant=None,
-                verdict=Verdict.UNREADABLE,
-                in_range=False,
-                findings=(finding,),
-            )
+            return _unreadable(mod, error)
 
     def locked_tree(self, mod: Mod, view: View) -> tuple[LockedTree, str] | None:
         """Find the recorded state that the touched files are in: ``before`` or ``after`` the mod."""
@@ -559,6 +563,17 @@ def _start(variant: Variant) -> str:
 def _touched(tried: Attempt) -> tuple[FileChange, ...]:
     paths = {finding.path for finding in tried.findings if finding.path}
     return tuple(FileChange(path=path, before=None, after=None) for path in sorted(paths))
+
+
+def _unreadable(mod: Mod, error: TreeError) -> ModPlan:
+    message = f"{error.message}; {error.hint}" if error.hint else error.message
+    return ModPlan(
+        mod=mod,
+        variant=None,
+        verdict=Verdict.UNREADABLE,
+        in_range=False,
+        findings=(Finding(code="unreadable", message=message),),
+    )
 
 
 def _stale_note(mod: Mod) -> Finding:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods import __version__
 from vllm_mods.errors import Refused
@@ -32,8 +31,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _MODE = re.compile(r"[0-7]{4}\Z")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileHash:
+class FileHash(NamedTuple):
     """A file's sha256 before and after one mod; None stands for "no such file"."""
 
     path: str
@@ -41,8 +39,7 @@ class FileHash:
     after: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReceiptFile:
+class ReceiptFile(NamedTuple):
     """The net change of one file from the untouched tree to now.
 
     ``kind`` is ``file``, ``record`` (a distribution's RECORD, kept true), ``bytecode`` (a stale
@@ -58,8 +55,7 @@ class ReceiptFile:
     size: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReceiptMod:
+class ReceiptMod(NamedTuple):
     """An applied mod. ``files`` starts from what the mods before it left."""
 
     name: str
@@ -70,8 +66,7 @@ class ReceiptMod:
     files: tuple[FileHash, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """Everything that is in a tree, mods in the order they went in.
 
     ``vllm`` is the version the tree gave, ``workspace`` the absolute folder outside the

@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vllm_mods.errors import Refused
 from vllm_mods.receipt import STATE, TEMPLATES
@@ -20,8 +20,7 @@ _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errn
 _NO_LINK_AT_ALL = _NO_LINK | {errno.ENOSYS}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """The resolved site root, and the absolute folders outside it that may be written."""
 
     root: str
@@ -32,8 +31,7 @@ class Site:
         return path if path.startswith("/") else f"{self.root}/{path}" if path else self.root
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """Looks at paths of one site; folders are remembered, and so are those that are not there."""
 
     site: Site
@@ -140,8 +138,10 @@ def check_writable(
     folder = os.path.dirname(path)
     while True:
         place = look.site.absolute(folder)
-        parent = look.folders.get(place)
-        if parent is None and place in look.folders and folder not in {"", "/"}:
+        if place not in look.folders:
+            look.folders[place] = status(place)
+        parent = look.folders[place]
+        if parent is None and folder not in {"", "/"}:
             folder = os.path.dirname(folder)  # it will be made in this one
             continue
         if parent is not None and not parent.st_mode & stat.S_IWUSR:
@@ -208,11 +208,8 @@ def write(
 
 def make_folder(path: str, *, owner: tuple[int, int], mode: int = 0o755) -> None:
     """Make a folder, or bring one to exactly this mode and, where we may, this owner."""
-    try:
+    if status(path) is None:
         os.mkdir(path, 0o700)
-    except FileExistsError:  # a recovery that was itself killed right after this
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            raise
     info = os.lstat(path)
     if (info.st_uid, info.st_gid) != owner:
         try:

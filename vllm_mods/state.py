@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import journal, receipt, site
 from vllm_mods.errors import TreeError
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from vllm_mods.receipt import Receipt
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class State:
+class State(NamedTuple):
     """What an earlier run left in the tree at ``root``.
 
     ``unfinished`` is the work folder of an interrupted transaction: until ``recover`` has

@@ -11,8 +11,7 @@ import errno
 import fcntl
 import os
 import signal
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import journal, receipt, site
 from vllm_mods.draft import Transition, Write, draft
@@ -42,8 +41,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a commit did: the receipt now in the tree, the paths changed outside of our own folder.
 
     ``recovered`` says that an interrupted transaction was undone first.
@@ -284,7 +282,7 @@ def _undo(where: Site, drafted: Draft, progress: _Progress, cause: BaseException
         raise NotRestored(
             f"{where.root}: the transaction failed ({cause}) and could not be undone ({error}); "
             "what is needed for that lies in the tree",
-            hint=f"vllm-mods status --target {where.root}  # tries again",
+            hint="put that right, then run the command again",
         ) from error
 
 

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="import-not-found, misc"
 """Ask the vLLM on PYTHONPATH which method each layer of a checkpoint gets.
 
 usage: python hybrid_dispatch.py FOLDER   (with a case.json beside the weights; see ``answers``)
@@ -101,8 +102,8 @@ def _answer(config: Any, prefix: str, kind: str) -> str:
     layer = _layer(kind)
     try:
         method = config.get_quant_method(layer, prefix)
-    except ValueError as error:
-        return f"ValueError: {error}"
+    except (ValueError, NotImplementedError) as error:
+        return f"{type(error).__name__}: {error}"
     block = getattr(getattr(method, "quant_config", None), "weight_block_size", None)
     if block and layer.quant_config.weight_block_size != block:
         return "the layer does not know its block size"

@@ -110,7 +110,7 @@ def in_child(work: Callable[[], object]) -> int:
             code = REFUSED
         except NotRestored:
             code = NOT_RESTORED
-        except BaseException:
+        except BaseException:  # noqa: BLE001  (told to the parent by the exit code)
             traceback.print_exc()
         finally:
             os._exit(code)

@@ -355,7 +355,7 @@ class Hub:
         self.asked.append((model, revision))
         if isinstance(self.tensors, Exception):
             raise self.tensors
-        return headers(self.tensors)  # type: ignore[return-value]
+        return headers(self.tensors)
 
     def snapshot(self, model: str, **_: object) -> str:
         if self.cached is None:

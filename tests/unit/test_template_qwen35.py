@@ -6,6 +6,7 @@ import json
 import os
 import string
 import tomllib
+from itertools import pairwise
 from typing import Any
 
 import jinja2
@@ -155,15 +156,13 @@ def test_no_messages_is_an_error() -> None:
 # Hypothesis takes seconds to set up all of Unicode.
 _PIECES = st.one_of(
     st.text("aZ09_-+.,;:'/=#\t é\u0416日\u0301\U0001f44d", max_size=8),
-    st.sampled_from(
-        ["\n", "\n\n", " ", '"', "\\", '\\"', "{", "}", ":", ",", "第3章", "😀", "\u2028", "null"]
-        + ["<", "</", ">", "<b>", "<|>", "<|", "\\u0041", "\\n"]
-    ),
+    st.sampled_from(["\n", "\n\n", " ", '"', "\\", '\\"', "{", "}", ":", ",", "\\u0041", "\\n"]),
+    st.sampled_from(["第3章", "😀", "\u2028", "null", "<", "</", ">", "<b>", "<|>", "<|"]),
 )
-_TAGS = st.sampled_from(
-    ["<|im_end|>", "<|im_start|>", "<tool_call>", "</tool_call>", "<function=f>", "</function>"]
-    + ["<parameter=p>", "</parameter>", "<think>", "</think>", "<|image_pad|>"]
-    + ["<tool_response>", "</tool_response>"]
+_TAGS = st.one_of(
+    st.sampled_from(["<|im_end|>", "<|im_start|>", "<|image_pad|>", "<think>", "</think>"]),
+    st.sampled_from(["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]),
+    st.sampled_from(["<function=f>", "</function>", "<parameter=p>", "</parameter>"]),
 )
 _TEXT = st.lists(_PIECES, max_size=6).map("".join)
 _HOSTILE = st.lists(st.one_of(_PIECES, _TAGS), max_size=6).map("".join)
@@ -205,7 +204,7 @@ def _round_trip(calls: list[tuple[str, dict[str, Any]]], *, as_text: bool | None
         _call(name, arguments if as_text is None else json.dumps(arguments, ensure_ascii=as_text))
         for name, arguments in calls
     ]
-    messages = [
+    messages: list[Message] = [
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": "text", "reasoning": "why", "tool_calls": written},
     ]
@@ -319,7 +318,7 @@ def _prompts(messages: list[Message], **kwargs: Any) -> list[str]:
 
 
 def _each_begins_the_next(prompts: list[str]) -> None:
-    for earlier, later in zip(prompts, prompts[1:], strict=False):
+    for earlier, later in pairwise(prompts):
         assert later.startswith(earlier)
 
 

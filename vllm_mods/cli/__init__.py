@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vllm_mods import __version__
-from vllm_mods.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, VllmModsError
+from vllm_mods.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,9 @@ COMMANDS = {
     "completion": "Print the shell code that completes vllm-mods commands.",
 }
 
+# A submodule named `list` would stand in for the built-in one in this package.
+_MODULES = {"list": "listing"}
+
 
 class _Commands(click.Group):
     """Loads a command's module when the command is called, so that the others cost nothing."""
@@ -42,7 +45,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"vllm_mods.cli.{cmd_name}")
+        module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
 
@@ -95,10 +98,11 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  (one exit code each)
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # the reader of a pipe has gone; Python must not find out again at exit
+    except (BrokenPipeError, SystemExit):
+        # The reader of a pipe has gone (click makes a SystemExit of it), so the answer was not
+        # given; Python must not find out again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
+        return EXIT_NO
     except Exception:  # noqa: BLE001  (the one place where a bug is turned into an exit code)
         import traceback  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.summary import parse
 from vllm_mods.fit.walk import receiver, walk
@@ -113,12 +113,13 @@ def _set_elsewhere(world: World, found: Found, name: str) -> str:
 def _set_by_text(world: World, found: Found, name: str, *, torch: bool) -> str:
     word = re.escape(name.encode())
     stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
-    quoted = re.compile(rb"[\"']%b[\"']" % word)
+    # ``replace_parameter(layer, "weight", …)``, ``setattr(layer, "weight", …)``
+    quoted = re.compile(rb"(?<!hasattr)(?<!getattr)\(\s*\w[\w.]*\s*,\s*[\"']%b[\"']" % word)
     mine = found.cls.name.encode()
-    for path, data in world.mentions(frozenset((name.encode(),)), (found.path,)):
+    for path, data in files_mentioning(world, frozenset((name.encode(),)), (found.path,)):
         related = torch or mine in data
-        if related and torch and quoted.search(data) and b"setattr" in data and mine in data:
-            return f"{path} sets attributes by name"
+        if torch and quoted.search(data):
+            return f"{path} may set {name} by its name"
         if related and stores.search(data) and _stores(world, path, data, found, name):
             return f"{path} may set {name} from outside"
     return ""

@@ -6,21 +6,21 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vllm_mods.fit.shapes import Function, Kind, Parameter
+from vllm_mods.fit.shapes import Function, Kind, Parameter, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Decorators that leave the parameters as they are.
-_TRANSPARENT = frozenset(  # words read better in a row
+_TRANSPARENT = words(
     "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
     "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
     "torch_compile_guard assume_constant_result disable typing_extensions.override "
-    "model_validator eager_break_during_capture maybe_transfer_kv_layer".split()
+    "model_validator eager_break_during_capture maybe_transfer_kv_layer"
 )
-_PROPERTIES = frozenset(
+_PROPERTIES = words(
     "property cached_property abstractproperty setter getter deleter computed_field "
-    "classproperty field_validator validator".split()
+    "classproperty field_validator validator"
 )
 
 

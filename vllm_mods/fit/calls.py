@@ -10,16 +10,18 @@ from vllm_mods.fit.binding import opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.infer import call_text
 from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.things import call_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from vllm_mods.fit.binding import Shape
-    from vllm_mods.fit.infer import Inference, Thing
+    from vllm_mods.fit.infer import Inference
+    from vllm_mods.fit.shapes import Function
+    from vllm_mods.fit.things import Thing
     from vllm_mods.fit.walk import Site
-    from vllm_mods.fit.world import World
+    from vllm_mods.fit.world import Found, World
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,9 +74,7 @@ def _of_thing(world: World, thing: Thing, shape: Shape) -> _No | str | None:
     if thing.kind == "class":
         return _of_class(world, thing, shape)
     if thing.kind != "function":
-        if thing.kind == "instance":
-            return "an instance is called"
-        return thing.why or "what is called is not a function"
+        return thing.why or f"what is called is not a function but a {thing.kind}"
     function = thing.functions[0]
     opaque = opaque_decorator(function)
     if opaque is not None:
@@ -84,12 +84,9 @@ def _of_thing(world: World, thing: Thing, shape: Shape) -> _No | str | None:
     if why is None:
         return None
     if thing.owner is not None and not thing.exact:
-        if function.abstract:
-            return "the method is abstract"
-        for other in subclasses(world, thing.on or thing.owner):
-            for override in other.cls.methods.get(function.name, ()):
-                if refusal(unbound(override), shape) is None:
-                    return "a subclass accepts the call"
+        excuse = _excuse(world, thing.on or thing.owner, function, shape)
+        if excuse:
+            return excuse
     owner = f"{thing.owner.cls.name}." if thing.owner is not None else ""
     return _No(
         why=why,
@@ -97,6 +94,17 @@ def _of_thing(world: World, thing: Thing, shape: Shape) -> _No | str | None:
         line=function.line,
         what=f"{owner}{function.name}{function.text()}",
     )
+
+
+def _excuse(world: World, on: Found, function: Function, shape: Shape) -> str:
+    """Say why a method may take a call after all: what is called may be an override."""
+    if function.abstract:
+        return "the method is abstract"
+    for other in subclasses(world, on):
+        for override in other.cls.methods.get(function.name, ()):
+            if refusal(unbound(override), shape) is None:
+                return "a subclass accepts the call"
+    return ""
 
 
 def _of_class(world: World, thing: Thing, shape: Shape) -> _No | str | None:

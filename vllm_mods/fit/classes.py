@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from vllm_mods.fit.shapes import Class, Field, Function
 from vllm_mods.fit.signatures import decorator_name, dotted, every, function_of, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Calls on an instance that name an attribute in their first argument.
 _REGISTERING = {
@@ -130,7 +135,9 @@ class _Reader:
         else:
             self.types[name] = kind
 
-    def _method(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def _method(  # noqa: C901 - one kind of statement per branch
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> None:
         positional = [*node.args.posonlyargs, *node.args.args]
         if not positional:
             return
@@ -149,15 +156,13 @@ class _Reader:
             elif isinstance(inner, ast.Call):
                 self._call(inner, me)
             elif isinstance(inner, ast.Assign):
-                for target in inner.targets:
-                    if isinstance(target, ast.Attribute) and _is(target.value, me):
-                        self._type(target.attr, _made(inner.value, parameters))
+                for name in _on(me, *inner.targets):
+                    self._type(name, _made(inner.value, parameters))
             elif isinstance(inner, ast.AnnAssign):
-                target = inner.target
-                if isinstance(target, ast.Attribute) and _is(target.value, me):
-                    self._type(target.attr, type_name(inner.annotation))
-            elif isinstance(inner, ast.AugAssign) and _on(inner.target, me):
-                augmented.append(inner.target.attr)
+                for name in _on(me, inner.target):
+                    self._type(name, type_name(inner.annotation))
+            elif isinstance(inner, ast.AugAssign):
+                augmented.extend(_on(me, inner.target))
         for name in augmented:
             stored.remove(name)
         self.attributes.update(stored)
@@ -173,16 +178,28 @@ class _Reader:
                 self._name(arguments[0] if arguments else None)
         elif head == me and last in _REGISTERING and node.args:
             self._name(node.args[0])
+        elif called not in {"hasattr", "getattr", "delattr"}:
+            # ``replace_parameter(self, "weight", …)`` sets what it names.
+            for one, following in pairwise(node.args):
+                if _is(one, me) and isinstance(following, ast.Constant):
+                    self._name(following)
 
     def _name(self, node: ast.expr | None) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self.attributes.add(node.value)
-        else:
+        elif not isinstance(node, ast.Constant):
             self.dynamic = self.dynamic or "it sets attributes by computed names"
 
 
 def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+def _on(me: str, *targets: ast.expr) -> Iterator[str]:
+    """Yield the attributes of the receiver among some assignment targets."""
+    for target in targets:
+        if isinstance(target, ast.Attribute) and _is(target.value, me):
+            yield target.attr
 
 
 def _made(node: ast.expr, parameters: dict[str, str | None]) -> str | None:

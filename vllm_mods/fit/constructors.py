@@ -32,27 +32,45 @@ class Constructor:
 def constructor(world: World, found: Found) -> Constructor:
     """Find what calling a class takes."""
     line = lineage(world, found)
-    for one in line.classes:
-        for name, value in one.cls.keywords:
-            if name == "metaclass" and value.rpartition(".")[2] != "ABCMeta":
-                return Constructor(why=f"{one.cls.name} has a metaclass")
     new = line.owner("__new__")
     if new is not None and not all(_forwards(function) for function in new[1]):
         return Constructor(why="it defines __new__")
     for one in line.classes:
-        binding = one.cls
-        strange = _strange_decorator(binding)
-        if strange:
-            return Constructor(why=f"it is decorated with {strange}")
-        if "__init__" in binding.methods:
-            return _from_init(one, binding)
-        kind = _data_kind(world, one, binding)
-        if kind == "can't tell":
-            return Constructor(why=f"{binding.name} is a pydantic dataclass")
-        if kind:
-            return _from_fields(world, one, binding, line, kind)
-        if "__init__" in binding.attributes:
-            return Constructor(why="its __init__ is not a plain function")
+        made = _own(world, one, line)
+        if made is None:
+            continue
+        if one != found and line.outside and not made.why:
+            # The base outside may come first, with an __init__ of its own.
+            break
+        return made
+    return _without_own(world, found, line)
+
+
+def _own(  # noqa: PLR0911 - an answer per way to be made
+    world: World, one: Found, line: Lineage
+) -> Constructor | None:
+    """Return what one class of a line says of calling it, ``None`` if nothing."""
+    binding = one.cls
+    for name, value in binding.keywords:
+        if name == "metaclass" and value.rpartition(".")[2] != "ABCMeta":
+            return Constructor(why=f"{binding.name} has a metaclass")
+    strange = _strange_decorator(binding)
+    if strange:
+        return Constructor(why=f"it is decorated with {strange}")
+    if "__init__" in binding.methods:
+        return _from_init(one, binding)
+    kind = _data_kind(world, one, binding)
+    if kind == "can't tell":
+        return Constructor(why=f"{binding.name} is a pydantic dataclass")
+    if kind:
+        return _from_fields(world, one, binding, line, kind)
+    if "__init__" in binding.attributes:
+        return Constructor(why="its __init__ is not a plain function")
+    return None
+
+
+def _without_own(world: World, found: Found, line: Lineage) -> Constructor:
+    """Describe calling a class whose ``__init__`` is not in the tree."""
     if line.outside:
         return Constructor(why=f"its base {line.outside[0]} is outside the tree")
     if line.torch:
@@ -137,7 +155,7 @@ def _data_kind(world: World, found: Found, binding: Class) -> str:
 
 
 def _config_kind(world: World, found: Found, name: str) -> str:
-    """vLLM's own ``@config`` makes a pydantic dataclass, strict since it forbids extras."""
+    """Judge vLLM's own ``@config`` by whether it forbids extra keywords."""
     for one in world.resolve(found.path, name).found:
         if isinstance(one.binding, Function):
             data = world.read(one.path) or b""

@@ -54,7 +54,9 @@ def _touched(node: ast.stmt, lines: frozenset[int]) -> bool:
     return not lines.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
-def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
+def _same(  # noqa: PLR0911 - an answer per kind of statement
+    node: ast.stmt, other: ast.stmt
+) -> Level | None:
     if isinstance(node, _DEFINITIONS):
         if not isinstance(other, _DEFINITIONS) or node.name != other.name:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.world import Found
 
@@ -39,7 +40,7 @@ def subclasses(world: World, found: Found) -> tuple[Found, ...]:
     queue = [found]
     while queue:
         name = queue.pop().cls.name.encode()
-        for path, data in world.mentions(frozenset((name,)), (found.path,)):
+        for path, data in files_mentioning(world, frozenset((name,)), (found.path,)):
             if b"class " not in data:
                 continue
             for _, other in classes_in(world, path):
@@ -59,7 +60,7 @@ def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Found, .
     if key not in world.definers:
         world.definers[key] = tuple(
             found
-            for path, data in world.mentions(frozenset((method.encode(),)), near)
+            for path, data in files_mentioning(world, frozenset((method.encode(),)), near)
             if wanted in data
             for _, found in classes_in(world, path)
             if method in found.cls.methods

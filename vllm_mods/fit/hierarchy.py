@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.shapes import Class, Function, words
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import Found, World
 
 # The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
 # documentation and __init__). Every other attribute is set by somebody: fit looks for who.
-TORCH_MODULE = frozenset(
+TORCH_MODULE = words(
     "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda "
     "double dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter "
     "get_submodule half ipu load_state_dict modules mtia named_buffers named_children "
@@ -28,24 +28,24 @@ TORCH_MODULE = frozenset(
     "_backward_pre_hooks _forward_hooks _forward_pre_hooks _state_dict_hooks "
     "_load_state_dict_pre_hooks _call_impl _wrapped_call_impl _slow_forward _apply _get_name "
     "_named_members _register_state_dict_hook _load_from_state_dict _save_to_state_dict "
-    "_compiled_call_impl _is_full_backward_hook _version _get_backward_hooks".split()
+    "_compiled_call_impl _is_full_backward_hook _version _get_backward_hooks"
 )
 _TORCH_MODULES = frozenset(
     ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module")
 )
 # Standard classes whose instances have the attributes of the class and no others.
-_PLAIN = frozenset(
+_PLAIN = words(
     "abc.ABC typing.Protocol typing.Generic typing.NamedTuple typing_extensions.Protocol "
     "typing_extensions.NamedTuple enum.Enum enum.IntEnum enum.StrEnum enum.Flag enum.IntFlag "
     "collections.OrderedDict collections.defaultdict collections.deque "
     "collections.abc.Mapping collections.abc.MutableMapping collections.abc.Sequence "
     "collections.abc.Iterator collections.abc.Iterable collections.abc.Callable "
     "contextlib.ContextDecorator contextlib.AbstractContextManager "
-    "typing.Sequence typing.Mapping typing.Iterable".split()
+    "typing.Sequence typing.Mapping typing.Iterable"
 )
-_BUILTINS = frozenset(
+_BUILTINS = words(
     "object dict list tuple set frozenset str int float bytes Exception ValueError RuntimeError "
-    "TypeError KeyError AttributeError NotImplementedError BaseException OSError".split()
+    "TypeError KeyError AttributeError NotImplementedError BaseException OSError"
 )
 _ENUM = frozenset(("name", "value", "_value_", "_name_"))
 
@@ -98,9 +98,8 @@ def _visit(
         name = external_name(answer.found, base)
         if name in _TORCH_MODULES:
             torch = True
-        elif len(classes) != 1 or len(classes) != len(answer.found):
-            if standard_names(name) is None:
-                outside[base] = None
+        elif (len(classes), len(answer.found)) != (1, 1) and standard_names(name) is None:
+            outside[base] = None
     return torch
 
 
@@ -116,12 +115,12 @@ def external_name(found: tuple[Found, ...], text: str) -> str:
 def standard_names(dotted: str) -> frozenset[str] | None:
     """Return the attributes of a class of the standard library, if these are all there are."""
     if dotted in _BUILTINS:
-        import builtins
+        import builtins  # noqa: PLC0415 - rarely needed
 
         return frozenset(dir(getattr(builtins, dotted)))
     if dotted not in _PLAIN:
         return None
-    import importlib
+    import importlib  # noqa: PLC0415 - rarely needed
 
     module, _, name = dotted.rpartition(".")
     if module not in sys.stdlib_module_names and not module.startswith("collections."):

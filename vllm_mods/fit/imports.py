@@ -92,7 +92,9 @@ def _defines(world: World, path: str, name: str) -> bool:
     return re.search(pattern, data, re.MULTILINE) is not None
 
 
-def _beside(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
+def _beside(  # noqa: PLR0911 - an answer per place
+    world: World, module: str, name: str | None
+) -> tuple[bool | None, str]:
     """Judge an import from outside vLLM by the standard library or what is installed beside it."""
     root = module.partition(".")[0]
     if root in sys.stdlib_module_names:
@@ -123,7 +125,7 @@ def _beside(world: World, module: str, name: str | None) -> tuple[bool | None, s
 
 def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
     """Ask the standard library of this interpreter, which may differ from the target's."""
-    import importlib
+    import importlib  # noqa: PLC0415 - rarely needed
 
     if module.partition(".")[0] in _LOUD:
         return True, ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.binding import has_kind, implementations, is_property
 from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Parameter, Value
-from vllm_mods.fit.signatures import dotted, every, type_name
+from vllm_mods.fit.signatures import every, type_name
+from vllm_mods.fit.things import Thing, unknown
 from vllm_mods.fit.walk import Scope, receiver
 from vllm_mods.fit.world import Found
 
@@ -21,30 +21,6 @@ if TYPE_CHECKING:
 _DEPTH = 8
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Thing:
-    """One possibility of what an expression is.
-
-    ``kind`` is ``module``, ``class``, ``instance``, ``function``, ``super`` or ``unknown``.
-    ``exact`` means that no subclass can stand there; ``bound`` that the receiver is passed;
-    ``owner`` is the class a method was found in, ``on`` the class it was looked up on.
-    """
-
-    kind: str
-    found: Found = Found()
-    exact: bool = False
-    bound: bool = False
-    owner: Found | None = None
-    on: Found | None = None
-    functions: tuple[Function, ...] = ()
-    why: str = ""
-
-
-def unknown(why: str) -> tuple[Thing, ...]:
-    """Return the answer that nothing is known, and why."""
-    return (Thing(kind="unknown", why=why),)
-
-
 class Inference:
     """Answers for one file in one world."""
 
@@ -52,7 +28,9 @@ class Inference:
         self.world = world
         self.path = path
 
-    def infer(self, node: ast.expr, scope: Scope, depth: int = 0) -> tuple[Thing, ...]:
+    def infer(  # noqa: PLR0911 - one kind of expression per branch
+        self, node: ast.expr, scope: Scope, depth: int = 0
+    ) -> tuple[Thing, ...]:
         """Say what an expression is."""
         if depth > _DEPTH:
             return unknown("the value is too far away")
@@ -132,7 +110,7 @@ class Inference:
                 return unknown("the name is bound in the function")
 
     def _instance(self, kind: str | None, scope: Scope, depth: int) -> tuple[Thing, ...]:
-        """An instance of a class named by an annotation, or of a subclass of it."""
+        """Return an instance of a class named by an annotation, or of a subclass of it."""
         if kind is None:
             return unknown("its type is not stated")
         head = kind.partition(".")[0]
@@ -234,7 +212,9 @@ class Inference:
             return (Thing(kind="unknown", found=found, why=f"{external} is outside the tree"),)
         return unknown(thing.why or "nothing is known of it")
 
-    def _of_class(self, thing: Thing, name: str, depth: int) -> tuple[Thing, ...]:
+    def _of_class(  # noqa: PLR0911 - an answer per kind of attribute
+        self, thing: Thing, name: str, depth: int
+    ) -> tuple[Thing, ...]:
         line = lineage(self.world, thing.found)
         classes = line.classes[1:] if thing.kind == "super" else line.classes
         for found in classes:
@@ -268,7 +248,7 @@ class Inference:
         return owners.pop() if len(owners) == 1 else None
 
     def _typed(self, kind: str, depth: int) -> tuple[Thing, ...]:
-        """What an attribute of a stated type is; ``X()`` stands for what calling X makes."""
+        """Say what an attribute of a stated type is; ``X()`` stands for what calling X makes."""
         if depth > _DEPTH:
             return unknown("the value is too far away")
         if kind.endswith("()"):
@@ -355,8 +335,3 @@ class Inference:
                 return (Thing(kind="super", found=found, on=found, bound=True),)
             current = current.parent
         return unknown("super() is not plain")
-
-
-def call_text(node: ast.Call) -> str:
-    """Return what is called as the code writes it."""
-    return dotted(node.func) or ast.unparse(node.func)[:60]

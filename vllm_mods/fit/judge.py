@@ -15,8 +15,8 @@ from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import changed_methods, override_problems, overrides_of
-from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
+from vllm_mods.fit.search import candidates
 from vllm_mods.fit.summary import parse
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
@@ -58,7 +58,7 @@ def judge(
         answers.extend(_overrides(before, after, path))
     problems = _distinct(answers)
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
-    if not before.candidates(tuple(sound))[1] and len(reached) > len(sound):
+    if not candidates(before, tuple(sound))[1] and len(reached) > len(sound):
         why = "of this remote tree only some files were searched for uses of what the patch changes"
         doubts.append(Doubt(path=next(iter(sound), ""), what="use", why=why))
     return (*(finding(problem) for problem in problems), *notes(doubts))

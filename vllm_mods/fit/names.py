@@ -134,9 +134,9 @@ def _loads(tree: ast.Module) -> dict[str, list[tuple[str, int]]]:
             children = [child for child in children if child not in node.body]
             if future and not isinstance(node, ast.ClassDef):
                 children = [*node.decorator_list, *_defaults(node.args)]
-        elif isinstance(node, ast.AnnAssign) and future:
-            children = [child for child in children if child is not node.annotation]
-        elif isinstance(node, ast.AnnAssign) and not _evaluated(scope, tree):
+        elif (isinstance(node, ast.AnnAssign) and future) or (
+            isinstance(node, ast.AnnAssign) and not _evaluated(scope, tree)
+        ):
             children = [child for child in children if child is not node.annotation]
         stack.extend((child, scope) for child in children)
     return loads

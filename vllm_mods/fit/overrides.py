@@ -21,13 +21,14 @@ from vllm_mods.fit.families import classes_in, definers
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.summary import parse
 from vllm_mods.fit.walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from vllm_mods.fit.shapes import Function
     from vllm_mods.fit.walk import Site
     from vllm_mods.fit.world import Found, World
 
@@ -64,7 +65,7 @@ def overrides_of(world: World, owner: Found, names: frozenset[str]) -> Iterator[
                 break
 
 
-def override_problems(
+def override_problems(  # noqa: C901 - the questions in their order
     world: World, override: Override, path: str, line: int
 ) -> Iterator[Problem | Doubt]:
     """Judge one override by the calls that the tree makes.
@@ -90,20 +91,20 @@ def override_problems(
         if not isinstance(call, ast.Call) or not isinstance(func, ast.Attribute):
             continue
         shape = shape_of(call)
-        why = refusal(unbound(mine), shape)
-        if why is None:
+        refused = refusal(unbound(mine), shape)
+        if refused is None:
             continue
         reached = _reaches(world, inference, func, site, override, near)
         if reached is None:
             unclear += refusal(unbound(theirs), shape) is None
         elif refusal(unbound(reached), shape) is None:
-            yield _problem(override, (path, line), f"{inference.path}:{call.lineno}", why)
+            yield _problem(override, (path, line), f"{inference.path}:{call.lineno}", refused)
             return
     if unclear:
         why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
         yield Doubt(path=path, what="override", why=why)
-    if not world.candidates(near)[1]:
-        why = f"of this remote tree only {len(world.candidates(near)[0])} files were searched for calls"
+    if not candidates(world, near)[1]:
+        why = f"of this remote tree only {len(candidates(world, near)[0])} files were searched for calls"
         yield Doubt(path=path, what="override", why=why)
 
 
@@ -127,7 +128,7 @@ def _problem(override: Override, place: tuple[str, int], caller: str, why: str) 
     )
 
 
-def _reaches(  # noqa: PLR0913 - one call site, seen from one override
+def _reaches(  # noqa: PLR0917 - one call site, seen from one override
     world: World,
     inference: Inference,
     func: ast.Attribute,
@@ -153,8 +154,7 @@ def _reaches(  # noqa: PLR0913 - one call site, seen from one override
         above = thing.found in lineage(world, override.owner).classes
         if above or owner[0] == override.owner:
             base = implementations(owner[1])
-            written_for = base[0] if owner[0] != override.owner else override.overridden
-            return written_for
+            return base[0] if owner[0] != override.owner else override.overridden
     else:
         return mine
     if mine.name in _COMMON or world.tree.remote or not _only_family(world, override, near):
@@ -184,7 +184,7 @@ def _call_sites(
     world: World, method: str, near: tuple[str, ...]
 ) -> Iterator[tuple[Inference, Site]]:
     call = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
-    for path, data in world.mentions(frozenset((method.encode(),)), near):
+    for path, data in files_mentioning(world, frozenset((method.encode(),)), near):
         if not call.search(data):
             continue
         tree = parse(data)
@@ -194,9 +194,10 @@ def _call_sites(
         inference = Inference(world, path)
         for site in walk(tree, lines):
             node = site.node
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if node.func.attr == method:
-                    yield inference, site
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr == method:
+                yield inference, site
 
 
 def changed_methods(
@@ -207,7 +208,7 @@ def changed_methods(
     The first are new or changed, or all of them where the bases changed; the second were
     there and take fewer or other calls now.
     """
-    old = {name: found for name, found in classes_in(before, path)}
+    old = dict(classes_in(before, path))
     for name, found in classes_in(after, path):
         binding = found.cls
         was = old[name].cls if name in old else None

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def words(text: str) -> frozenset[str]:
+    """Return the words of a table that is written as running text."""
+    return frozenset(text.split())
+
+
 class Kind(IntEnum):
     """The five kinds of parameter."""
 

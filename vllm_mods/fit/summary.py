@@ -89,7 +89,9 @@ class _Reader:
         for statement in body:
             self._statement(statement, typing_only=typing_only, guarded=guarded)
 
-    def _statement(self, node: ast.stmt, *, typing_only: bool, guarded: bool) -> None:
+    def _statement(  # noqa: C901 - one kind of statement per branch
+        self, node: ast.stmt, *, typing_only: bool, guarded: bool
+    ) -> None:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._bind(node.name, function_of(node))
@@ -120,7 +122,9 @@ class _Reader:
             case _:
                 self._other(node, typing_only=typing_only, guarded=guarded)
 
-    def _other(self, node: ast.stmt, *, typing_only: bool, guarded: bool) -> None:
+    def _other(  # noqa: C901 - one kind of statement per branch
+        self, node: ast.stmt, *, typing_only: bool, guarded: bool
+    ) -> None:
         if isinstance(node, ast.Expr):
             self._export_call(node.value)
             self._walrus(node.value)

@@ -80,23 +80,23 @@ def _nested_quotes(data: bytes) -> int:
     ``feature_version`` does not look into f-strings. An older interpreter cannot even
     tokenize such a string, and has refused the file by now.
     """
-    start = getattr(__import__("token"), "FSTRING_START", None)
+    import io  # noqa: PLC0415 - only for what follows
+    import token  # noqa: PLC0415
+    import tokenize  # noqa: PLC0415
+
+    start, end = getattr(token, "FSTRING_START", None), getattr(token, "FSTRING_END", None)
     if start is None:
         return 0
-    import io
-    import token
-    import tokenize
-
     stack: list[str] = []
     for item in tokenize.tokenize(io.BytesIO(data).readline):
         quote = item.string.lstrip("rRbBfFuUtT")
-        if item.type == start or item.type == token.STRING:
+        if item.type in {start, token.STRING}:
             if quote[:3] in {'"""', "'''"}:
                 quote = quote[:3]
             if stack and quote[: len(stack[-1])] == stack[-1]:
                 return item.start[0]
             if item.type == start:
                 stack.append(quote[:3] if len(quote) >= 3 else quote[:1])
-        elif item.type == getattr(token, "FSTRING_END", -1):
+        elif item.type == end:
             stack.pop()
     return 0

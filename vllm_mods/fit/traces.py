@@ -10,7 +10,8 @@ from vllm_mods.fit.binding import implementations, stands_in, unbound
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.families import classes_in
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.shapes import Class, Function, Module
+from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.shapes import Function, Module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,9 +43,11 @@ def traces(before: World, after: World, path: str) -> Iterator[Trace]:
         stem = path.removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
         yield Trace(word=stem, path=path)
     for name in old.names:
-        if new is None or name not in new.names:
-            yield Trace(word=name, path=path)
-        elif _narrowed(_functions(old, name), _functions(new, name), methods=False):
+        if (
+            new is None
+            or name not in new.names
+            or _narrowed(_functions(old, name), _functions(new, name), methods=False)
+        ):
             yield Trace(word=name, path=path)
     if new is not None:
         yield from _of_classes(before, after, path)
@@ -109,7 +112,7 @@ def mentions(
     counts: dict[str, int] = {}
     contexts = frozenset(c for several in by_word.values() for t in several for c in t.context)
     sought = words | {c.encode() for c in contexts}
-    for path, data in world.mentions(words, near):
+    for path, data in files_mentioning(world, words, near):
         held = frozenset(w.decode() for w in sought.intersection(_WORDS.findall(data)))
         if held & by_word.keys():
             files[path] = held

@@ -65,9 +65,9 @@ def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[Site]:
                 start = min([start, *(d.lineno for d in node.decorator_list)])
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
                 continue
-        if isinstance(node, ast.Call | ast.Attribute | ast.Import | ast.ImportFrom):
-            yield Site(node, scope)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
+        if isinstance(node, ast.Call | ast.Attribute | ast.Import | ast.ImportFrom) or (
+            isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
+        ):
             yield Site(node, scope)
         stack.extend(reversed(list(_children(node, scope))))
 
@@ -151,7 +151,9 @@ def _locals(node: ast.AST) -> dict[str, list[Source]]:
     return bound
 
 
-def _bind(node: ast.AST, bound: dict[str, list[Source]], elsewhere: set[str]) -> None:
+def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
+    node: ast.AST, bound: dict[str, list[Source]], elsewhere: set[str]
+) -> None:
     """Record what one node of a function body binds, nested scopes left out."""
 
     def add(name: str, source: Source) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from vllm_mods.fit.shapes import Class, Function, Import, Module, Value
+from vllm_mods.fit.shapes import Class, Function, Import, Module, Value, words
 from vllm_mods.fit.summary import summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from vllm_mods.fit.hierarchy import Lineage
     from vllm_mods.fit.infer import Inference
@@ -23,14 +23,12 @@ _BUILT = re.compile(
     r"(?:^|\.)(?:_\w*C|_C_\w+|_version|_build_info|version_info|commit_id|cumem_allocator|spinloop"
     r"|vllm_flash_attn|third_party|_deep_gemm\w*|\w+_pb2(?:_grpc)?|_\w*_rs|_rust\w*|_vllm_fa\w*)(?:\.|$)"
 )
-_MODULE_NAMES = frozenset(
-    ("__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__", "__loader__")
-    + ("__dict__", "__all__", "__builtins__", "__cached__", "__annotations__")
+_MODULE_NAMES = words(
+    "__name__ __file__ __doc__ __package__ __path__ __spec__ __loader__ __dict__ __all__ "
+    "__builtins__ __cached__ __annotations__"
 )
 # How far a chain of re-exports is followed.
 _DEPTH = 12
-# How many files of a remote tree a search may read.
-REMOTE_READS = 24
 
 
 @dataclass(slots=True)
@@ -229,7 +227,7 @@ class World:
         if isinstance(binding, Import):
             yield from self.imported(path, binding, depth).found or (Found(),)
         elif isinstance(binding, Value) and binding.alias and depth < _DEPTH:
-            head, *rest = binding.alias.split(".")
+            head = binding.alias.partition(".")[0]
             if head == "?" or "(" in head:
                 yield Found(path=path, binding=binding)
                 return
@@ -275,75 +273,6 @@ class World:
             inner = of.binding.nested[name]
             return Answer(exists=True, found=(Found(path=of.path, binding=inner),))
         return Answer(exists=None, why="the value is not a module or class")
-
-    # --- text
-
-    def candidates(self, near: Iterable[str]) -> tuple[tuple[str, ...], bool]:
-        """Return the Python files that a search reads, and whether these are all there are.
-
-        A remote tree is read file by file over the network, so there only the files where
-        vLLM's callers live are asked: beside ``near``, then the configuration, the model
-        loader and the worker.
-        """
-        every = sorted(
-            path for root in sorted(self.roots) for path in self.paths(root) if path.endswith(".py")
-        )
-        if not self.tree.remote:
-            return tuple(every), True
-        near = tuple(near)
-        folders = tuple(path.rpartition("/")[0] for path in near)
-
-        def distance(path: str) -> tuple[int, int, str]:
-            folder = path.rpartition("/")[0]
-            for rank, wanted in enumerate(_CALLERS):
-                if path.startswith(wanted):
-                    return (0 if rank < 2 else 1, rank, path)
-            if folder in folders:
-                return (2, 0, path)
-            shared = max((_shared(folder, other) for other in folders), default=0)
-            return (3, -shared, path)
-
-        ranked = [path for path in near if path in every]
-        ranked += [path for path in sorted(every, key=distance) if path not in ranked]
-        chosen = tuple(ranked[:REMOTE_READS])
-        return chosen, len(chosen) == len(every)
-
-    def mentions(self, words: frozenset[bytes], near: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield each file (and its bytes) that mentions one of some identifiers."""
-        for path in self.candidates(near)[0]:
-            data = self.read(path)
-            if data is None:
-                continue
-            if len(words) <= 24:
-                if any(word in data for word in words):
-                    yield path, data
-            elif not words.isdisjoint(re.findall(rb"[A-Za-z_]\w*", data)):
-                yield path, data
-
-
-_CALLERS = (
-    "vllm/config/vllm.py",
-    "vllm/config/model.py",
-    "vllm/model_executor/model_loader/weight_utils.py",
-    "vllm/model_executor/model_loader/utils.py",
-    "vllm/model_executor/model_loader/base_loader.py",
-    "vllm/model_executor/model_loader/default_loader.py",
-    "vllm/v1/worker/gpu_model_runner.py",
-    "vllm/v1/worker/gpu_worker.py",
-    "vllm/model_executor/layers/linear.py",
-    "vllm/model_executor/layers/fused_moe/layer.py",
-    "vllm/model_executor/layers/quantization/__init__.py",
-)
-
-
-def _shared(one: str, other: str) -> int:
-    """Count the folders that two paths have in common."""
-    count = 0
-    for left, right in zip(one.split("/"), other.split("/"), strict=False):
-        if left != right:
-            break
-        count += 1
-    return count
 
 
 def absolute(path: str, level: int, module: str) -> str:

@@ -1,0 +1,101 @@
+"""A small installed vLLM, a library of two mods that fit it, and a command line in this process."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from making import diff_of
+from small_site import build
+
+from vllm_mods.cli import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LOADER = """\
+import os
+
+
+class Loader:
+    def load(self, name):
+        path = os.path.join("weights", name)
+        return path
+
+
+class Saver:
+    def save(self, name):
+        path = os.path.join("weights", name)
+        return path
+"""
+OTHER = "LIMIT = 1\n\n\ndef limit():\n    return LIMIT\n"
+FILES = {
+    "vllm/__init__.py": b"",
+    "vllm/a.py": b"A = 1\n",
+    "vllm/b.py": b"B = 1\n",
+    "vllm/loader.py": LOADER.encode(),
+    "vllm/other.py": OTHER.encode(),
+}
+
+
+class Answer:
+    """What a call printed and returned."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return build(tmp_path / "site", FILES)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    folder = tmp_path / "library"
+    fast = LOADER.replace(
+        'path = os.path.join("weights", name)\n        return path\n\n\nclass Saver',
+        'path = os.path.join("fast", name)\n        return path\n\n\nclass Saver',
+    )
+    write_mod(folder, "fast", diff_of("vllm/loader.py", LOADER, fast))
+    write_mod(
+        folder, "limit", diff_of("vllm/other.py", OTHER, OTHER.replace("LIMIT = 1", "LIMIT = 2"))
+    )
+    return folder
+
+
+def write_mod(
+    library: Path, name: str, patch: bytes, *, more: str = "", vllm: str = ">=0.19"
+) -> Path:
+    folder = library / "patches" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "x.patch").write_bytes(patch)
+    (folder / "mod.toml").write_text(
+        f'schema = 1\nname = "{name}"\nversion = "1.0.0"\nsummary = "s"\nlicense = "MIT"\n{more}\n'
+        f'[[variant]]\nid = "a"\nvllm = "{vllm}"\npatches = ["x.patch"]\n'
+    )
+    return folder
+
+
+@pytest.fixture
+def call(
+    capfd: pytest.CaptureFixture[str], library: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Answer]:
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library))
+    for name in ("WORKSPACE_DIR", "SOURCE_DATE_EPOCH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def do(*arguments: object) -> Answer:
+        code = run([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return Answer(code, out, err)
+
+    return do

@@ -1,0 +1,227 @@
+"""Whatever is wrong gets its own message and exit code, and the tree stays as it was to the byte."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import LOADER, write_mod
+from making import diff_of
+from small_site import snapshot
+
+from vllm_mods import errors, transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Call = Callable[..., Any]
+
+GOOD = diff_of("vllm/loader.py", LOADER, LOADER.replace("weights", "w", 1))
+
+
+def refuse(call: Call, site: Path, *arguments: object, code: int, says: str) -> Any:
+    """Call, and hold the tree to every byte, mode and time."""
+    before = snapshot(site)
+    answer = call(*arguments, "--target", site)
+    assert (answer.code, says in answer.err) == (code, True), answer.err
+    assert answer.err.startswith("error: ")
+    assert "Traceback" not in answer.err
+    assert snapshot(site) == before
+    return answer
+
+
+PATCHES = {
+    "counts that lie": (
+        re.sub(rb"-(\d+),\d+ \+\d+,\d+ @@", rb"-\1,3 +\1,3 @@", GOOD),
+        "stated counts",
+    ),
+    "a combined diff": (b"diff --cc vllm/loader.py\n@@@ -1 -1 +1 @@@\n", "combined"),
+    "a binary diff": (
+        b"diff --git a/vllm/x.so b/vllm/x.so\nBinary files a/vllm/x.so and b/vllm/x.so differ\n",
+        "binary",
+    ),
+    "CRLF": (GOOD.replace(b"\n", b"\r\n"), "CRLF"),
+    "a path with ..": (GOOD.replace(b"vllm/loader.py", b"../outside.py"), "leads out of the tree"),
+    "an absolute path": (
+        GOOD.replace(b"a/vllm/loader.py", b"a//etc/passwd").replace(
+            b"b/vllm/loader.py", b"b//etc/passwd"
+        ),
+        "leads out of the tree",
+    ),
+    "no patch at all": (b"nothing\n", "no change in this file"),
+}
+
+
+@pytest.mark.parametrize("case", PATCHES)
+def test_a_bad_patch(case: str, call: Call, site: Path, library: Path) -> None:
+    data, says = PATCHES[case]
+    write_mod(library, "bad", data)
+    answer = refuse(call, site, "apply", "bad", code=2, says=says)
+    assert "x.patch:" in answer.err
+
+
+MANIFESTS = {
+    "malformed TOML": ("name = \n", "not TOML"),
+    "unknown keys": (
+        'schema = 1\nname = "bad"\nversion = "1"\nsummary = "s"\nlicense = "M"\ncolour = 3\n[[variant]]\nid = "a"\nvllm = ">=1"\npatches = ["x.patch"]\n',
+        "colour: unknown key",
+    ),
+    "a missing patch": (
+        'schema = 1\nname = "bad"\nversion = "1"\nsummary = "s"\nlicense = "M"\n[[variant]]\nid = "a"\nvllm = ">=1"\npatches = ["no.patch"]\n',
+        "there is no file",
+    ),
+    "a patch outside the mod": (
+        'schema = 1\nname = "bad"\nversion = "1"\nsummary = "s"\nlicense = "M"\n[[variant]]\nid = "a"\nvllm = ">=1"\npatches = ["../../x.patch"]\n',
+        "leads out of its folder",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_a_bad_manifest(case: str, call: Call, site: Path, library: Path) -> None:
+    text, says = MANIFESTS[case]
+    folder = write_mod(library, "bad", GOOD)
+    (folder / "mod.toml").write_text(text)
+    refuse(call, site, "apply", "bad", code=2, says=says)
+    # the others can still be used
+    assert call("list").code == 2
+    assert call("check", "fast", "--target", site).code == 0
+
+
+def test_a_symlink_that_leads_out(call: Call, site: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.py"
+    outside.write_text(LOADER)
+    (site / "vllm/loader.py").unlink()
+    (site / "vllm/loader.py").symlink_to(outside)
+    refuse(call, site, "apply", "fast", code=3, says="symbolic link")
+    assert outside.read_text() == LOADER
+
+
+def test_a_hard_linked_file(call: Call, site: Path, tmp_path: Path) -> None:
+    os.link(site / "vllm/loader.py", tmp_path / "cache.py")
+    answer = refuse(call, site, "apply", "fast", code=3, says="hard-linked")
+    assert "--break-links" in answer.err
+    assert call("apply", "fast", "--target", site, "--break-links").code == 0
+    assert (tmp_path / "cache.py").read_text() == LOADER
+    assert (site / "vllm/loader.py").read_text() != LOADER
+
+
+def test_a_read_only_file_and_a_read_only_folder(call: Call, site: Path) -> None:
+    (site / "vllm/loader.py").chmod(0o444)
+    refuse(call, site, "apply", "fast", code=3, says="read-only")
+    (site / "vllm/loader.py").chmod(0o644)
+    (site / "vllm").chmod(0o555)
+    refuse(call, site, "apply", "fast", code=3, says="read-only")
+    (site / "vllm").chmod(0o755)
+
+
+def test_a_tree_half_patched_by_gnu_patch(call: Call, site: Path, library: Path) -> None:
+    final = LOADER.replace("import os", "import os as o").replace("class Saver", "class Keeper")
+    write_mod(library, "two", diff_of("vllm/loader.py", LOADER, final, context=1))
+    half = LOADER.replace("import os", "import os as o")
+    (site / "vllm/loader.py").write_text(half.replace("class Saver:", "class Saver(object):"))
+    (site / "vllm/loader.py").write_text(half)
+    (site / "vllm/loader.py.rej").write_text("@@")
+    (site / "vllm/loader.py.orig").write_text(LOADER)
+    answer = refuse(call, site, "apply", "two", code=3, says="partial")
+    assert "hunk 1" in answer.err
+    assert "loader.py.rej is there" in answer.err
+
+
+def test_a_target_that_is_not_vllm(call: Call, tmp_path: Path) -> None:
+    for target in (tmp_path, tmp_path / "nowhere"):
+        answer = call("apply", "fast", "--target", target)
+        assert answer.code == 2
+        assert str(target) in answer.err
+    answer = call("apply", "fast", "--target", "pypi:0.19.1")
+    assert answer.code == 2
+    assert "can be checked but not changed" in answer.err
+
+
+def test_an_unknown_command_mod_and_option(call: Call, site: Path) -> None:
+    assert "did you mean `apply`" in call("aply").err
+    answer = call("check", "fats", "--target", site)
+    assert (answer.code, "did you mean `fast`" in answer.err) == (2, True)
+    assert call("check", "fast", "--target", site, "--no-such").code == 2
+    assert call("check", "fast").code == 2
+    assert call("check", "fast", "--target", "ftp:x").code == 2
+
+
+def test_a_damaged_receipt(call: Call, site: Path) -> None:
+    assert call("apply", "fast", "--target", site).code == 0
+    (site / ".vllm-mods/receipt.json").write_text('{"schema": 1')
+    for command in ("apply", "revert"):
+        before = snapshot(site)
+        answer = call(command, "fast", "--target", site)
+        assert answer.code == 3
+        assert "receipt is damaged" in answer.err
+        assert snapshot(site) == before
+
+
+def test_two_applies_at_once(call: Call, site: Path) -> None:
+    import fcntl
+
+    descriptor = os.open(site, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    refuse(call, site, "apply", "fast", code=3, says="another vllm-mods is working")
+    os.close(descriptor)
+    assert call("apply", "fast", "--target", site).code == 0
+
+
+def test_a_tree_that_could_not_be_put_back(
+    call: Call, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(*_: object, **__: object) -> None:
+        raise errors.NotRestored("the disk is gone")
+
+    monkeypatch.setattr(transaction, "commit", commit)
+    assert call("apply", "fast", "--target", site).code == 4
+
+
+def test_a_bug_and_an_interruption(call: Call, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(transaction, "commit", broken)
+    answer = call("apply", "fast", "--target", site)
+    assert (answer.code, "this is a bug" in answer.err) == (70, True)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transaction, "commit", interrupted)
+    assert call("apply", "fast", "--target", site).code == 130
+
+
+def test_a_pipe_whose_reader_has_gone(library: Path) -> None:
+    script = (
+        f"{sys.executable} -m vllm_mods list --library {library} | true; exit ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_the_fast_path_imports_nothing_slow(call: Call, site: Path, library: Path) -> None:
+    from making import lock_of
+
+    from vllm_mods.library import load_mod
+    from vllm_mods.plan import plan
+    from vllm_mods.trees.open import open_tree
+
+    folder = library / "patches" / "fast"
+    planned = plan([load_mod(str(folder))], open_tree(str(site))).mods[0]
+    (folder / "mod.lock").write_bytes(lock_of(planned))
+    script = (
+        "import sys; from vllm_mods.cli import run; "
+        f"code = run(['apply', 'fast', '--target', {str(site)!r}]); "
+        "print(code, sorted({'libcst', 'unidiff', 'packaging', 'requests', 'git', 'ast_'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1] == "0 []", done.stdout + done.stderr

@@ -1,0 +1,198 @@
+"""check, apply, apply again, status, verify, revert: what a user does in that order."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from conftest import LOADER, OTHER, write_mod
+from making import diff_of
+from small_site import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+    Call = Callable[..., Any]
+
+
+def test_the_whole_life(call: Call, site: Path) -> None:
+    before = snapshot(site)
+    answer = call("check", "fast", "--target", site)
+    assert answer.code == 0
+    assert "fast 1.0.0  applies" in answer.out
+    assert snapshot(site) == before
+
+    answer = call("apply", "fast", "limit", "--target", site)
+    assert (answer.code, answer.err) == (0, "")
+    assert '"fast"' in (site / "vllm/loader.py").read_text()
+    assert (site / "vllm/loader.py").read_text().count('"weights"') == 1
+
+    applied = snapshot(site)
+    answer = call("apply", "fast", "limit", "--target", site)
+    assert answer.code == 0
+    assert "nothing to do" in answer.out
+    assert snapshot(site) == applied
+
+    assert "fast 1.0.0" in call("status", "--target", site).out
+    assert call("status", "fast", "--target", site).code == 0
+    assert call("status", "absent", "--target", site).code == 1
+    assert call("verify", "--target", site).code == 0
+
+    with (site / "vllm/loader.py").open("a") as file:
+        file.write("# by hand\n")
+    answer = call("verify", "--target", site)
+    assert answer.code == 1
+    assert "vllm/loader.py: was changed after the mods went in" in answer.out
+    assert "partial" in call("check", "fast", "--target", site).out
+    answer = call("revert", "--target", site)
+    assert answer.code == 3
+    assert "--discard-edits" in answer.err
+    assert call("revert", "--discard-edits", "--target", site).code == 0
+    assert snapshot(site) == before
+
+
+def test_one_mod_goes_and_the_other_stays(call: Call, site: Path, library: Path) -> None:
+    before = snapshot(site)
+    # `more` builds on what `fast` leaves in the same file
+    fast = LOADER.replace("class Saver", "class Keeper")
+    write_mod(library, "rename", diff_of("vllm/loader.py", LOADER, fast, context=2))
+    assert call("apply", "rename", "limit", "--target", site).code == 0
+    assert call("revert", "rename", "--target", site).code == 0
+    assert (site / "vllm/loader.py").read_text() == LOADER
+    assert (site / "vllm/other.py").read_text() != OTHER
+    assert call("verify", "--target", site).code == 0
+    answer = call("status", "--target", site, "--json")
+    assert [mod["name"] for mod in answer.json["mods"]] == ["limit"]
+    assert call("revert", "limit", "--target", site).code == 0
+    assert snapshot(site) == before
+
+
+def test_a_mod_that_another_builds_on_cannot_be_taken_out_alone(
+    call: Call, site: Path, library: Path
+) -> None:
+    more = OTHER.replace("LIMIT = 1", "LIMIT = 2")
+    patch = diff_of("vllm/other.py", more, more.replace("LIMIT = 2", "LIMIT = 3"))
+    write_mod(library, "higher", patch, more='requires = ["limit"]')
+    assert call("apply", "higher", "--target", site).code == 0
+    assert (site / "vllm/other.py").read_text().startswith("LIMIT = 3")
+    applied = snapshot(site)
+    answer = call("revert", "limit", "--target", site)
+    assert answer.code == 3
+    assert "higher needs limit" in answer.err
+    assert snapshot(site) == applied
+    assert call("revert", "higher", "--target", site).code == 0
+    assert (site / "vllm/other.py").read_text().startswith("LIMIT = 2")
+
+
+def test_all_or_nothing(call: Call, site: Path, library: Path) -> None:
+    write_mod(library, "bad", diff_of("vllm/other.py", "a\nb\n", "a\nc\n"))
+    before = snapshot(site)
+    answer = call("apply", "fast", "bad", "--target", site)
+    assert answer.code == 3
+    assert "bad 1.0.0: conflict" in answer.err
+    assert "\n\nhint: vllm-mods check fast bad --target" in answer.err
+    assert snapshot(site) == before
+
+
+def test_the_json_of_check(call: Call, site: Path) -> None:
+    answer = call("check", "fast", "--target", site, "--json")
+    assert answer.err == ""
+    top = answer.json
+    assert top.keys() == {"schema", "tree", "ok", "mods"}
+    assert (top["schema"], top["ok"], top["tree"]["version"]) == (1, True, "0.19.1")
+    (mod,) = top["mods"]
+    assert mod.keys() == {"name", "version", "variant", "verdict", "in_range", "files", "findings"}
+    assert (mod["verdict"], mod["variant"], mod["in_range"]) == ("applies", "a", True)
+    (file,) = mod["files"]
+    assert file.keys() == {"path", "before", "after"}
+    assert len(file["before"]) == 64
+
+
+def test_the_findings_of_check_in_json(call: Call, site: Path) -> None:
+    (site / "vllm/loader.py").write_text("x = 1\n")
+    answer = call("check", "fast", "--target", site, "--json")
+    assert answer.code == 1
+    (mod,) = answer.json["mods"]
+    assert mod["verdict"] == "missing"
+    (finding,) = mod["findings"]
+    assert finding.keys() == {"code", "message", "path", "line", "hunk", "scope"}
+    assert (finding["path"], finding["hunk"], finding["scope"]) == ("vllm/loader.py", 1, "Loader")
+
+
+def test_a_template_is_written_and_the_serve_argument_printed(
+    call: Call, site: Path, library: Path, tmp_path: Path
+) -> None:
+    folder = library / "patches" / "chat"
+    folder.mkdir()
+    (folder / "mod.toml").write_text(
+        'schema = 1\nname = "chat"\nversion = "1"\nsummary = "s"\nlicense = "MIT"\n'
+        '[serve]\nargs = ["--tool-call-parser", "p"]\n'
+        '[[variant]]\nid = "a"\nvllm = ">=0.1"\ntemplates = [{ name = "t", file = "t.jinja" }]\n'
+    )
+    (library / "templates" / "t").mkdir(parents=True)
+    (library / "templates" / "t" / "template.jinja").write_text("{{ x }}")
+    before = snapshot(site)
+    answer = call("apply", "chat", "--target", site)
+    place = site / ".vllm-mods/templates/t.jinja"
+    assert place.read_text() == "{{ x }}"
+    assert f"--tool-call-parser p --chat-template {place}" in answer.out
+    assert call("revert", "--target", site).code == 0
+    assert snapshot(site) == before
+
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    answer = call("apply", "chat", "--target", site, "--workspace", workspace)
+    assert answer.code == 0
+    assert (workspace / "t.jinja").read_text() == "{{ x }}"
+    assert call("verify", "--target", site).code == 0
+    (workspace / "t.jinja").write_text("edited")
+    assert call("verify", "--target", site).code == 1
+    (workspace / "t.jinja").write_text("{{ x }}")
+    assert call("apply", "fast", "--target", site, "--workspace", tmp_path).code == 2
+    assert call("revert", "--target", site).code == 0
+    assert not (workspace / "t.jinja").exists()
+
+
+def test_only_supported_leaves_out_and_says_so(call: Call, site: Path, library: Path) -> None:
+    write_mod(library, "old", diff_of("vllm/gone.py", "a\n", "b\n"), vllm="<0.10")
+    assert call("apply", "fast", "old", "--target", site).code == 3
+    answer = call("apply", "fast", "old", "--only-supported", "--target", site)
+    assert answer.code == 0
+    assert "left out: old" in answer.err
+
+
+def test_source_date_epoch_makes_the_same_tree_twice(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    other = tmp_path / "other"
+    shutil.copytree(site, other)
+    for path in (site, *site.rglob("*")):
+        info = path.stat()
+        os.utime(other / path.relative_to(site), ns=(info.st_atime_ns, info.st_mtime_ns))
+    assert call("apply", "fast", "limit", "--target", site).code == 0
+    assert call("apply", "fast", "limit", "--target", other).code == 0
+    first = {path.removeprefix(str(site)): facts for path, facts in snapshot(site).items()}
+    second = {path.removeprefix(str(other)): facts for path, facts in snapshot(other).items()}
+    assert first == second
+    assert (site / "vllm/loader.py").stat().st_mtime == 1700000000
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    assert call("apply", "fast", "--target", site).code == 2
+
+
+def test_list_show_version_help_completion(call: Call) -> None:
+    answer = call("list", "--json")
+    assert {"fast", "limit"} <= {mod["name"] for mod in answer.json["mods"]}
+    assert "fast" in call("list").out
+    answer = call("show", "fast", "--json")
+    assert answer.json["variants"][0]["files"] == ["vllm/loader.py"]
+    assert "vllm/loader.py" in call("show", "fast").out
+    assert call("--version").out.startswith("vllm-mods 0.")
+    assert "Exit codes" in call("--help").out
+    for shell in ("bash", "zsh", "fish"):
+        assert "_VLLM_MODS_COMPLETE" in call("completion", shell).out

@@ -1,0 +1,44 @@
+"""What an expression may be: the answers of :mod:`vllm_mods.fit.infer`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.world import Found
+
+if TYPE_CHECKING:
+    from vllm_mods.fit.shapes import Function
+
+_NOTHING = Found()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thing:
+    """One possibility of what an expression is.
+
+    ``kind`` is ``module``, ``class``, ``instance``, ``function``, ``super`` or ``unknown``.
+    ``exact`` means that no subclass can stand there; ``bound`` that the receiver is passed;
+    ``owner`` is the class a method was found in, ``on`` the class it was looked up on.
+    """
+
+    kind: str
+    found: Found = _NOTHING
+    exact: bool = False
+    bound: bool = False
+    owner: Found | None = None
+    on: Found | None = None
+    functions: tuple[Function, ...] = ()
+    why: str = ""
+
+
+def unknown(why: str) -> tuple[Thing, ...]:
+    """Return the answer that nothing is known, and why."""
+    return (Thing(kind="unknown", why=why),)
+
+
+def call_text(node: ast.Call) -> str:
+    """Return what is called as the code writes it."""
+    return dotted(node.func) or ast.unparse(node.func)[:60]
