@@ -153,6 +153,9 @@ def turns(prompt: str) -> tuple[Turn, ...]:
     return tuple(found)
 
 
+_CALL_TAG = re.compile(r"</?(tool_call|function|parameter)\b[=>]")
+
+
 def raw_calls(text: str) -> list[tuple[str, dict[str, str]]]:
     """Read the calls of a turn: names, and parameter values as they are written.
 
@@ -168,6 +171,8 @@ def raw_calls(text: str) -> list[tuple[str, dict[str, str]]]:
                 calls[-1][1][parameter] = "\n".join(value)
                 parameter, value = None, []
             else:
+                # vLLM's parsers would take it for real in the middle of a line too.
+                assert not _CALL_TAG.search(line), f"a tag within a value: {line!r}"
                 value.append(line)
         elif line == "<tool_call>":
             assert not inside, "a call within a call"

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import journal, receipt, site
-from vllm_mods.errors import TreeError
+from vllm_mods.errors import Refused, TreeError
 from vllm_mods.trees import names
 
 if TYPE_CHECKING:
@@ -37,13 +37,27 @@ class State(NamedTuple):
 def read_state(root: str) -> State | None:
     """Return what lies in a tree, None if nothing does. Raises ``Refused`` for a broken receipt."""
     root = os.path.realpath(root)
-    path = f"{root}/{receipt.RECEIPT}"
-    data = site.read(path)
-    there = None if data is None else receipt.parse(data, path)
+    there = read_receipt(root)
     unfinished = journal.find(root)
     if there is None and unfinished is None:
         return None
     return State(root=root, receipt=there, unfinished=unfinished)
+
+
+def read_receipt(root: str) -> Receipt | None:
+    """Return the receipt in a resolved site root, None if there is none.
+
+    Raises ``Refused`` if it is broken, cannot be read or lies behind a symbolic link.
+    """
+    path = f"{root}/{receipt.RECEIPT}"
+    try:
+        info = site.Look(site=site.Site(root=root), folders={}).file(receipt.RECEIPT)
+        data = None if info is None else site.read(path)
+    except OSError as error:
+        raise Refused(
+            f"{path}: cannot be read: {error.strerror}", hint=f"ls -la {os.path.dirname(path)}"
+        ) from error
+    return None if data is None else receipt.parse(data, path)
 
 
 class Pristine:

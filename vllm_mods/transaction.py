@@ -17,6 +17,7 @@ from vllm_mods import journal, receipt, site
 from vllm_mods.draft import Transition, Write, draft
 from vllm_mods.errors import NotRestored, Refused
 from vllm_mods.site import Site
+from vllm_mods.state import read_receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +76,7 @@ def commit(
     lock = _lock(root)
     try:
         recovered = journal.recover(Site(root=root))
-        there = _receipt(root)
+        there = read_receipt(root)
         where = Site(root=root, workspaces=_workspaces(there, workspace))
         try:
             drafted = draft(where, there, transition, break_links=break_links)
@@ -128,13 +129,6 @@ def _lock(root: str) -> int:
             ) from error
         raise _refusal(root, error, "the folder cannot be locked; nothing was changed") from error
     return descriptor
-
-
-def _receipt(root: str) -> Receipt | None:
-    path = f"{root}/{receipt.RECEIPT}"
-    site.Look(site=Site(root=root), folders={}).file(receipt.RECEIPT)
-    data = site.read(path)
-    return None if data is None else receipt.parse(data, path)
 
 
 def _workspaces(there: Receipt | None, workspace: str | None) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def refuse(call: Call, site: Path, *arguments: object, code: int, says: str) -> 
 
 PATCHES = {
     "counts that lie": (
-        re.sub(rb"-(\d+),\d+ \+\d+,\d+ @@", rb"-\1,3 +\1,3 @@", GOOD),
+        re.sub(rb"-(\d+),\d+ \+\d+,\d+ @@", rb"-\1,5 +\1,5 @@", GOOD),
         "stated counts",
     ),
     "a combined diff": (b"diff --cc vllm/loader.py\n@@@ -1 -1 +1 @@@\n", "combined"),

@@ -29,9 +29,8 @@ from small_site import (
 )
 
 from vllm_mods import journal, receipt
-from vllm_mods.errors import Refused
+from vllm_mods.errors import Refused, TreeError
 from vllm_mods.model import FileChange
-from vllm_mods.receipt import Receipt
 from vllm_mods.revert import revert_transition
 from vllm_mods.state import pristine, read_state
 from vllm_mods.transaction import Outcome, Transition, commit
@@ -40,6 +39,7 @@ from vllm_mods.trees.folder import FolderTree
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vllm_mods.receipt import Receipt
     from vllm_mods.transaction import Write
 
 A = FILES["vllm/a.py"]
@@ -394,6 +394,20 @@ def test_a_broken_receipt(site: Path) -> None:
     assert snapshot(site) == before
 
 
+@pytest.mark.parametrize("what", ["link", "folder"])
+def test_a_receipt_that_is_no_file(site: Path, tmp_path: Path, what: str) -> None:
+    commit(str(site), ONE)
+    there = site / receipt.RECEIPT
+    there.rename(tmp_path / "elsewhere.json")
+    if what == "link":
+        there.symlink_to(tmp_path / "elsewhere.json")
+    else:
+        there.mkdir()
+    refused(site, *TWO.writes)
+    with pytest.raises(Refused):
+        read_state(str(site))
+
+
 def test_another_program_that_writes_at_the_same_time(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -559,8 +573,6 @@ def test_pristine_is_the_tree_before_any_mod(site: Path) -> None:
 
 
 def test_pristine_names_a_damaged_original(site: Path) -> None:
-    from vllm_mods.errors import TreeError
-
     commit(str(site), ONE)
     (site / receipt.original("vllm/a.py")).write_bytes(b"x")
     with pytest.raises(TreeError, match=r"original of vllm/a\.py.* damaged"):

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from vllm_mods.fit.world import Found, World
 
 
+_BUILTIN_METHODS = frozenset(
+    name for kind in (dict, list, str, set, tuple, bytes) for name in dir(kind)
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _No:
     why: str
@@ -46,16 +51,17 @@ def _judge(inference: Inference, node: ast.Call, site: Site) -> Problem | Doubt 
         return None
     shape = shape_of(node)
     things = inference.infer(node.func, site.scope)
-    noes: list[_No] = []
-    for thing in things:
-        answer = _of_thing(inference.world, thing, shape)
-        if answer is None:
-            return None
-        if isinstance(answer, str):
-            return Doubt(path=inference.path, what="call", why=answer)
-        noes.append(answer)
-    if not noes:
+    if any(thing.found.external for thing in things):
         return None
+    answers = [_of_thing(inference.world, thing, shape) for thing in things]
+    noes = [answer for answer in answers if isinstance(answer, _No)]
+    if not answers or None in answers:
+        return None
+    for thing, answer in zip(things, answers, strict=True):
+        if isinstance(answer, str):
+            # Nearly always a list, string or dictionary: not worth a note.
+            usual = _builtin_method(node) and thing.kind == "unknown"
+            return None if usual else Doubt(path=inference.path, what="call", why=answer)
     no = noes[0]
     text = call_text(node)
     return Problem(
@@ -67,6 +73,11 @@ def _judge(inference: Inference, node: ast.Call, site: Site) -> Problem | Doubt 
         scope=site.scope.name,
         message=f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}",
     )
+
+
+def _builtin_method(node: ast.Call) -> bool:
+    """Tell whether a method has a name that every list, string or dictionary has."""
+    return isinstance(node.func, ast.Attribute) and node.func.attr in _BUILTIN_METHODS
 
 
 def _of_thing(world: World, thing: Thing, shape: Shape) -> _No | str | None:

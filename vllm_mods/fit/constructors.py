@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 _DATACLASSES = frozenset(
     ("dataclasses.dataclass", "dataclass", "dataclass_transform", "pydantic.dataclasses.dataclass")
 )
+_ANYTHING = (
+    Parameter(name="args", kind=Kind.STAR, required=False),
+    Parameter(name="kwargs", kind=Kind.DOUBLE_STAR, required=False),
+)
 _TUPLES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
 
 
@@ -76,7 +80,8 @@ def _without_own(world: World, found: Found, line: Lineage) -> Constructor:
     if line.torch:
         return Constructor(why="its __init__ is torch.nn.Module's")
     if any(_standard_base(world, one) for one in line.classes):
-        return Constructor(why="its __init__ is the standard library's")
+        # An exception, mostly: its arguments are the standard library's business.
+        return Constructor(parameters=_ANYTHING)
     binding = found.cls
     return Constructor(path=found.path, line=binding.line, text="()")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.binding import has_kind, implementations, is_property
@@ -10,7 +11,7 @@ from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Parameter, Value
 from vllm_mods.fit.signatures import every, type_name
-from vllm_mods.fit.things import Thing, unknown
+from vllm_mods.fit.things import Thing, outside, unknown
 from vllm_mods.fit.walk import Scope, receiver
 from vllm_mods.fit.world import Found
 
@@ -69,6 +70,8 @@ class Inference:
             first = False
             current = current.parent
         answer = self.world.lookup(self.path, name)
+        if answer.exists is False and hasattr(builtins, name):
+            return (outside(f"builtins.{name}"),)
         if answer.exists is not True:
             return unknown(answer.why or f"{name} is not defined in the module")
         return self._things(answer.found, depth)
@@ -129,7 +132,8 @@ class Inference:
     def _instances(self, found: tuple[Found, ...]) -> tuple[Thing, ...]:
         classes = [one for one in found if isinstance(one.binding, Class)]
         if not classes or len(classes) != len(found):
-            return unknown("its type is outside the tree")
+            external = next((one.external for one in found if one.external), None)
+            return (outside(external),) if external else unknown("its type is not a plain class")
         return tuple(Thing(kind="instance", found=one, on=one) for one in classes)
 
     def class_at(self, scope: Scope | None) -> Found | None:
@@ -168,9 +172,10 @@ class Inference:
                 functions.setdefault(one.path, []).append(one)
             elif isinstance(one.binding, Value):
                 things.extend(self._value(one, depth))
+            elif one.external:
+                things.append(outside(one.external))
             else:
-                name = one.external or "it"
-                things.append(Thing(kind="unknown", found=one, why=f"{name} is outside the tree"))
+                things.extend(unknown("its value is not plain"))
         for several in functions.values():
             every = implementations([f.binding for f in several if isinstance(f.binding, Function)])
             things.extend(
@@ -208,8 +213,7 @@ class Inference:
             return self._of_class(thing, name, depth)
         external = thing.found.external
         if external:
-            found = Found(external=f"{external}.{name}")
-            return (Thing(kind="unknown", found=found, why=f"{external} is outside the tree"),)
+            return (outside(f"{external}.{name}"),)
         return unknown(thing.why or "nothing is known of it")
 
     def _of_class(  # noqa: PLR0911 - an answer per kind of attribute
@@ -314,6 +318,8 @@ class Inference:
                     result.extend(there._typed(function.returns, depth + 1))
                 else:
                     result.extend(unknown("the function does not say what it returns"))
+            elif thing.found.external:
+                result.append(outside(f"{thing.found.external}()"))
             else:
                 result.extend(unknown(thing.why or "nothing is known of it"))
         return tuple(dict.fromkeys(result)) or unknown("nothing is known of it")

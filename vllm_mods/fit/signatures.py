@@ -10,22 +10,30 @@ from vllm_mods.fit.shapes import Function, Kind, Parameter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-def every(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all below it, in no particular order, three times as fast as ast.walk."""
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        yield node
-        for value in node.__dict__.values():
-            if isinstance(value, list):
-                stack.extend(item for item in value if isinstance(item, ast.AST))
-            elif isinstance(value, ast.AST):
-                stack.append(value)
-
-
+_CONTEXTS = (ast.Load, ast.Store, ast.Del)
 _OPTIONAL = {"Optional", "Final", "Annotated", "Required", "NotRequired"}
 _UNTYPED = {"Any", "object", "None", "Self", "Callable", "Union", "type", "Type"}
+
+
+def every(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all below it, in no particular order.
+
+    Several times as fast as ``ast.walk``, which is most of the time of a summary: names and
+    constants have nothing below them, and ``Load`` is of no interest.
+    """
+    stack = [node]
+    pop, push = stack.pop, stack.append
+    while stack:
+        node = pop()
+        yield node
+        kind = node.__class__
+        if kind is ast.Name or kind is ast.Constant:
+            continue
+        for value in node.__dict__.values():
+            if value.__class__ is list:
+                stack += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST) and value.__class__ not in _CONTEXTS:
+                push(value)
 
 
 def dotted(node: ast.AST | None) -> str | None:

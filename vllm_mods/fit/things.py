@@ -39,6 +39,11 @@ def unknown(why: str) -> tuple[Thing, ...]:
     return (Thing(kind="unknown", why=why),)
 
 
+def outside(name: str) -> Thing:
+    """Return something that vLLM does not define: its calls are not for fit to judge."""
+    return Thing(kind="unknown", found=Found(external=name), why=f"{name} is outside the tree")
+
+
 def call_text(node: ast.Call) -> str:
     """Return what is called as the code writes it."""
     return dotted(node.func) or ast.unparse(node.func)[:60]

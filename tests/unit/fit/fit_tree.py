@@ -115,7 +115,7 @@ FILES = {
 }
 
 
-def tree_of(files: Mapping[str, str], remote: bool = False) -> MemoryTree:
+def tree_of(files: Mapping[str, str], *, remote: bool = False) -> MemoryTree:
     return MemoryTree(
         {path: dedent(text).lstrip("\n").encode() for path, text in files.items()},
         remote=remote,
