@@ -84,9 +84,10 @@ def find(root: str) -> str | None:
         if name.startswith(PREFIX) and name[len(PREFIX) :].lstrip("-").isdigit():
             return f"{root}/{name}"
     try:
-        return f"{root}/{PREFIX}{os.getxattr(root, _ATTRIBUTE).decode('ascii', 'replace')}"
+        mtime = os.getxattr(root, _ATTRIBUTE).decode("ascii", "replace")
     except OSError:
         return None
+    return f"{root}/{PREFIX}{mtime}" if mtime.lstrip("-").isdigit() else None
 
 
 def open_work(root: str) -> str:

@@ -8,6 +8,7 @@ from packaging.version import Version
 
 from vllm_mods import plan, versions
 from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.fit.world import Cache
 from vllm_mods.lock import Lock, LockedFile, LockedHunk, LockedTree
 from vllm_mods.model import Finding, ModPlan, Verdict
 from vllm_mods.view import sha256
@@ -70,6 +71,7 @@ def cells(
     mods: Sequence[Mod], specs: Iterable[str], opener: Callable[[str], Tree]
 ) -> Iterator[Cell]:
     """Plan each mod alone on each tree. A tree that cannot be read fails its own cells only."""
+    cache = Cache()
     for spec in specs:
         try:
             tree = opener(spec)
@@ -80,7 +82,7 @@ def cells(
             continue
         for mod in mods:
             try:
-                planned = plan.plan([mod], tree).mods[0]
+                planned = plan.plan([mod], tree, cache=cache).mods[0]
             except TreeError as error:
                 yield _unreadable(mod, spec, error)
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_mods import attempt, locate, lock
+from vllm_mods import attempt, fit, locate, lock
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.model import FileChange, Finding, Level, ModPlan, PlacedHunk, Plan, Verdict
 from vllm_mods.view import View, sha256
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vllm_mods.attempt import Attempt, Part
+    from vllm_mods.fit.world import Cache
     from vllm_mods.lock import Lock, LockedTree
     from vllm_mods.model import Mod, Tree, Variant
     from vllm_mods.receipt import Receipt, ReceiptMod
@@ -31,15 +32,16 @@ def plan(
     receipt: Receipt | None = None,
     workspace: str = WORKSPACE,
     strict_version: bool = False,
+    cache: Cache | None = None,
 ) -> Plan:
     """Plan mods, in an order that respects ``requires`` and ``after``, onto one tree.
 
     ``receipt`` is what earlier applies left in the tree, ``workspace`` the folder that
-    chat templates go to. A mod that does not go in leaves the others as they would
+    chat templates go to, ``cache`` what the fit derived from files of other trees. A mod that does not go in leaves the others as they would
     be without it. Raises ``UsageError`` for mods that wait for each other in a circle
     and ``DiffError`` for a patch that is no good, whatever the tree.
     """
-    planner = _Planner(tree, receipt, workspace, strict_version=strict_version)
+    planner = _Planner(tree, receipt, workspace, strict_version=strict_version, cache=cache)
     return planner.plan(order(mods))
 
 
@@ -74,13 +76,20 @@ class _Planner:
     """One run of ``plan``: the view that mods change one after the other."""
 
     def __init__(
-        self, tree: Tree, receipt: Receipt | None, workspace: str, *, strict_version: bool
+        self,
+        tree: Tree,
+        receipt: Receipt | None,
+        workspace: str,
+        *,
+        strict_version: bool,
+        cache: Cache | None,
     ) -> None:
         self.tree = View(tree)  # remembers what it read, for everything that looks below
         self.view = View(self.tree)
         self.receipt = receipt
         self.workspace = workspace
         self.strict_version = strict_version
+        self.cache = cache
         self.locks: dict[str, Lock] = {}
         self.parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
 
@@ -379,12 +388,7 @@ class _Planner:
         outside = [variant for variant in variants if not self.in_range(mod, variant)]
         failed: list[Attempt] = []
         for group in (inside,) if self.strict_version else (inside, outside):
-            tries = [
-                attempt.forward(
-                    variant, self.parts(mod, variant), self.view, self.recorded(mod, variant)
-                )
-                for variant in group
-            ]
+            tries = [self.attempt(mod, variant) for variant in group]
             good = [one for one in tries if one.ok]
             results = {
                 tuple((change.path, sha256(change.after)) for change in one.changes) for one in good
@@ -395,6 +399,24 @@ class _Planner:
                 return self.fits(mod, good[0])
             failed += tries
         return self.refuse(mod, inside, failed)
+
+    def attempt(self, mod: Mod, variant: Variant) -> Attempt:
+        """Put a variant in, and ask whether what comes out would work."""
+        tried = attempt.forward(
+            variant, self.parts(mod, variant), self.view, self.recorded(mod, variant)
+        )
+        if not tried.ok:
+            return tried
+        found = fit.fit(
+            tried.changes,
+            self.view,
+            expects=variant.expects,
+            allow=variant.allow,
+            cache=self.cache,
+        )
+        if any(finding.level is Level.ERROR for finding in found):
+            return tried._replace(ok=False, verdict=Verdict.UNFIT, changes=(), findings=found)
+        return tried._replace(findings=(*tried.findings, *found))
 
     def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
         in_range = self.in_range(mod, tried.variant)
@@ -441,8 +463,10 @@ class _Planner:
         if half:
             return half[0]
         meant = [tried for tried in failed if tried.variant in inside]
-        if meant or self.tree.version is None:
-            best = min(meant or failed, key=lambda tried: len(tried.findings))
+        # A variant that goes in and does not work says more than that it was not meant for the tree.
+        unfit = [tried for tried in failed if tried.verdict is Verdict.UNFIT]
+        if meant or unfit or self.tree.version is None:
+            best = min(meant or unfit or failed, key=lambda tried: len(tried.findings))
             findings = (*best.findings, *self.leftovers(_touched(best)))
             return ModPlan(
                 mod=mod,

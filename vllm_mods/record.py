@@ -44,6 +44,16 @@ def lists(record: bytes, path: str) -> bool:
     return _find(record, path) is not None
 
 
+def takes(record: bytes, path: str) -> bool:
+    """Tell whether RECORD lists the package that a new file goes into."""
+    folder, slash, _name = path.rpartition("/")
+    while slash:
+        if lists(record, f"{folder}/__init__.py"):
+            return True
+        folder, slash, _name = folder.rpartition("/")
+    return False
+
+
 def agrees(record: bytes, path: str, digest: str, size: int) -> bool | None:
     """Compare a file with its row; None where there is no row or the row states no sha256."""
     start = _find(record, path)

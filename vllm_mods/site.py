@@ -196,14 +196,23 @@ def write(
         _take_owner(descriptor, path, like, required=attributes_of is not None)
         if attributes_of is not None:
             for name in attributes(attributes_of):
-                value = os.getxattr(attributes_of, name, follow_symlinks=False)
-                os.setxattr(descriptor, name, value)
+                _copy_attribute(attributes_of, descriptor, name)
         # After chown, which clears the set-uid and set-gid bits.
         os.fchmod(descriptor, stat.S_IMODE(like.st_mode) if mode is None else mode)
         if mtime_ns is not None:
             os.utime(descriptor, ns=(mtime_ns, mtime_ns))
     finally:
         os.close(descriptor)
+
+
+def _copy_attribute(source: str, descriptor: int, name: str) -> None:
+    value = os.getxattr(source, name, follow_symlinks=False)
+    try:
+        os.setxattr(descriptor, name, value)
+    except PermissionError:
+        # A security label is the system's to give: the new file has its folder's already.
+        if not name.startswith("security."):
+            raise
 
 
 def make_folder(path: str, *, owner: tuple[int, int], mode: int = 0o755) -> None:

@@ -14,7 +14,8 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import journal, receipt, site
-from vllm_mods.draft import Transition, Write, draft
+from vllm_mods.draft import Transition, Write
+from vllm_mods.drafting import draft
 from vllm_mods.errors import NotRestored, Refused
 from vllm_mods.site import Site
 from vllm_mods.state import read_receipt
@@ -43,7 +44,7 @@ _HINTS = {
 
 
 class Outcome(NamedTuple):
-    """What a commit did: the receipt now in the tree, the paths changed outside of our own folder.
+    """What a commit did: the receipt now in the tree, the paths changed, our own files aside.
 
     ``recovered`` says that an interrupted transaction was undone first.
     """
@@ -86,7 +87,10 @@ def commit(
     finally:
         os.close(lock)
     changed = tuple(
-        op.step.path for op in drafted.ops if op.step.path.split("/", 1)[0] != receipt.STATE
+        op.step.path
+        for op in drafted.ops
+        if not op.step.path.startswith(f"{receipt.STATE}/")
+        or op.step.path.startswith(f"{receipt.TEMPLATES}/")
     )
     return Outcome(
         receipt=drafted.receipt,

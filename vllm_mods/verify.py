@@ -10,7 +10,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from vllm_mods import receipt, record, site
+from vllm_mods import bytecode, receipt, record, site
 from vllm_mods.errors import VllmModsError
 from vllm_mods.model import Finding, Level
 from vllm_mods.state import read_state
@@ -115,18 +115,12 @@ def _file(look: site.Look, file: ReceiptFile) -> Iterator[Finding]:
 
 def _bytecode(look: site.Look, path: str, there: Receipt) -> Iterator[Finding]:
     """Find bytecode that Python would run in place of the patched source."""
-    cache = f"{os.path.dirname(path)}/__pycache__".lstrip("/")
-    prefix = f"{os.path.basename(path).removesuffix('.py')}."
-    if look.parent(f"{cache}/x")[0] is None:
-        return
     removed = {file.path: file.before for file in there.files if file.kind == receipt.BYTECODE}
     source = site.read(look.site.absolute(path))
-    for name in sorted(os.listdir(look.site.absolute(cache))):
-        if not (name.startswith(prefix) and name.endswith(".pyc")):
-            continue
-        compiled = f"{cache}/{name}"
+    for compiled in bytecode.of(look, path):
         if look.file(compiled) is None:
             continue
+        name = os.path.basename(compiled)
         if site.digest(look.site.absolute(compiled)) == removed.get(compiled):
             yield Finding(
                 code="stale-bytecode",

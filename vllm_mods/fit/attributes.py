@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.families import class_at, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
@@ -80,7 +80,7 @@ def _class_of(inference: Inference, name: str, scope: Scope) -> Found | None:
                 return None
             if len(current.locals()[name]) != 1:
                 return None
-            return inference.class_at(current.parent)
+            return class_at(inference.world, inference.path, current.parent)
         current = current.parent
     return None
 

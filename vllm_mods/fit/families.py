@@ -12,6 +12,7 @@ from vllm_mods.fit.world import Found
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from vllm_mods.fit.walk import Scope
     from vllm_mods.fit.world import World
 
 
@@ -66,3 +67,29 @@ def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Found, .
             if method in found.cls.methods
         )
     return world.definers[key]
+
+
+def beside(world: World, found: Found, method: str) -> Found | None:
+    """Return the one class beside a mixin, in all of its subclasses, that has a method."""
+    owners = {
+        None if owner is None else owner[0]
+        for other in subclasses(world, found)
+        for owner in (lineage(world, other).owner(method),)
+    }
+    return owners.pop() if len(owners) == 1 else None
+
+
+def class_at(world: World, path: str, scope: Scope | None) -> Found | None:
+    """Return the class whose body a scope is, ``None`` inside functions."""
+    if scope is None or not scope.is_class:
+        return None
+    line = getattr(scope.node, "lineno", 0)
+    outer = scope.parent
+    while outer is not None and outer.parent is not None:
+        if not outer.is_class:
+            return None
+        outer = outer.parent
+    for name, found in classes_in(world, path):
+        if name == scope.name and found.cls.line == line:
+            return found
+    return None

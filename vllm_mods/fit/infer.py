@@ -7,12 +7,12 @@ import builtins
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.binding import has_kind, implementations, is_property
-from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.families import beside, class_at
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
-from vllm_mods.fit.shapes import Class, Function, Import, Module, Parameter, Value
-from vllm_mods.fit.signatures import every, type_name
+from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value
+from vllm_mods.fit.signatures import type_name
 from vllm_mods.fit.things import Thing, outside, unknown
-from vllm_mods.fit.walk import Scope, receiver
+from vllm_mods.fit.walk import Scope, binds_in_body, receiver
 from vllm_mods.fit.world import Found
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Inference:
         first = True
         while current is not None and not isinstance(current.node, ast.Module):
             if current.is_class:
-                if first and self._in_class(current, name):
+                if first and binds_in_body(current.node, name):
                     return unknown("the name belongs to the class body")
             elif name in current.locals():
                 return self._local(name, current, depth)
@@ -76,19 +76,11 @@ class Inference:
             return unknown(answer.why or f"{name} is not defined in the module")
         return self._things(answer.found, depth)
 
-    def _in_class(self, scope: Scope, name: str) -> bool:
-        body = getattr(scope.node, "body", ())
-        return any(
-            isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store)
-            for statement in body
-            for inner in every(statement)
-        ) or any(getattr(statement, "name", None) == name for statement in body)
-
     def _local(self, name: str, scope: Scope, depth: int) -> tuple[Thing, ...]:
         me = receiver(scope)
         sources = scope.locals()[name]
         if me is not None and me[0] == name and len(sources) == 1:
-            found = self.class_at(scope.parent)
+            found = class_at(self.world, self.path, scope.parent)
             if found is None:
                 return unknown("the class is made inside a function")
             kind = "instance" if me[1] == "instance" else "class"
@@ -135,28 +127,6 @@ class Inference:
             external = next((one.external for one in found if one.external), None)
             return (outside(external),) if external else unknown("its type is not a plain class")
         return tuple(Thing(kind="instance", found=one, on=one) for one in classes)
-
-    def class_at(self, scope: Scope | None) -> Found | None:
-        """Return the class whose body a scope is, ``None`` inside functions."""
-        if scope is None or not isinstance(scope.node, ast.ClassDef):
-            return None
-        module = self.world.module(self.path)
-        outer = scope.parent
-        while outer is not None and not isinstance(outer.node, ast.Module):
-            if not outer.is_class:
-                return None
-            outer = outer.parent
-        return None if module is None else self._descend(module, scope.name, scope.node.lineno)
-
-    def _descend(self, module: Module, chain: str, line: int) -> Found | None:
-        head, *rest = chain.split(".")
-        for binding in module.names.get(head, ()):
-            current = binding
-            for part in rest:
-                current = current.nested.get(part) if isinstance(current, Class) else None  # type: ignore[assignment]
-            if isinstance(current, Class) and current.line == line:
-                return Found(path=self.path, binding=current)
-        return None
 
     # --- things
 
@@ -235,21 +205,10 @@ class Inference:
                 return unknown("the attribute's type is not stated")
         if line.outside or (line.torch and name in TORCH_MODULE):
             return unknown(f"a base of {thing.found.cls.name} is outside the tree")
-        beside = self._beside(thing, name)
-        if beside is not None:
-            return self._method(thing, beside, name, depth)
+        other = beside(self.world, thing.found, name) if thing.kind == "instance" else None
+        if other is not None:
+            return self._method(thing, other, name, depth)
         return (Thing(kind="unknown", on=thing.found, why=f"{thing.found.cls.name} has no {name}"),)
-
-    def _beside(self, thing: Thing, name: str) -> Found | None:
-        """Return the one class beside a mixin, in all of its subclasses, that has a method."""
-        if thing.kind != "instance":
-            return None
-        owners = {
-            None if owner is None else owner[0]
-            for other in subclasses(self.world, thing.found)
-            for owner in (lineage(self.world, other).owner(name),)
-        }
-        return owners.pop() if len(owners) == 1 else None
 
     def _typed(self, kind: str, depth: int) -> tuple[Thing, ...]:
         """Say what an attribute of a stated type is; ``X()`` stands for what calling X makes."""
@@ -328,7 +287,7 @@ class Inference:
         current: Scope | None = scope
         while current is not None:
             if receiver(current) is not None and not node.args:
-                found = self.class_at(current.parent)
+                found = class_at(self.world, self.path, current.parent)
                 if found is None:
                     break
                 line = lineage(self.world, found)

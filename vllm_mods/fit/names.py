@@ -41,7 +41,11 @@ def name_problems(
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = symtable.symtable(data.decode("utf-8", "replace"), path, "exec")
+        try:
+            table = symtable.symtable(data, path, "exec")
+        except SyntaxError:
+            # What only the compiler refuses; for the patched file, that is reported already.
+            return
     defined = _defined(table) | _GIVEN
     missing = dict.fromkeys(_used(table, "", defined))
     typing = {

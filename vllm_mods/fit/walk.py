@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.shapes import Import, Parameter
-from vllm_mods.fit.signatures import decorator_name, parameters_of
+from vllm_mods.fit.signatures import decorator_name, every, parameters_of
 from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names, tests_typing
 
 if TYPE_CHECKING:
@@ -234,3 +234,13 @@ def receiver(scope: Scope) -> tuple[str, str, ast.ClassDef] | None:
         and bool(names & {"validator", "field_validator", "model_validator"})
     )
     return positional[0].arg, "class" if by_class else "instance", outer
+
+
+def binds_in_body(node: ast.AST, name: str) -> bool:
+    """Tell whether a class body binds a name."""
+    body = getattr(node, "body", ())
+    return any(
+        isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store)
+        for statement in body
+        for inner in every(statement)
+    ) or any(getattr(statement, "name", None) == name for statement in body)

@@ -41,7 +41,9 @@ def plan(planned: Plan, paint: Paint = str) -> str:
     for one in planned.mods:
         head = f"{one.mod.name} {one.mod.version}".ljust(width)
         variant = f" (variant {one.variant.id})" if one.variant and one.verdict.ok else ""
-        lines = [f"  {head}  {paint(one.verdict)}: {_MEANING[one.verdict]}{variant}"]
+        whole = one.verdict is Verdict.APPLIES and not one.hunks
+        meaning = "every file it brings is new" if whole else _MEANING[one.verdict]
+        lines = [f"  {head}  {paint(one.verdict)}: {meaning}{variant}"]
         lines += [f"    {line}" for line in changed(one)]
         lines += [f"    {line}" for line in findings(one.findings)]
         blocks.append("\n".join(lines))

@@ -221,3 +221,45 @@ def test_only_modules_in_question_are_read() -> None:
 def test_files_that_are_not_python_are_left_alone() -> None:
     change_ = FileChange(path="vllm/config.json", before=b"{}", after=b"{")
     assert fit((change_,), tree_of(FILES)) == ()
+
+
+@pytest.mark.parametrize("ending", [b"\r\n", b"\n"])
+def test_marks_and_line_endings_change_nothing(ending: bytes) -> None:
+    tree = tree_of(FILES)
+    patch = change(tree, INC, OLD_SIGNATURE)
+    assert patch.before is not None
+    assert patch.after is not None
+    before = b"\xef\xbb\xbf" + patch.before.replace(b"\n", ending)
+    after = b"\xef\xbb\xbf" + patch.after.replace(b"\n", ending)
+    tree.files[INC] = before
+    found = fit((FileChange(path=INC, before=before, after=after),), tree)
+    assert [f.code for f in found if f.level is Level.ERROR] == ["fit-override"]
+
+
+def test_a_whole_patch_is_judged_against_what_earlier_mods_left() -> None:
+    tree = tree_of(FILES)
+    earlier = tree.files[INC].replace(b"bits: int, group", b"bits: int, prefix: str, group")
+    later = earlier + b"\n\nDEFAULT = INCConfig(4, 'model')\n"
+    found = fit((FileChange(path=INC, before=earlier, after=later),), tree)
+    assert not [f for f in found if f.level is Level.ERROR]
+
+
+def test_an_attribute_of_a_torch_module_may_be_set_from_outside() -> None:
+    layer = "import torch.nn as nn\n\n\nclass Layer(nn.Module):\n    def forward(self): ...\n"
+    quiet = {"vllm/layer.py": layer, "vllm/method.py": "def setup(layer):\n    layer.other = 1\n"}
+    setter = quiet | {"vllm/method.py": "def setup(layer):\n    layer.scale = 1\n"}
+    patch = ("def forward(self): ...", "def forward(self):\n        return self.scale")
+    assert [f.code for f in errors("vllm/layer.py", patch, files=quiet)] == ["fit-attribute"]
+    assert errors("vllm/layer.py", patch, files=setter) == []
+
+
+def test_a_mixin_may_use_what_stands_beside_it() -> None:
+    files = {
+        "vllm/mixin.py": "class Mixin:\n    def run(self): ...\n",
+        "vllm/base.py": "class Base:\n    def step(self, one): ...\n",
+        "vllm/model.py": "from vllm.base import Base\nfrom vllm.mixin import Mixin\n\n\nclass Model(Mixin, Base): ...\n",
+    }
+    good = ("def run(self): ...", "def run(self):\n        self.step(1)")
+    bad = ("def run(self): ...", "def run(self):\n        self.step(1, 2)")
+    assert errors("vllm/mixin.py", good, files=files) == []
+    assert [f.code for f in errors("vllm/mixin.py", bad, files=files)] == ["fit-call"]
