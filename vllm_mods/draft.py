@@ -67,10 +67,9 @@ class Op(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """All steps. ``made`` folders get the owner of ``owner``; ``gone`` ones are empty by then."""
+    """All steps, the journal that undoes them, and the receipt that is there after them."""
 
     ops: tuple[Op, ...]
     journal: Journal
-    owner: tuple[int, int]
     receipt: Receipt | None
     notes: tuple[str, ...]

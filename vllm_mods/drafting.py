@@ -13,16 +13,17 @@ import stat
 from typing import TYPE_CHECKING
 
 from vllm_mods import bytecode, folders, journal, receipt, record, site
-from vllm_mods.draft import NEW_FILE_MODE, Draft, Op
+from vllm_mods.draft import NEW_FILE_MODE, Draft
 from vllm_mods.errors import Refused
 from vllm_mods.receipt import ReceiptFile
+from vllm_mods.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vllm_mods.draft import Transition, Write
     from vllm_mods.receipt import Receipt
-    from vllm_mods.site import Look, Site
+    from vllm_mods.site import Site
 
 
 def draft(
@@ -34,7 +35,7 @@ def draft(
     other names (unless ``break_links``), is read-only or lies outside.
     """
     drafter = _Drafter(where, there, transition, break_links=break_links)
-    site.check_writable(receipt.STATE, None, drafter.look)
+    site.check_writable(receipt.STATE, None, drafter.steps.look)
     drafter.targets()
     drafter.records()
     drafter.state()
@@ -47,37 +48,30 @@ class _Drafter:
     def __init__(
         self, where: Site, there: Receipt | None, transition: Transition, *, break_links: bool
     ) -> None:
-        self.site = where
         self.transition = transition
-        self.break_links = break_links
-        self.look: Look = site.Look(site=where, folders={})
-        self.old = {file.path: file for file in there.files} if there is not None else {}
-        self.there = there
-        self.net = dict(self.old)
-        self.ops: dict[str, Op] = {}
-        self.folders = folders.Folders()
-        self.digests: dict[str, str | None] = {}
-        self.root_info = os.stat(where.root)
+        self.steps = Steps(where, there, break_links=break_links)
 
     # --- what the caller asked for ------------------------------------------
 
     def targets(self) -> None:
         for write in self.transition.writes:
             site.check_target(write.path)
-            info = self.look.file(write.path)
-            found = self.digest(write.path, info)
+            info = self.steps.look.file(write.path)
+            found = self.steps.digest(write.path, info)
             if found != write.expected:
-                raise _changed(self.site, write.path, write.expected, found)
-            missing = self.look.missing(write.path)
-            site.check_writable(write.path, info, self.look, break_links=self.break_links)
+                raise _changed(self.steps.site, write.path, write.expected, found)
+            missing = self.steps.look.missing(write.path)
+            site.check_writable(
+                write.path, info, self.steps.look, break_links=self.steps.break_links
+            )
             for folder in missing:
                 if folder.split("/", 1)[0] != receipt.STATE:
-                    self.net.setdefault(
+                    self.steps.net.setdefault(
                         folder,
                         ReceiptFile(path=folder, before=None, after=None, kind=receipt.FOLDER),
                     )
             if write.restore:
-                self.restore(write.path)
+                self.steps.restore(write.path)
             else:
                 self.change(write, info, found)
             if write.path.endswith(".py"):
@@ -86,76 +80,46 @@ class _Drafter:
     def change(self, write: Write, info: os.stat_result | None, found: str | None) -> None:
         """Write or delete one file, and keep its original if this is the first touch."""
         path = write.path
-        known = self.old.get(path)
+        known = self.steps.old.get(path)
         if known is None and info is not None:
-            self.keep(path, info)
+            self.steps.keep(path, info)
         if write.data is None:
-            self.remove(path, info)
+            self.steps.remove(path, info)
             after, mode, size = None, None, None
         else:
             after = hashlib.sha256(write.data).hexdigest()
             kept = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
             mode, size = kept if write.mode is None else write.mode, len(write.data)
-            self.put(path, write.data, info, mode)
+            self.steps.put(path, write.data, info, mode)
         before = found if known is None else known.before
         if before is None and after is None:
-            self.net.pop(path, None)
+            self.steps.net.pop(path, None)
         else:
-            self.net[path] = ReceiptFile(
+            self.steps.net[path] = ReceiptFile(
                 path=path, before=before, after=after, mode=mode, size=size
             )
 
-    def restore(self, path: str) -> None:
-        """Bring one file back to what it was before any mod."""
-        known = self.net.pop(path, None)
-        if known is None:
-            raise ValueError(f"{path} is in no receipt, so there is nothing to restore")
-        info = self.look.file(path)
-        if known.before is None:
-            if info is not None:
-                self.remove(path, info)
-            return
-        original = receipt.original(path)
-        saved = self.look.file(original)
-        if self.digest(original, saved) != known.before or saved is None:
-            what = "missing" if saved is None else "damaged"
-            raise Refused(
-                f"{path}: its original {self.site.absolute(original)} is {what}; "
-                "nothing was changed",
-                hint="reinstall vLLM: pip install --force-reinstall --no-deps "
-                f"vllm{'' if self.there is None or not self.there.vllm else '==' + self.there.vllm}",
-            )
-        self.add(
-            Op(
-                step=self.step(path, info, known.before),
-                info=info,
-                source=self.site.absolute(original),
-                private=saved.st_nlink > 1,
-            )
-        )
-        self.remove(original, saved)
-
     def compiled(self, write: Write) -> None:
         """Remove what interpreters made of the source; bring back what they had made before."""
-        first = write.path not in self.old
+        first = write.path not in self.steps.old
         if write.restore:
-            for path in [path for path in self.old if bytecode.is_of(path, write.path)]:
-                self.restore(path)
-        for path in bytecode.of(self.look, write.path):
-            if path in self.ops:
+            for path in [path for path in self.steps.old if bytecode.is_of(path, write.path)]:
+                self.steps.restore(path)
+        for path in bytecode.of(self.steps.look, write.path):
+            if path in self.steps.ops:
                 continue
-            info = self.look.file(path)
+            info = self.steps.look.file(path)
             if info is None:
                 continue
-            site.check_writable(path, None, self.look)
+            site.check_writable(path, None, self.steps.look)
             if first:
-                self.keep(path, info)
-                digest = self.digest(path, info)
-                self.net[path] = ReceiptFile(
+                self.steps.keep(path, info)
+                digest = self.steps.digest(path, info)
+                self.steps.net[path] = ReceiptFile(
                     path=path, before=digest, after=None, kind=receipt.BYTECODE
                 )
-            self.remove(path, info)
-        self.folders.maybe_gone.add(bytecode.cache(write.path))
+            self.steps.remove(path, info)
+        self.steps.folders.maybe_gone.add(bytecode.cache(write.path))
 
     # --- RECORD -------------------------------------------------------------
 
@@ -165,17 +129,17 @@ class _Drafter:
 
         touched = {
             path: None if file.after is None else (file.after, file.size or 0)
-            for path, file in self.net.items()
+            for path, file in self.steps.net.items()
             if file.kind == receipt.FILE and not path.startswith(("/", f"{receipt.STATE}/"))
         }
-        owners = {file.path for file in self.old.values() if file.kind == receipt.RECORD}
+        owners = {file.path for file in self.steps.old.values() if file.kind == receipt.RECORD}
         listed: dict[str, str | None] = {}
         if touched:
-            entries = os.listdir(self.site.root)
+            entries = os.listdir(self.steps.site.root)
             folders = [entry for entry in entries if entry.endswith(".dist-info")]
             bases: dict[str, bytes] = {}
             for path in touched:
-                is_new = self.net[path].before is None
+                is_new = self.steps.net[path].before is None
                 listed[path] = self.owner(path, names.owners_first(folders, path), bases, is_new)
             owners |= {owner for owner in listed.values() if owner is not None}
         for owner in sorted(owners):
@@ -198,9 +162,9 @@ class _Drafter:
         return None
 
     def record(self, owner: str, files: dict[str, tuple[str, int] | None]) -> None:
-        info = self.look.file(owner)
-        current = self.digest(owner, info)
-        known = self.old.get(owner)
+        info = self.steps.look.file(owner)
+        current = self.steps.digest(owner, info)
+        known = self.steps.old.get(owner)
         base = self.untouched(owner)
         data = record.edit(base, files)
         after = hashlib.sha256(data).hexdigest()
@@ -209,23 +173,23 @@ class _Drafter:
                 raise Refused(
                     f"{owner} is gone: the distribution was upgraded or removed since the mods "
                     "went in; nothing was changed",
-                    hint=f"the receipt is out of date: rm -r {self.site.absolute(receipt.STATE)}",
+                    hint=f"the receipt is out of date: rm -r {self.steps.site.absolute(receipt.STATE)}",
                 )
             if not self.transition.discard_edits:
-                raise _changed(self.site, owner, known.after, current)
+                raise _changed(self.steps.site, owner, known.after, current)
         if data == base:
             if known is not None:
-                self.writable(owner, info)
-                self.restore(owner)
+                self.steps.writable(owner, info)
+                self.steps.restore(owner)
             return
         if after == current:
             return
-        self.writable(owner, info)
+        self.steps.writable(owner, info)
         if known is None and info is not None:
-            self.keep(owner, info)
+            self.steps.keep(owner, info)
         mode = stat.S_IMODE(info.st_mode) if info is not None else NEW_FILE_MODE
-        self.put(owner, data, info, mode)
-        self.net[owner] = ReceiptFile(
+        self.steps.put(owner, data, info, mode)
+        self.steps.net[owner] = ReceiptFile(
             path=owner,
             before=current if known is None else known.before,
             after=after,
@@ -235,18 +199,18 @@ class _Drafter:
         )
 
     def untouched(self, path: str) -> bytes:
-        known = self.old.get(path)
+        known = self.steps.old.get(path)
         if known is not None and known.before is not None:
-            data = site.read(self.site.absolute(receipt.original(path)))
+            data = site.read(self.steps.site.absolute(receipt.original(path)))
             if data is not None and hashlib.sha256(data).hexdigest() == known.before:
                 return data
             raise Refused(
                 f"{path}: its original is missing or damaged; nothing was changed",
-                hint=f"vllm-mods verify --target {self.site.root}",
+                hint=f"vllm-mods verify --target {self.steps.site.root}",
             )
-        if self.look.file(path) is None:
+        if self.steps.look.file(path) is None:
             return b""
-        return site.read(self.site.absolute(path)) or b""
+        return site.read(self.steps.site.absolute(path)) or b""
 
     # --- our own files --------------------------------------------------------
 
@@ -260,150 +224,80 @@ class _Drafter:
         for path in self.below(receipt.MODS):
             mod = path[len(receipt.MODS) + 1 :].split("/", 1)[0]
             if mod not in names or (mod in given and path not in given[mod]):
-                self.remove(path, self.look.file(path))
+                self.steps.remove(path, self.steps.look.file(path))
         for mod in names & given.keys():
             for path, data in given[mod].items():
                 self.own(path, data)
         if not mods:
             self.leftovers()
-            self.remove(receipt.RECEIPT, self.look.file(receipt.RECEIPT))
+            self.steps.remove(receipt.RECEIPT, self.steps.look.file(receipt.RECEIPT))
 
     def leftovers(self) -> None:
         """Check that nothing stays changed when no mod is in, and clear what is ours."""
-        left = [file.path for file in self.net.values() if file.kind != receipt.FOLDER]
+        left = [file.path for file in self.steps.net.values() if file.kind != receipt.FOLDER]
         if left:
             raise ValueError(f"no mod would be in, and yet these stay changed: {left}")
         for path in self.below(receipt.ORIGINALS):
-            if path not in self.ops:
-                self.remove(path, self.look.file(path))
-        self.folders.maybe_gone.add(receipt.TEMPLATES)
+            if path not in self.steps.ops:
+                self.steps.remove(path, self.steps.look.file(path))
+        self.steps.folders.maybe_gone.add(receipt.TEMPLATES)
 
     def below(self, folder: str) -> Iterator[str]:
         """Yield the files of our own below a folder, which may itself become empty."""
-        if self.look.parent(f"{folder}/x")[0] is None:
+        if self.steps.look.parent(f"{folder}/x")[0] is None:
             return
-        self.folders.maybe_gone.add(folder)
-        for name in sorted(os.listdir(self.site.absolute(folder))):
+        self.steps.folders.maybe_gone.add(folder)
+        for name in sorted(os.listdir(self.steps.site.absolute(folder))):
             path = f"{folder}/{name}"
-            info = site.status(self.site.absolute(path))
+            info = site.status(self.steps.site.absolute(path))
             if info is not None and stat.S_ISDIR(info.st_mode):
                 yield from self.below(path)
             else:
                 yield path
 
     def own(self, path: str, data: bytes) -> None:
-        info = self.look.file(path)
-        if self.digest(path, info) != hashlib.sha256(data).hexdigest():
-            self.look.missing(path)
-            self.put(path, data, info, NEW_FILE_MODE)
-
-    # --- the parts that everything is made of ---------------------------------
-
-    def digest(self, path: str, info: os.stat_result | None) -> str | None:
-        if info is None:
-            return None
-        if path not in self.digests:
-            self.digests[path] = site.digest(self.site.absolute(path))
-        return self.digests[path]
-
-    def writable(self, path: str, info: os.stat_result | None) -> None:
-        site.check_writable(path, info, self.look, break_links=self.break_links)
-
-    def keep(self, path: str, info: os.stat_result) -> None:
-        """Keep the original of a file, under the name that ``receipt.original`` gives it."""
-        original = receipt.original(path)
-        self.add(
-            Op(
-                step=self.step(original, self.look.file(original), self.digest(path, info)),
-                info=self.look.file(original),
-                source=self.site.absolute(path),
-                private=info.st_nlink > 1,
-            )
-        )
-
-    def put(self, path: str, data: bytes, info: os.stat_result | None, mode: int) -> None:
-        self.look.missing(path)
-        like = info
-        if like is None:
-            folder = os.path.dirname(path)
-            while (parent := self.look.folders.get(self.site.absolute(folder))) is None and folder:
-                folder = os.path.dirname(folder)
-            like = self.root_info if parent is None else parent
-        self.add(
-            Op(
-                step=self.step(path, info, hashlib.sha256(data).hexdigest()),
-                info=info,
-                data=data,
-                like=like,
-                mode=mode,
-                attributes_of=None if info is None else self.site.absolute(path),
-            )
-        )
-
-    def remove(self, path: str, info: os.stat_result | None) -> None:
-        if info is not None:
-            self.add(Op(step=self.step(path, info, None), info=info))
-            self.folders.maybe_gone.update(folders.parents(path))
-
-    def step(self, path: str, info: os.stat_result | None, after: str | None) -> journal.Step:
-        absolute = self.site.absolute(path)
-        folder, name = os.path.split(absolute)
-        # 200 bytes of the name: the whole may be as long as a file system allows.
-        stem = os.fsencode(name)[:200].decode("utf-8", "surrogateescape")
-        n = len(self.ops)
-        while os.path.lexists(temp := f"{folder}/.{stem}.vllm-mods{n}"):
-            n += 1000
-        return journal.Step(
-            path=path,
-            before=self.digest(path, info),
-            after=after,
-            backup=None if info is None else str(len(self.ops)),
-            temp=temp,
-        )
-
-    def add(self, op: Op) -> None:
-        path = op.step.path
-        if path in self.ops:
-            raise ValueError(f"{path} is to be written twice")
-        self.ops[path] = op
-        if not op.removes:
-            for folder in self.look.missing(path):
-                self.folders.made[folder] = None
+        info = self.steps.look.file(path)
+        if self.steps.digest(path, info) != hashlib.sha256(data).hexdigest():
+            self.steps.look.missing(path)
+            self.steps.put(path, data, info, NEW_FILE_MODE)
 
     def finish(self) -> Draft:
         gone = folders.gone(
-            self.look, self.old, self.ops, self.folders, clear=not self.transition.mods
+            self.steps.look,
+            self.steps.old,
+            self.steps.ops,
+            self.steps.folders,
+            clear=not self.transition.mods,
         )
         for folder in gone.missing:
-            self.net.pop(folder, None)
+            self.steps.net.pop(folder, None)
         if self.transition.mods:
             self.new_receipt()
             final: Receipt | None = self.final_receipt()
         else:
             final = None
-        kept = folders.kept(self.look, self.ops, self.folders.made, gone.gone)
+        kept = folders.kept(self.steps.look, self.steps.ops, self.steps.folders.made, gone.gone)
         # The receipt is the last file: whoever sees it sees the rest.
-        ops = sorted(self.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
+        ops = sorted(self.steps.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
         return Draft(
             ops=tuple(ops),
             journal=journal.Journal(
                 steps=tuple(op.step for op in ops),
                 kept=kept,
-                made=tuple(self.folders.made),
+                made=tuple(self.steps.folders.made),
                 gone=gone.gone,
             ),
-            owner=(self.root_info.st_uid, self.root_info.st_gid),
             receipt=final,
             notes=gone.notes,
         )
 
     def final_receipt(self) -> Receipt:
-        absolute = any(path.startswith("/") for path in self.net)
-        workspace = self.site.workspaces[0] if absolute else None
+        absolute = any(path.startswith("/") for path in self.steps.net)
+        workspace = self.steps.site.workspaces[0] if absolute else None
         return receipt.Receipt(
             vllm=self.transition.vllm,
             mods=self.transition.mods,
-            files=tuple(sorted(self.net.values(), key=lambda file: file.path)),
+            files=tuple(sorted(self.steps.net.values(), key=lambda file: file.path)),
             workspace=workspace,
         )
 

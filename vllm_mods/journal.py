@@ -114,6 +114,12 @@ def save(work: str, journal: Journal) -> None:
     site.sync(os.path.dirname(work))
 
 
+def give_mtime(place: str, mtime_ns: int) -> None:
+    """Give a folder the mtime it had, unless it has it still: that might not be ours to set."""
+    if os.stat(place).st_mtime_ns != mtime_ns:
+        os.utime(place, ns=(mtime_ns, mtime_ns))
+
+
 def finish(work: str) -> None:
     """Remove the journal: from here on the transaction is over, whichever way it went."""
     if site.status(f"{work}/{_FILE}") is not None:
@@ -178,7 +184,7 @@ def put_back(where: Site, work: str, journal: Journal, *, reached: int | None = 
         _unmake(where.absolute(made))
     folders = [*journal.kept, *journal.gone]
     for one in folders:
-        os.utime(where.absolute(one.path), ns=(one.mtime_ns, one.mtime_ns))
+        give_mtime(where.absolute(one.path), one.mtime_ns)
     for one in folders:
         site.sync(where.absolute(one.path))
     problems = [problem for problem in tried if problem is not None]

@@ -122,8 +122,11 @@ def check_writable(
     """Raise ``Refused`` unless a file may be replaced, removed or (``info`` None) made.
 
     By the mode bits: root could write anyway, and a read-only file says that somebody
-    does not want that.
+    does not want that. And by the owner: only the owner can keep a file's owner and a
+    folder's mtime, so being in the right group is not enough.
     """
+    if info is not None:
+        _check_owner(path, look.site.absolute(path), info)
     if info is not None and not info.st_mode & stat.S_IWUSR:
         raise Refused(
             f"{path} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed",
@@ -144,6 +147,8 @@ def check_writable(
         if parent is None and folder not in {"", "/"}:
             folder = os.path.dirname(folder)  # it will be made in this one
             continue
+        if parent is not None:
+            _check_owner(f"{path}: its folder {place}", place, parent)
         if parent is not None and not parent.st_mode & stat.S_IWUSR:
             raise Refused(
                 f"{path}: its folder {place} is read-only (mode "
@@ -151,6 +156,15 @@ def check_writable(
                 hint=f"chmod u+w {place}",
             )
         return
+
+
+def _check_owner(what: str, place: str, info: os.stat_result) -> None:
+    if os.geteuid() not in {0, info.st_uid}:
+        raise Refused(
+            f"{what} belongs to user {info.st_uid}, and you are user {os.geteuid()}; nothing was "
+            "changed",
+            hint=f"run the command as its owner or as root: stat -c %U {place}",
+        )
 
 
 def preserve(source: str, destination: str, *, private: bool = False) -> None:

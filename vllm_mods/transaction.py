@@ -10,29 +10,24 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import journal, receipt, site
 from vllm_mods.draft import Transition, Write
 from vllm_mods.drafting import draft
 from vllm_mods.errors import NotRestored, Refused
+from vllm_mods.signals import Held, Interrupted
 from vllm_mods.site import Site
 from vllm_mods.state import read_receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
-    from typing import Any
 
     from vllm_mods.draft import Draft, Op
     from vllm_mods.receipt import Receipt
 
-    _Handler = int | Callable[[int, FrameType | None], Any]
-
 __all__ = ["Outcome", "Transition", "Write", "commit", "recover"]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _HINTS = {
     errno.ENOSPC: "df -h {root}  # free some space, then run the command again",
     errno.EDQUOT: "quota -s  # free some space, then run the command again",
@@ -146,7 +141,7 @@ def _run(where: Site, drafted: Draft, source_date_epoch: int | None) -> tuple[st
     """Do it, or put everything back. Returns notes."""
     progress = _Progress()
     try:
-        with _Signals() as signals:
+        with Held() as signals:
             try:
                 _steps(where, drafted, source_date_epoch, progress, signals.check)
             except BaseException as error:
@@ -157,7 +152,7 @@ def _run(where: Site, drafted: Draft, source_date_epoch: int | None) -> tuple[st
                 if not progress.committed:
                     raise _refusal(where.root, error, "everything was put back") from error
                 return (f"{error}: {progress.work} could not be removed; the next command will",)
-    except _Interrupted:
+    except Interrupted:
         raise Refused(
             f"{where.root}: interrupted by a signal; everything was put back",
             hint="run the command again",
@@ -261,7 +256,7 @@ def _settle_folders(where: Site, drafted: Draft, mtime_ns: int | None) -> None:
         if mtime_ns is not None:
             os.utime(place, ns=(mtime_ns, mtime_ns))
     for kept in drafted.journal.kept:
-        os.utime(where.absolute(kept.path), ns=(kept.mtime_ns, kept.mtime_ns))
+        journal.give_mtime(where.absolute(kept.path), kept.mtime_ns)
     for path in (*drafted.journal.made, *(kept.path for kept in drafted.journal.kept)):
         site.sync(where.absolute(path))
 
@@ -288,44 +283,3 @@ def _refusal(root: str, error: OSError, outcome: str) -> Refused:
     place = error.filename2 or error.filename or root
     hint = _HINTS.get(error.errno or 0, "ls -la {root}").format(root=root)
     return Refused(f"{place}: {error.strerror}; {outcome}", hint=hint)
-
-
-class _Signals:
-    """Holds back SIGINT, SIGTERM and SIGHUP, so that nothing stops between two steps.
-
-    ``check`` raises at a point where everything can be undone; the signal itself is
-    delivered after that, to whatever handled it before.
-    """
-
-    def __init__(self) -> None:
-        self.caught: list[int] = []
-        self.before: list[tuple[int, _Handler]] = []
-
-    def __enter__(self) -> _Signals:  # noqa: PYI034  (nothing derives from it)
-        for number in _SIGNALS:
-            handler = signal.getsignal(number)
-            if handler is None or handler is signal.SIG_IGN:
-                continue
-            try:
-                signal.signal(number, self.catch)
-            except ValueError:  # signals reach the main thread only, and this is another
-                break
-            self.before.append((number, handler))
-        return self
-
-    def catch(self, number: int, _frame: FrameType | None) -> None:
-        self.caught.append(number)
-
-    def check(self) -> None:
-        if self.caught:
-            raise _Interrupted
-
-    def __exit__(self, *_error: object) -> None:
-        for number, handler in self.before:
-            signal.signal(number, handler)
-        for number in self.caught:
-            signal.raise_signal(number)
-
-
-class _Interrupted(BaseException):
-    """A signal came, and its own handler did not end the program or raise."""

@@ -8,8 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import faults
 import pytest
 from small_site import (
     FILES,
@@ -37,7 +40,7 @@ from vllm_mods.transaction import Outcome, Transition, commit
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from vllm_mods.receipt import Receipt
     from vllm_mods.transaction import Write
@@ -272,6 +275,12 @@ def test_templates_go_to_the_workspace_or_into_our_own_folder(tmp_path: Path, si
     assert (site / mine).read_bytes() == b"T"
     assert (workspace / "sub/t.jinja").read_bytes() == b"T"
     assert receipt_of(site).workspace == str(workspace)
+    change = transition(write(theirs, b"T", b"U"), name="two", before=both.mods)
+    # the receipt knows the workspace, and another one would split what is in
+    assert commit(str(site), change).changed == (theirs,)
+    other = transition(write("/elsewhere/t", None, b""), name="three", before=change.mods)
+    with pytest.raises(Refused, match="outside the workspace"):
+        commit(str(site), other, workspace="/elsewhere")
     revert(site)
     now = snapshot(tmp_path)
     assert now == before
@@ -369,6 +378,54 @@ def test_read_only_files_and_folders_even_for_root(site: Path, path: str) -> Non
         assert (error.hint or "").startswith("chmod u+w ")
     finally:
         (site / path).chmod(mode)
+
+
+def as_user(work: Callable[[], object]) -> int:
+    """Run in a child without root's rights."""
+
+    def drop_rights_and_work() -> None:
+        os.setgroups([])
+        os.setgid(1234)
+        os.setuid(1234)
+        work()
+
+    return faults.in_child(drop_rights_and_work)
+
+
+@pytest.fixture
+def users_site() -> Iterator[Path]:
+    """Make a site that belongs to a user, where that user can reach it."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        site = build(Path(folder) / "site")
+        for path in [site, *site.rglob("*")]:
+            mode = path.stat().st_mode & 0o7777
+            os.chown(path, 1234, 1234)
+            path.chmod(mode)
+        yield site
+
+
+@root_only
+def test_the_owner_of_a_tree_needs_no_root(users_site: Path) -> None:
+    before = snapshot(users_site)
+
+    def work() -> None:
+        commit(str(users_site), ONE)
+        assert snapshot(users_site) != before
+        revert(users_site)
+
+    assert as_user(work) == faults.DONE
+    assert snapshot(users_site) == before
+
+
+@root_only
+@pytest.mark.parametrize("path", ["vllm/a.py", "vllm/sub", "."])
+def test_what_belongs_to_somebody_else_is_refused_whole(users_site: Path, path: str) -> None:
+    """A user may replace a file of root's in a folder of their own, but not keep its owner."""
+    os.chown(users_site / path, 0, 0)
+    before = snapshot(users_site)
+    assert as_user(lambda: commit(str(users_site), ONE)) == faults.REFUSED
+    assert snapshot(users_site) == before
 
 
 def test_while_another_one_works_on_the_tree(site: Path) -> None:

@@ -42,7 +42,8 @@ def name_problems(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            table = symtable.symtable(data, path, "exec")
+            # It takes bytes, with their encoding and byte order mark, whatever its stub says.
+            table = symtable.symtable(data, path, "exec")  # type: ignore[arg-type]
         except SyntaxError:
             # What only the compiler refuses; for the patched file, that is reported already.
             return

@@ -256,7 +256,7 @@ def test_an_attribute_of_a_torch_module_may_be_set_from_outside() -> None:
 def test_a_mixin_may_use_what_stands_beside_it() -> None:
     files = {
         "vllm/mixin.py": "class Mixin:\n    def run(self): ...\n",
-        "vllm/base.py": "class Base:\n    def step(self, one): ...\n",
+        "vllm/base.py": "class Base:\n    def step(self, one):\n        return one\n",
         "vllm/model.py": "from vllm.base import Base\nfrom vllm.mixin import Mixin\n\n\nclass Model(Mixin, Base): ...\n",
     }
     good = ("def run(self): ...", "def run(self):\n        self.step(1)")
