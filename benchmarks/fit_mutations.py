@@ -39,6 +39,9 @@ class Index:
     modules: set[str] = field(default_factory=set)
     stored: dict[str, int] = field(default_factory=dict)
     outside: frozenset[str] = frozenset()
+    typing_only: frozenset[int] = frozenset()
+    here: frozenset[str] = frozenset()
+    globals: frozenset[str] = frozenset()
 
     def add(self, path: str, tree: ast.Module) -> None:
         self.modules.add(path.removesuffix("/__init__.py").removesuffix(".py").replace("/", "."))
@@ -91,13 +94,28 @@ def mutants(
     tree = ast.parse(data)
     text = _Text(data)
     old = _parameters(ast.parse(before or b""))
+    index.typing_only = _typing_only(tree)
+    index.here = frozenset(
+        getattr(node, "asname", None) or getattr(node, "name", "")
+        for node in ast.walk(tree)
+        if isinstance(node, FunctionNode | ast.ClassDef | ast.alias)
+    )
+    index.globals = frozenset(
+        node.id
+        for statement in tree.body
+        for node in ast.walk(statement)
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(node, ast.Name)
+    )
     index.outside = _imported_from_outside(tree)
     for node in ast.walk(tree):
+        if isinstance(node, FunctionNode):
+            # Any function that the patch touches: its callers may stand anywhere.
+            if added.isdisjoint(range(node.lineno, (node.end_lineno or 0) + 1)):
+                continue
+            yield from _drop_parameter(text, node, added, index, old)
         if getattr(node, "lineno", 0) not in added:
             continue
-        if isinstance(node, FunctionNode):
-            yield from _drop_parameter(text, node, added, index, old)
-        elif isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom):
             yield from _rename_import(text, node, added, index)
         elif isinstance(node, ast.Call):
             yield from _misspell_keyword(text, node, index)
@@ -117,6 +135,18 @@ def _parameters(tree: ast.Module) -> frozenset[tuple[str, str]]:
     )
 
 
+def _typing_only(tree: ast.Module) -> frozenset[int]:
+    """Return the lines of statements that only type checkers see."""
+    return frozenset(
+        inner.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for statement in node.body
+        for inner in ast.walk(statement)
+        if isinstance(inner, ast.stmt)
+    )
+
+
 def _imported_from_outside(tree: ast.Module) -> frozenset[str]:
     """Return the names that a file takes from anything but vLLM."""
     found = set()
@@ -132,6 +162,12 @@ def _imported_from_outside(tree: ast.Module) -> frozenset[str]:
         ):
             found |= {a.asname or a.name for a in node.names if not node.level}
     return frozenset(found)
+
+
+# Methods of tensors, modules, tasks and pydantic models that vLLM happens to define once, too.
+_FOREIGN = {"new_empty", "register_buffer", "register_parameter", "cancel", "model_dump"}
+_FOREIGN |= {"model_validate", "model_copy", "state_dict", "load_state_dict", "to", "copy_", "size"}
+_FOREIGN |= {name for kind in (str, bytes, dict, list, set, tuple) for name in dir(kind)}
 
 
 class _Text:
@@ -173,7 +209,7 @@ def _drop_parameter(
     no_default = len(node.args.args) - len(node.args.defaults)
     for argument in plain:
         position = node.args.args.index(argument)
-        if argument.lineno not in added or position >= no_default:
+        if position >= no_default:
             continue
         start, end = text.span(argument)
         rest = text.data[end:]
@@ -192,8 +228,8 @@ def _drop_parameter(
         if any(isinstance(n.ctx, ast.Store) for n in uses):
             continue
         what = f"{node.name}(…{argument.arg}…)"
-        if uses:
-            given = argument.arg in dir(builtins)
+        if uses and argument.lineno in added:
+            given = argument.arg in dir(builtins) or argument.arg in index.globals
             yield Mutant(
                 kind="drop a parameter",
                 line=node.lineno,
@@ -238,7 +274,9 @@ def _rename_import(
             line=alias.lineno,
             what=f"from {node.module} import {alias.name}",
             after=text.put(*text.span(alias), new),
-            decidable=node.module in index.modules or root in sys.stdlib_module_names,
+            # An import that never runs breaks nothing.
+            decidable=node.lineno not in index.typing_only
+            and (node.module in index.modules or root in sys.stdlib_module_names),
         )
 
 
@@ -248,7 +286,9 @@ def _called(node: ast.Call, index: Index) -> tuple[FunctionNode, bool] | None:
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
         return None
     head = ast.unparse(node.func).partition(".")[0]
-    if head in index.outside:
+    if head in index.outside or name in _FOREIGN:
+        return None
+    if isinstance(node.func, ast.Name) and name not in index.here:
         return None
     return index.only(name) if name and not name.startswith("__") else None
 
@@ -336,7 +376,10 @@ def _remove_assignment(
             line=statements[0].lineno,
             what=f"{node.name}.{name}",
             after=text.put(*text.span(statements[0]), b"pass"),
-            decidable=_plain_bases(node, index, name) and index.stored.get(name) == 1,
+            decidable=_plain_bases(node, index, name)
+            and index.stored.get(name) == 1
+            # Code that asks ``hasattr(self, …)`` does not break.
+            and f'"{name}"'.encode() not in text.data,
         )
 
 

@@ -18,6 +18,8 @@ from vllm_mods import site
 from vllm_mods.errors import NotRestored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from vllm_mods.site import Site
 
 PREFIX = ".vllm-mods.work-"
@@ -111,13 +113,22 @@ def save(work: str, journal: Journal) -> None:
     site.sync(f"{work}/{_FILE}.new")
     os.replace(f"{work}/{_FILE}.new", f"{work}/{_FILE}")
     site.sync(work)
-    site.sync(os.path.dirname(work))
 
 
 def give_mtime(place: str, mtime_ns: int) -> None:
     """Give a folder the mtime it had, unless it has it still: that might not be ours to set."""
     if os.stat(place).st_mtime_ns != mtime_ns:
         os.utime(place, ns=(mtime_ns, mtime_ns))
+
+
+def sync_folders(where: Site, folders: Iterable[Folder]) -> None:
+    """Bring the entries of all folders to the disk.
+
+    Linux file systems write changes of folders out in the order they were made, so that the
+    root's stand for all before them; a workspace may lie on another file system.
+    """
+    for path in {"", *(one.path for one in folders if one.path.startswith("/"))}:
+        site.sync(where.absolute(path))
 
 
 def finish(work: str) -> None:
@@ -185,8 +196,7 @@ def put_back(where: Site, work: str, journal: Journal, *, reached: int | None = 
     folders = [*journal.kept, *journal.gone]
     for one in folders:
         give_mtime(where.absolute(one.path), one.mtime_ns)
-    for one in folders:
-        site.sync(where.absolute(one.path))
+    sync_folders(where, folders)
     problems = [problem for problem in tried if problem is not None]
     if problems:
         lines = "".join(f"\n  {what}" for what, _hint in problems)

@@ -250,15 +250,14 @@ def _swap(where: Site, op: Op) -> None:
 
 
 def _settle_folders(where: Site, drafted: Draft, mtime_ns: int | None) -> None:
-    """Bring all folders to the disk, those that stay with the mtime they had."""
+    """Give the folders that stay the mtime they had, and bring all to the disk."""
     for made in drafted.journal.made:
         place = where.absolute(made)
         if mtime_ns is not None:
             os.utime(place, ns=(mtime_ns, mtime_ns))
     for kept in drafted.journal.kept:
         journal.give_mtime(where.absolute(kept.path), kept.mtime_ns)
-    for path in (*drafted.journal.made, *(kept.path for kept in drafted.journal.kept)):
-        site.sync(where.absolute(path))
+    journal.sync_folders(where, drafted.journal.kept)
 
 
 def _undo(where: Site, drafted: Draft, progress: _Progress, cause: BaseException) -> None:

@@ -259,10 +259,10 @@ def test_nothing_to_do_does_nothing(site: Path) -> None:
     assert snapshot(site) == before
 
 
-def test_a_name_as_long_as_a_file_system_allows(site: Path) -> None:
-    name = f"vllm/{'n' * 252}.py"
-    commit(str(site), transition(write(name, None, b"x")))
-    assert (site / name).read_bytes() == b"x"
+def test_names_as_long_as_a_file_system_allows(site: Path) -> None:
+    names = [f"vllm/{'n' * 251}{digit}.py" for digit in "12"]
+    commit(str(site), transition(*(write(name, None, name.encode()) for name in names)))
+    assert [(site / name).read_bytes() for name in names] == [name.encode() for name in names]
 
 
 def test_templates_go_to_the_workspace_or_into_our_own_folder(tmp_path: Path, site: Path) -> None:
@@ -545,6 +545,17 @@ def test_one_mod_goes_and_the_other_stays_as_if_alone(tmp_path: Path) -> None:
         for one in (site, alone)
     )
     assert found == expected
+
+
+def test_a_folder_that_another_mod_needs_stays(site: Path) -> None:
+    commit(str(site), ONE)
+    change = FileChange(path="vllm/new/deep/e.py", before=None, after=b"E")
+    stays = entry("two", write("vllm/new/deep/e.py", None, b"E"))
+    there = receipt_of(site)
+    commit(str(site), revert_transition(str(site), there, mods=[stays], changes=[change]))
+    assert [one.name for one in (site / "vllm/new/deep").iterdir()] == ["e.py"]
+    revert(site)
+    assert not (site / "vllm/new").exists()
 
 
 def test_edits_are_not_thrown_away_unasked(site: Path) -> None:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.signatures import decorator_name
+from vllm_mods.fit.signatures import decorator_name, every
 from vllm_mods.model import Level
 
 if TYPE_CHECKING:
@@ -45,13 +45,26 @@ def _siblings(
     for node in added:
         for other in old:
             level = _same(node, other)
-            if level is not None:
+            if level is not None and not _rebound(node, other, body):
                 yield _problem(path, scope, node, other, level)
                 break
 
 
 def _touched(node: ast.stmt, lines: frozenset[int]) -> bool:
     return not lines.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def _rebound(node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> bool:
+    """Tell whether a name that the statement reads changes its value between the two."""
+    if isinstance(node, _DEFINITIONS):
+        return False
+    read = {n.id for n in every(node) if isinstance(n, ast.Name)}
+    first, last = sorted((body.index(node), body.index(other)))
+    return any(
+        isinstance(inner, ast.Name) and inner.id in read and isinstance(inner.ctx, ast.Store)
+        for between in body[first + 1 : last]
+        for inner in every(between)
+    )
 
 
 def _same(  # noqa: PLR0911 - an answer per kind of statement

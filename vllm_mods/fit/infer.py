@@ -10,7 +10,7 @@ from vllm_mods.fit.binding import has_kind, implementations, is_property
 from vllm_mods.fit.families import beside, class_at
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value
-from vllm_mods.fit.signatures import type_name
+from vllm_mods.fit.signatures import function_of, type_name
 from vllm_mods.fit.things import Thing, outside, unknown
 from vllm_mods.fit.walk import Scope, binds_in_body, receiver
 from vllm_mods.fit.world import Found
@@ -99,6 +99,10 @@ class Inference:
                 return self._instance(type_name(source.annotation), scope, depth)
             case Import():
                 return self._things(self.world.imported(self.path, source).found, depth)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                function = function_of(source)
+                found = Found(path=self.path, binding=function)
+                return (Thing(kind="function", found=found, functions=(function,)),)
             case ast.expr() if not isinstance(source, ast.Lambda):
                 return self.infer(source, scope, depth + 1)
             case _:
@@ -215,8 +219,8 @@ class Inference:
         if depth > _DEPTH:
             return unknown("the value is too far away")
         if kind.endswith("()"):
-            answer = self.world.resolve(self.path, kind[:-2], depth)
-            return self._called(self._things(answer.found, depth + 1), depth + 1)
+            call = ast.parse(kind, mode="eval").body
+            return self.infer(call, Scope(ast.Module([], []), ""), depth + 1)
         return self._instances(self.world.resolve(self.path, kind, depth).found)
 
     def _method(self, thing: Thing, found: Found, name: str, depth: int) -> tuple[Thing, ...]:
@@ -272,7 +276,11 @@ class Inference:
                     "lru_cache",
                     "functools.lru_cache",
                 }
-                if function.returns and plain and function.asynchronous is awaited:
+                if not plain or function.asynchronous is not awaited:
+                    result.extend(unknown("the function may not return what it says"))
+                elif (function.returns or "").rpartition(".")[2] == "Self" and thing.on:
+                    result.append(Thing(kind="instance", found=thing.on, on=thing.on))
+                elif function.returns:
                     there = Inference(self.world, thing.found.path)
                     result.extend(there._typed(function.returns, depth + 1))
                 else:

@@ -17,19 +17,19 @@ from vllm_mods.fit.binding import (
     stands_in,
     unbound,
 )
-from vllm_mods.fit.families import classes_in, definers
+from vllm_mods.fit.families import class_at, classes_in, definers
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.summary import parse
-from vllm_mods.fit.walk import walk
+from vllm_mods.fit.walk import receiver, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vllm_mods.fit.shapes import Function
-    from vllm_mods.fit.walk import Site
+    from vllm_mods.fit.walk import Scope, Site
     from vllm_mods.fit.world import Found, World
 
 # Methods that Python calls, each class in its own way.
@@ -152,6 +152,8 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
         if owner is None or thing.kind == "super" or (thing.exact and owner[0] != override.owner):
             continue
         above = thing.found in lineage(world, override.owner).classes
+        if above and _shadowed(world, inference.path, site, override):
+            continue
         if above or owner[0] == override.owner:
             base = implementations(owner[1])
             return base[0] if owner[0] != override.owner else override.overridden
@@ -160,6 +162,22 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
     if mine.name in _COMMON or world.tree.remote or not _only_family(world, override, near):
         return None
     return override.overridden
+
+
+def _shadowed(world: World, path: str, site: Site, override: Override) -> bool:
+    """Tell whether a call on ``self`` stands in a method that the override's class replaces."""
+    scope: Scope | None = site.scope
+    while scope is not None and receiver(scope) is None:
+        scope = scope.parent
+    if scope is None or scope.parent is None:
+        return False
+    here = class_at(world, path, scope.parent)
+    name = scope.name.rpartition(".")[2]
+    line = lineage(world, override.owner)
+    owner = line.owner(name)
+    if here is None or here not in line.classes or owner is None or owner[0] == here:
+        return False
+    return b"super().%b(" % name.encode() not in (world.read(owner[0].path) or b"")
 
 
 def _only_family(world: World, override: Override, near: tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
 _OPTIONAL = {"Optional", "Final", "Annotated", "Required", "NotRequired"}
-_UNTYPED = {"Any", "object", "None", "Self", "Callable", "Union", "type", "Type"}
+_UNTYPED = {"Any", "object", "None", "Callable", "Union", "type", "Type"}
 
 
 def every(node: ast.AST) -> Iterator[ast.AST]:

@@ -102,10 +102,8 @@ def _try(node: ast.Try, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         scope.parent,
         typing_only=scope.typing_only,
         guarded=scope.guarded or catches_import_errors(node),
-        tolerant=scope.tolerant
-        or "AttributeError" in caught
-        or "TypeError" in caught
-        or catches_import_errors(node),
+        # A bare ``except Exception`` is no sign that the code expects to be wrong itself.
+        tolerant=scope.tolerant or "AttributeError" in caught or "TypeError" in caught,
         bound=scope.bound,
     )
     for name, value in ast.iter_fields(node):

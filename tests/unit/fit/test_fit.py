@@ -263,3 +263,20 @@ def test_a_mixin_may_use_what_stands_beside_it() -> None:
     bad = ("def run(self): ...", "def run(self):\n        self.step(1, 2)")
     assert errors("vllm/mixin.py", good, files=files) == []
     assert [f.code for f in errors("vllm/mixin.py", bad, files=files)] == ["fit-call"]
+
+
+def test_the_same_question_about_another_value_is_no_duplicate() -> None:
+    again = "        name = self.get_name()\n        if name is None:\n            return None\n"
+    assert errors(INC, (PICK, again + PICK)) == []
+
+
+def test_a_call_in_a_method_that_the_class_replaces_does_not_reach_its_override() -> None:
+    files = {
+        "vllm/runner.py": "class Runner:\n    def run(self, one, two=None): ...\n\n    def warm_up(self):\n        self.run(1, two=2)\n",
+        "vllm/encoder.py": "from vllm.runner import Runner\n\n\nclass Encoder(Runner):\n    def warm_up(self): ...\n",
+    }
+    patch = ("def warm_up(self): ...", "def warm_up(self): ...\n\n    def run(self, one): ...")
+    assert errors("vllm/encoder.py", patch, files=files) == []
+    files["vllm/encoder.py"] = files["vllm/encoder.py"].replace("warm_up", "other")
+    patch = (patch[0].replace("warm_up", "other"), patch[1].replace("warm_up", "other"))
+    assert [f.code for f in errors("vllm/encoder.py", patch, files=files)] == ["fit-override"]
