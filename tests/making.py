@@ -72,7 +72,14 @@ def lock_of(planned: ModPlan, *, vllm: tuple[str, ...] = ("0.19.1",)) -> bytes:
     )
     mod_ = planned.mod
     return lock.dump(
-        lock.Lock(mod=mod_.name, version=mod_.version, digest=mod_.digest, trees=(tree,))
+        lock.Lock(
+            mod=mod_.name,
+            version=mod_.version,
+            digest=mod_.digest,
+            manifest_sha256="",
+            manifest={},
+            trees=(tree,),
+        )
     )
 
 

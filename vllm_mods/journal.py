@@ -26,7 +26,7 @@ PREFIX = ".vllm-mods.work-"
 # Removing the work folder changes the root's mtime too. While that happens, and where the file
 # system has such things, an attribute of the root remembers it: setting one changes no mtime.
 _ATTRIBUTE = "user.vllm-mods.mtime"
-_FILE = "journal.json"
+FILE = "journal.json"
 _SCHEMA = 1
 
 
@@ -100,7 +100,10 @@ def open_work(root: str) -> str:
 
 
 def save(work: str, journal: Journal) -> None:
-    """Bring the journal to the disk. The files that it names lie in the work folder already."""
+    """Write the journal. The files that it names lie in the work folder already.
+
+    It is not on the disk yet: the caller brings it there, in one go with all that it staged.
+    """
     raw = {
         "schema": _SCHEMA,
         "steps": [[one.path, one.before, one.after, one.backup, one.temp] for one in journal.steps],
@@ -109,10 +112,8 @@ def save(work: str, journal: Journal) -> None:
         "gone": [_folder_row(one) for one in journal.gone],
     }
     data = json.dumps(raw).encode()
-    site.write(f"{work}/{_FILE}.new", data, like=os.lstat(work), mode=0o600)
-    site.sync(f"{work}/{_FILE}.new")
-    os.replace(f"{work}/{_FILE}.new", f"{work}/{_FILE}")
-    site.sync(work)
+    site.write(f"{work}/{FILE}.new", data, like=os.lstat(work), mode=0o600)
+    os.replace(f"{work}/{FILE}.new", f"{work}/{FILE}")
 
 
 def give_mtime(place: str, mtime_ns: int) -> None:
@@ -127,14 +128,14 @@ def sync_folders(where: Site, folders: Iterable[Folder]) -> None:
     Linux file systems write changes of folders out in the order they were made, so that the
     root's stand for all before them; a workspace may lie on another file system.
     """
-    for path in {"", *(one.path for one in folders if one.path.startswith("/"))}:
-        site.sync(where.absolute(path))
+    paths = {"", *(one.path for one in folders if one.path.startswith("/"))}
+    site.sync([where.absolute(path) for path in paths])
 
 
 def finish(work: str) -> None:
     """Remove the journal: from here on the transaction is over, whichever way it went."""
-    if site.status(f"{work}/{_FILE}") is not None:
-        os.unlink(f"{work}/{_FILE}")
+    if site.status(f"{work}/{FILE}") is not None:
+        os.unlink(f"{work}/{FILE}")
 
 
 def sweep(work: str) -> None:
@@ -165,7 +166,7 @@ def recover(where: Site) -> bool:
         work = find(where.root)
         if work is None:
             return False
-        data = site.read(f"{work}/{_FILE}")
+        data = site.read(f"{work}/{FILE}")
         if data is not None:
             put_back(where, work, _parse(data, work))
             finish(work)
@@ -284,7 +285,7 @@ def _parse(data: bytes, work: str) -> Journal:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise NotRestored(
-            f"{work}/{_FILE}: the journal of an interrupted transaction cannot be read "
+            f"{work}/{FILE}: the journal of an interrupted transaction cannot be read "
             f"({error}); the files as they were before lie beside it",
             hint=f"ls -la {work}  # put them back by hand, or restore vLLM; then rm -r {work}",
         ) from error

@@ -11,7 +11,7 @@ import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from vllm_mods import manifest
+from vllm_mods import lock, manifest
 from vllm_mods.errors import ManifestError, UsageError
 from vllm_mods.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
 
@@ -128,7 +128,9 @@ def load_mod(folder: str, roots: Sequence[str] = ()) -> Mod:
     raw = _read(where)
     if raw is None:
         raise UsageError(f"there is no {MANIFEST} in {folder}")
-    entry = manifest.from_toml(raw, where)
+    locked = _read(os.path.join(folder, LOCK))
+    table = lock.manifest_of(locked, _sha256(raw)) if locked is not None else None
+    entry = manifest.from_toml(raw, where) if table is None else manifest.from_dict(table, where)
     problems: list[str] = []
     digests = {MANIFEST: _sha256(raw)}
 
@@ -213,7 +215,7 @@ def load_mod(folder: str, roots: Sequence[str] = ()) -> Mod:
         serve_args=entry.serve_args,
         compute_capability=entry.compute_capability,
         variants=tuple(variants),
-        lock=_read(os.path.join(folder, LOCK)),
+        lock=locked,
         manifest=raw,
     )
 

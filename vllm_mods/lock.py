@@ -8,9 +8,12 @@ hunks are known, and so is the hash of the result.
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.errors import ManifestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SCHEMA = 1
 
@@ -45,11 +48,16 @@ class LockedTree(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """The whole file. ``digest`` is that of the mod it was made from: any other makes it stale."""
+    """The whole file. ``digest`` is that of the mod it was made from: any other makes it stale.
+
+    ``manifest`` is its mod.toml as parsed: JSON is read in a tenth of the time.
+    """
 
     mod: str
     version: str
     digest: str
+    manifest_sha256: str
+    manifest: Mapping[str, Any]
     trees: tuple[LockedTree, ...]
 
     def scope(self, variant: str, patch: str, path: str, number: int) -> str | None:
@@ -87,13 +95,35 @@ def parse(data: bytes, where: str) -> Lock:
             )
             for tree in raw["trees"]
         )
-        return Lock(mod=raw["mod"], version=raw["version"], digest=raw["digest"], trees=trees)
+        return Lock(
+            mod=raw["mod"],
+            version=raw["version"],
+            digest=raw["digest"],
+            manifest_sha256=raw["manifest_sha256"],
+            manifest=raw["manifest"],
+            trees=trees,
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestError(
             where,
             (f"not a lock file: {error!r}",),
             hint="it is generated: `vllm-mods matrix --update-lock` writes it anew",
         ) from error
+
+
+def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
+    """Return the parsed manifest out of a lock file if it is of the mod.toml with this hash.
+
+    None for anything else; what is wrong with a lock file is for ``parse`` to say.
+    """
+    try:
+        raw = json.loads(data)
+    except ValueError:
+        return None
+    if not isinstance(raw, dict) or raw.get("manifest_sha256") != sha256:
+        return None
+    manifest = raw.get("manifest")
+    return manifest if isinstance(manifest, dict) else None
 
 
 def dump(lock: Lock) -> bytes:
@@ -103,6 +133,8 @@ def dump(lock: Lock) -> bytes:
         "mod": lock.mod,
         "version": lock.version,
         "digest": lock.digest,
+        "manifest": lock.manifest,
+        "manifest_sha256": lock.manifest_sha256,
         "trees": [
             {
                 "vllm": list(tree.vllm),

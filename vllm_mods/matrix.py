@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
@@ -130,6 +131,8 @@ def lock_from(mod: Mod, found: Iterable[Cell]) -> Lock:
         mod=mod.name,
         version=mod.version,
         digest=mod.digest,
+        manifest_sha256=sha256(mod.manifest) or "",
+        manifest=tomllib.loads(mod.manifest.decode()),
         trees=tuple(entry._replace(vllm=tuple(labels)) for entry, labels in trees.items()),
     )
 

@@ -41,14 +41,14 @@ def open_folder(target: str, workspace: str | None) -> FolderTree:
     root = find_site_root(target)
     there = receipt_of(FolderTree(root, spec=target))
     if there is not None and there.workspace is not None:
-        if workspace is not None and os.path.abspath(workspace) != there.workspace:
+        if workspace is not None and os.path.realpath(workspace) != there.workspace:
             raise UsageError(
                 f"the chat templates of this tree are in {there.workspace}, not in {workspace}",
                 hint=f"--workspace {there.workspace}, or `vllm-mods revert --target {target}` first",
             )
         workspace = there.workspace
     return FolderTree(
-        root, spec=target, workspace=os.path.abspath(workspace) if workspace else None
+        root, spec=target, workspace=os.path.realpath(workspace) if workspace else None
     )
 
 
@@ -78,7 +78,7 @@ def ask(
             mods,
             tree,
             receipt=there,
-            workspace=os.path.abspath(workspace) if workspace else plan.WORKSPACE,
+            workspace=os.path.realpath(workspace) if workspace else plan.WORKSPACE,
             strict_version=strict_version,
         )
 
