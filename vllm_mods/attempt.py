@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import diff, locate, whereabouts
+from vllm_mods import diff, locate
 from vllm_mods.errors import TreeError
 from vllm_mods.model import FileChange, Finding, Level, PlacedHunk, Verdict
 from vllm_mods.view import View, sha256
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vllm_mods.model import Mod, Tree, Variant
+    from vllm_mods.whereabouts import Search
 
     Recorded = Callable[[str, str, int], str | None]
 
@@ -73,6 +74,8 @@ def parts_of(
 
 def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree, recorded: Recorded) -> Attempt:
     """Put the variant in. ``recorded`` gives a hunk's scope from mod.lock, if there is one."""
+    from vllm_mods import whereabouts  # noqa: PLC0415  (for trees that are not as expected)
+
     return _run(variant, parts, tree, recorded, whereabouts.search)
 
 
@@ -145,7 +148,7 @@ def _run(
     parts: tuple[Part, ...],
     tree: Tree,
     recorded: Recorded,
-    search: whereabouts.Search,
+    search: Search,
 ) -> Attempt:
     view = View(tree)
     findings: list[Finding] = []
@@ -211,9 +214,7 @@ def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
 class _Step:
     """One part on one view: lays the change over the view, or has findings that say why not."""
 
-    def __init__(
-        self, part: Part, view: View, recorded: Recorded, search: whereabouts.Search | None
-    ) -> None:
+    def __init__(self, part: Part, view: View, recorded: Recorded, search: Search | None) -> None:
         self.part = part
         self.view = view
         self.recorded = recorded

@@ -206,7 +206,9 @@ def test_a_pipe_whose_reader_has_gone(library: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_the_fast_path_imports_nothing_slow(site: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_imports_nothing_slow(
+    site: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library))
     from making import lock_of
 

@@ -11,9 +11,11 @@ from vllm_mods import applying, transaction
 from vllm_mods.cli import options
 from vllm_mods.cli.planning import ask, open_folder
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
-from vllm_mods.report import data, text
+from vllm_mods.report import text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vllm_mods.model import Plan
 
 
@@ -62,7 +64,7 @@ def command(
     planned = asked.planned
     if not planned.ok:
         if as_json:
-            options.print_json({**data.plan(planned), "changed": []})
+            print_json(planned, ())
         raise refusal(planned, target)
     changed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -78,13 +80,20 @@ def command(
     for note in notes:
         options.note(note)
     if as_json:
-        options.print_json({**data.plan(planned), "changed": list(changed)})
+        print_json(planned, changed)
         return EXIT_OK
     click.echo(text.plan(planned, options.paint))
     click.echo(f"{len(changed)} files changed" if changed else "nothing to do")
     for line in text.serve_arguments(planned, tree.root):
         click.echo(line)
     return EXIT_OK
+
+
+def print_json(planned: Plan, changed: Sequence[str]) -> None:
+    """Print the answer of ``check`` and the paths that were changed."""
+    from vllm_mods.report import data  # noqa: PLC0415
+
+    options.print_json({**data.plan(planned), "changed": list(changed)})
 
 
 def refusal(planned: Plan, target: str) -> Refused:

@@ -120,13 +120,11 @@ def _excuse(world: World, on: Found, function: Function, shape: Shape) -> str:
 
 def _of_class(world: World, thing: Thing, shape: Shape) -> _No | str | None:
     made = constructor(world, thing.found)
-    if made.why:
-        return made.why
-    why = refusal(made.parameters, shape)
+    why = None if made.parameters is None else refusal(made.parameters, shape)
     if why is None:
-        return None
+        return made.why or None
     if not thing.exact and any(
-        refusal(constructor(world, other).parameters, shape) is None
+        refusal(constructor(world, other).parameters or (), shape) is None
         for other in subclasses(world, thing.found)
     ):
         return "a subclass accepts the call"

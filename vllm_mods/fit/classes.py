@@ -180,8 +180,9 @@ class _Reader:
             self._name(node.args[0])
         elif called not in {"hasattr", "getattr", "delattr"}:
             # ``replace_parameter(self, "weight", …)`` sets what it names.
+            sets = last.startswith(("replace", "set", "register"))
             for one, following in pairwise(node.args):
-                if _is(one, me) and isinstance(following, ast.Constant):
+                if _is(one, me) and (sets or isinstance(following, ast.Constant)):
                     self._name(following)
 
     def _name(self, node: ast.expr | None) -> None:

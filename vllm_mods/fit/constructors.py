@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
@@ -24,9 +24,13 @@ _TUPLES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constructor:
-    """The parameters of a class call, the function or class they come from, or why not known."""
+    """The parameters of a class call, and the function or class they come from.
 
-    parameters: tuple[Parameter, ...] = ()
+    With a ``why`` there may be more to it than these parameters, which a call has to fit anyway
+    where they are known.
+    """
+
+    parameters: tuple[Parameter, ...] | None = None
     path: str = ""
     line: int = 0
     text: str = ""
@@ -38,7 +42,9 @@ def constructor(world: World, found: Found) -> Constructor:
     line = lineage(world, found)
     new = line.owner("__new__")
     if new is not None and not all(_forwards(function) for function in new[1]):
-        return Constructor(why="it defines __new__")
+        # Whatever __init__ takes, a call has to pass __new__ first.
+        made = _signature(new[0], implementations(new[1]))
+        return replace(made, why=made.why or "it defines __new__")
     for one in line.classes:
         made = _own(world, one, line)
         if made is None:
@@ -62,7 +68,7 @@ def _own(  # noqa: PLR0911 - an answer per way to be made
     if strange:
         return Constructor(why=f"it is decorated with {strange}")
     if "__init__" in binding.methods:
-        return _from_init(one, binding)
+        return _signature(one, implementations(binding.methods["__init__"]))
     kind = _data_kind(world, one, binding)
     if kind == "can't tell":
         return Constructor(why=f"{binding.name} is a pydantic dataclass")
@@ -83,7 +89,7 @@ def _without_own(world: World, found: Found, line: Lineage) -> Constructor:
         # An exception, mostly: its arguments are the standard library's business.
         return Constructor(parameters=_ANYTHING)
     binding = found.cls
-    return Constructor(path=found.path, line=binding.line, text="()")
+    return Constructor(parameters=(), path=found.path, line=binding.line, text="()")
 
 
 def _standard_base(world: World, found: Found) -> bool:
@@ -123,13 +129,13 @@ def _strange_decorator(binding: Class) -> str:
     return ""
 
 
-def _from_init(found: Found, binding: Class) -> Constructor:
-    functions = implementations(binding.methods["__init__"])
+def _signature(found: Found, functions: tuple[Function, ...]) -> Constructor:
+    name = functions[0].name
     if len(functions) != 1:
-        return Constructor(why="it has several __init__")
+        return Constructor(parameters=_ANYTHING, why=f"it has several {name}")
     opaque = opaque_decorator(functions[0])
     if opaque is not None:
-        return Constructor(why=f"its __init__ is decorated with {opaque}")
+        return Constructor(parameters=_ANYTHING, why=f"its {name} is decorated with {opaque}")
     return Constructor(
         parameters=unbound(functions[0]),
         path=found.path,

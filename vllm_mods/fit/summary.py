@@ -195,7 +195,16 @@ class _Reader:
         # Most modules have none of these, and looking at every node is slow.
         if not _MAKES_NAMES.search(self.data):
             return dynamic
+        # A ``__setattr__`` of a module only replaces what is there.
+        replacing = {
+            id(inner)
+            for node in self.node.body
+            if isinstance(node, ast.FunctionDef) and node.name == "__setattr__"
+            for inner in every(node)
+        }
         for node in every(self.node):
+            if id(node) in replacing:
+                continue
             if isinstance(node, ast.Global):
                 for name in node.names:
                     self._bind(name, Value(line=node.lineno))

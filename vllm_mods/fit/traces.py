@@ -79,7 +79,9 @@ def _of_classes(before: World, after: World, path: str) -> Iterator[Trace]:
         old, new = was.cls, found.cls
         context = frozenset((new.name,))
         made, makes = constructor(before, was), constructor(after, found)
-        if not made.why and (makes.why or not stands_in(made.parameters, makes.parameters)):
+        if not made.why and (
+            makes.why or not stands_in(made.parameters or (), makes.parameters or ())
+        ):
             yield Trace(word=new.name, path=path)
             yield Trace(word="__init__", path=path, context=context, always=True)
         for method, functions in old.methods.items():

@@ -85,6 +85,8 @@ class World:
         self._paths: dict[str, frozenset[str]] = {}
         self._found: dict[str, Answer] = {}
         self._looked: dict[tuple[str, str], Answer] = {}
+        self._pending: set[tuple[str, str]] = set()
+        self._cuts = 0
         # Results of searches, kept here since they belong to this state of the tree.
         self.families: dict[Found, tuple[Found, ...]] = {}
         self.definers: dict[tuple[str, tuple[str, ...]], tuple[Found, ...]] = {}
@@ -168,13 +170,19 @@ class World:
     def lookup(self, path: str, name: str, depth: int = 0) -> Answer:
         """Find a module-level name, through re-exports. ``path`` may be a folder (``…/``)."""
         key = (path, name)
-        if key not in self._looked:
-            if depth > _DEPTH:
-                return Answer(exists=None, why="the chain of re-exports is too long")
-            # A cycle of imports that asks again while the answer is worked out gets no answer.
-            self._looked[key] = Answer(exists=None, why="the modules import each other")
-            self._looked[key] = self._lookup(path, name, depth)
-        return self._looked[key]
+        if key in self._looked:
+            return self._looked[key]
+        if key in self._pending or depth > _DEPTH:
+            self._cuts += 1
+            return Answer(exists=None, why="the modules import each other")
+        self._pending.add(key)
+        cuts = self._cuts
+        answer = self._lookup(path, name, depth)
+        self._pending.discard(key)
+        # What was found inside a cycle may be less than what is found from outside it.
+        if cuts == self._cuts or not self._pending:
+            self._looked[key] = answer
+        return answer
 
     def _lookup(self, path: str, name: str, depth: int) -> Answer:
         if path.endswith("/"):
