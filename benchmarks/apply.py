@@ -21,9 +21,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from vllm_mods.library import Library
-from vllm_mods.trees.open import open_tree
-
 KNOWN, UNKNOWN = "0.21.0", "0.33.0"
 MOD = "hybrid-int4-fp8"
 TOUCHED = "vllm/model_executor/layers/quantization/inc/inc.py"
@@ -32,6 +29,8 @@ TOOL = str(Path(sys.executable).parent / "vllm-mods")
 
 def lay_out(version: str, folder: Path) -> None:
     """Write a release's Python tree with a dist-info, as an installation has it."""
+    from vllm_mods.trees.open import open_tree
+
     tree = open_tree(f"pypi:vllm-{version}.tar.gz")
     record = []
     for path in sorted(tree.paths("vllm")):
@@ -74,6 +73,17 @@ def unknown_mod(site: Path, library: Path) -> None:
     )
 
 
+def prepare(work: Path) -> None:
+    """Make both trees, the mod without a lock, and the known mod's patch for other tools."""
+    from vllm_mods.library import Library
+
+    lay_out(KNOWN, work / "known")
+    lay_out(UNKNOWN, work / "unknown")
+    unknown_mod(work / "unknown", work / "library")
+    variant = next(v for v in Library().load(MOD).variants if v.id == "0.20")
+    (work / "mod.patch").write_bytes(variant.patches[0].data)
+
+
 def measure(command: list[str], cwd: Path) -> tuple[float, int]:
     """Return the wall time in seconds and the peak resident memory in MiB."""
     start = time.perf_counter()
@@ -89,17 +99,18 @@ def measure(command: list[str], cwd: Path) -> tuple[float, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--prepare", metavar="DIR", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.prepare:
+        prepare(options.prepare)
+        return
+    rounds = options.rounds
     work = Path(tempfile.mkdtemp(prefix="vllm-mods-bench-"))
     try:
+        # In a process of its own: a child's peak memory counts from its parent's size.
+        subprocess.run([sys.executable, __file__, "--prepare", str(work)], check=True)
         known, unknown, library = work / "known", work / "unknown", work / "library"
-        lay_out(KNOWN, known)
-        lay_out(UNKNOWN, unknown)
-        unknown_mod(unknown, library)
-        mod = Library().load(MOD)
-        variant = next(v for v in mod.variants if v.id == "0.20")
         patch = work / "mod.patch"
-        patch.write_bytes(variant.patches[0].data)
         own = (TOOL, "apply", MOD, "--target", str(known))
         bench = ("bench", "--library", str(library), "--target", str(unknown))
         # what is timed, and what puts the tree back afterwards

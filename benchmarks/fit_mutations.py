@@ -165,7 +165,7 @@ def _imported_from_outside(tree: ast.Module) -> frozenset[str]:
 
 
 # Methods of tensors, modules, tasks and pydantic models that vLLM happens to define once, too.
-_FOREIGN = {"new_empty", "register_buffer", "register_parameter", "cancel", "model_dump"}
+_FOREIGN = {"new_empty", "register_buffer", "register_parameter", "cancel", "model_dump", "end"}
 _FOREIGN |= {"model_validate", "model_copy", "state_dict", "load_state_dict", "to", "copy_", "size"}
 _FOREIGN |= {name for kind in (str, bytes, dict, list, set, tuple) for name in dir(kind)}
 

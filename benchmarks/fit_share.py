@@ -52,13 +52,21 @@ def main() -> None:
     parser.add_argument("--release", default="0.23.0")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--once", metavar="DIR", help=argparse.SUPPRESS)
+    parser.add_argument("--prepare", metavar="DIR", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
         once(options.once)
         return
+    if options.prepare:
+        lay_out(options.release, options.prepare)
+        return
     work = Path(tempfile.mkdtemp(prefix="vllm-mods-bench-"))
     try:
-        lay_out(options.release, work)
+        # In a process of its own: a child's peak memory counts from its parent's size.
+        subprocess.run(
+            [sys.executable, __file__, "--release", options.release, "--prepare", str(work)],
+            check=True,
+        )
         command = [sys.executable, __file__, "--once", str(work)]
         runs = [
             json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from vllm_mods.fit.binding import opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.families import subclasses
-from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.things import call_text
 
@@ -129,11 +128,4 @@ def _of_class(world: World, thing: Thing, shape: Shape) -> _No | str | None:
     ):
         return "a subclass accepts the call"
     name = thing.found.cls.name
-    if "__init__" in _init_names(world, thing):
-        name = f"{name}.__init__"
     return _No(why=why, path=made.path, line=made.line, what=f"{name}{made.text}")
-
-
-def _init_names(world: World, thing: Thing) -> frozenset[str]:
-    owner = lineage(world, thing.found).owner("__init__")
-    return frozenset(("__init__",)) if owner is not None else frozenset()

@@ -43,8 +43,8 @@ def constructor(world: World, found: Found) -> Constructor:
     new = line.owner("__new__")
     if new is not None and not all(_forwards(function) for function in new[1]):
         # Whatever __init__ takes, a call has to pass __new__ first.
-        made = _signature(new[0], implementations(new[1]))
-        return replace(made, why=made.why or "it defines __new__")
+        first = _signature(new[0], implementations(new[1]))
+        return replace(first, why=first.why or "it defines __new__")
     for one in line.classes:
         made = _own(world, one, line)
         if made is None:
@@ -140,7 +140,7 @@ def _signature(found: Found, functions: tuple[Function, ...]) -> Constructor:
         parameters=unbound(functions[0]),
         path=found.path,
         line=functions[0].line,
-        text=functions[0].text(),
+        text=f".{name}{functions[0].text()}",
     )
 
 
