@@ -163,6 +163,14 @@ def test_a_damaged_receipt(call: Call, site: Path) -> None:
         assert snapshot(site) == before
 
 
+def test_a_receipt_that_is_a_link(call: Call, site: Path, tmp_path: Path) -> None:
+    (site / ".vllm-mods").mkdir()
+    (tmp_path / "receipt.json").write_text("{}")
+    (site / ".vllm-mods/receipt.json").symlink_to(tmp_path / "receipt.json")
+    refuse(call, site, "apply", "fast", code=3, says="symbolic link")
+    refuse(call, site, "revert", code=3, says="symbolic link")
+
+
 def test_two_applies_at_once(call: Call, site: Path) -> None:
     import fcntl
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from conftest import LOADER, OTHER, write_mod
@@ -196,3 +198,47 @@ def test_list_show_version_help_completion(call: Call) -> None:
     assert "Exit codes" in call("--help").out
     for shell in ("bash", "zsh", "fish"):
         assert "_VLLM_MODS_COMPLETE" in call("completion", shell).out
+
+
+def test_danger_a_site_inside_a_git_repository_is_patched_all_the_same(
+    call: Call, site: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", str(site.parent)], check=True)
+    answer = call("apply", "fast", "--target", site, "--json")
+    assert answer.code == 0
+    assert "vllm/loader.py" in answer.json["changed"]
+    assert '"fast"' in (site / "vllm/loader.py").read_text()
+
+
+def test_danger_the_mode_of_a_file_stays(call: Call, site: Path) -> None:
+    (site / "vllm/loader.py").chmod(0o600)
+    assert call("apply", "fast", "--target", site).code == 0
+    assert (site / "vllm/loader.py").stat().st_mode & 0o777 == 0o600
+
+
+def test_danger_the_same_guard_two_lines_away_is_pointed_out(
+    call: Call, site: Path, library: Path
+) -> None:
+    guard = "        if not name:\n            raise ValueError(name)\n"
+    wanted = LOADER.replace("name):\n", f"name):\n{guard}", 1)
+    write_mod(library, "guard", diff_of("vllm/loader.py", LOADER, wanted, context=1))
+    ours = LOADER.replace("        return path\n", f"{guard}        return path\n", 1)
+    (site / "vllm/loader.py").write_text(ours)
+    answer = call("check", "guard", "--target", site, "--json")
+    codes = {finding["code"] for finding in answer.json["mods"][0]["findings"]}
+    assert "fit-duplicate" in codes
+
+
+def test_the_shell_completes_the_names_of_mods(library: Path) -> None:
+    environment = {
+        **os.environ,
+        "VLLM_MODS_LIBRARY": str(library),
+        "_VLLM_MODS_COMPLETE": "bash_complete",
+        "COMP_WORDS": "vllm-mods apply fa",
+        "COMP_CWORD": "2",
+    }
+    script = "from vllm_mods.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["plain,fast"]

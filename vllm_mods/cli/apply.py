@@ -9,7 +9,7 @@ import click
 
 from vllm_mods import applying, transaction
 from vllm_mods.cli import options
-from vllm_mods.cli.planning import ask, open_folder
+from vllm_mods.cli.planning import ask, open_folder, refusing
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.report import text
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     help="Give a hard-linked file a copy of its own before changing it.",
 )
 @options.json_output
+@refusing()
 def command(
     mods: tuple[str, ...],
     target: str,

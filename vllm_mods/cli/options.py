@@ -23,7 +23,13 @@ _COLOURS = {
     Verdict.UPSTREAM: _FINE,
 }
 
-mods = click.argument("mods", nargs=-1, metavar="[MOD]...")
+
+def complete_mods(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the names of mods that begin with what was typed, for the shell."""
+    return [name for name in open_library(()).names() if name.startswith(typed)]
+
+
+mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=complete_mods)
 json_output = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 offline = click.option(
     "--offline", is_flag=True, help="Use only what is cached; open no connection."

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from vllm_mods import plan, receipt
-from vllm_mods.errors import UsageError
+from vllm_mods.errors import Refused, TreeError, UsageError
 from vllm_mods.model import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from vllm_mods.library import Library
     from vllm_mods.model import Mod, ModPlan, Plan, Tree
     from vllm_mods.receipt import Receipt
     from vllm_mods.trees.folder import FolderTree
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Make a refusal, with nothing changed, of a tree that cannot be read."""
+    try:
+        yield
+    except TreeError as error:
+        raise Refused(f"nothing was changed: {error.message}", hint=error.hint) from error
 
 
 class Asked(NamedTuple):

@@ -10,7 +10,7 @@ import click
 from vllm_mods import applying, plan, transaction
 from vllm_mods.cli import options
 from vllm_mods.cli.apply import source_date_epoch
-from vllm_mods.cli.planning import open_folder, receipt_of
+from vllm_mods.cli.planning import open_folder, receipt_of, refusing
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.library import load_mod
 from vllm_mods.report import data, text
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     "--discard-edits", is_flag=True, help="Also where a file was edited since the mod went in."
 )
 @options.json_output
+@refusing()
 def command(mods: tuple[str, ...], target: str, *, discard_edits: bool, as_json: bool) -> int:
     """Take mods out again; the others stay as if these had never been in.
 

@@ -10,7 +10,7 @@ from vllm_mods.errors import EXIT_OK
 
 
 @click.command(name="show")
-@click.argument("name", metavar="MOD")
+@click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
 @options.libraries
 @options.json_output
 def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
