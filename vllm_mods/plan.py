@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_mods import attempt, fit, locate, lock
-from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.model import FileChange, Finding, Level, ModPlan, PlacedHunk, Plan, Verdict
+from vllm_mods import attempt, fit, lock, together, vouch
+from vllm_mods.errors import TreeError
+from vllm_mods.model import FileChange, Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.view import View, sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from vllm_mods.attempt import Attempt, Part
     from vllm_mods.fit.world import Cache
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vllm_mods.model import Mod, Tree, Variant
     from vllm_mods.receipt import Receipt, ReceiptMod
 
-WORKSPACE = ".vllm-mods/templates"
+WORKSPACE = vouch.WORKSPACE
 
 
 def plan(
@@ -37,39 +37,12 @@ def plan(
     """Plan mods, in an order that respects ``requires`` and ``after``, onto one tree.
 
     ``receipt`` is what earlier applies left in the tree, ``workspace`` the folder that
-    chat templates go to, ``cache`` what the fit derived from files of other trees. A mod that does not go in leaves the others as they would
-    be without it. Raises ``UsageError`` for mods that wait for each other in a circle
+    chat templates go to, ``cache`` what the fit derived from files of other trees. A mod that
+    does not go in leaves the others as they would be without it. Raises ``UsageError`` for mods that wait for each other in a circle
     and ``DiffError`` for a patch that is no good, whatever the tree.
     """
     planner = _Planner(tree, receipt, workspace, strict_version=strict_version, cache=cache)
-    return planner.plan(order(mods))
-
-
-def order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
-    """Sort mods so that each follows what it ``requires`` and is ``after``; else as given."""
-    names = {mod.name: mod for mod in mods}
-    done: dict[str, Mod] = {}
-    pending: list[str] = []
-
-    def take(mod: Mod) -> None:
-        if mod.name in done:
-            return
-        if mod.name in pending:
-            circle = " → ".join((*pending[pending.index(mod.name) :], mod.name))
-            raise UsageError(
-                f"mods wait for each other in a circle: {circle}",
-                hint="take one `requires` or `after` out of their manifests",
-            )
-        pending.append(mod.name)
-        for name in (*mod.requires, *mod.after):
-            if name in names:
-                take(names[name])
-        pending.pop()
-        done[mod.name] = mod
-
-    for mod in mods:
-        take(mod)
-    return tuple(done.values())
+    return planner.plan(together.order(mods))
 
 
 class _Planner:
@@ -90,6 +63,7 @@ class _Planner:
         self.workspace = workspace
         self.strict_version = strict_version
         self.cache = cache
+        self.applied = {one.name for one in receipt.mods} if receipt is not None else set()
         self.locks: dict[str, Lock] = {}
         self.parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
 
@@ -98,9 +72,12 @@ class _Planner:
         present = self.find_applied(mods)
         done: dict[str, ModPlan] = {}
         for mod in mods:
-            one = (
-                present.get(mod.name) or self.refused_by_others(mod, mods, done) or self.put_in(mod)
-            )
+            if mod.name in present:
+                one = present[mod.name]
+            elif objections := together.objections(mod, mods, done, self.applied):
+                one = _refused(mod, Verdict.CONFLICT, objections)
+            else:
+                one = self.put_in(mod)
             if mod.name in stale:
                 one = one._replace(findings=(*one.findings, _stale_note(mod)))
             if one.verdict.writes:
@@ -254,52 +231,6 @@ class _Planner:
             findings=(finding,),
         )
 
-    # --- what stands in the way ---------------------------------------------
-
-    def refused_by_others(
-        self, mod: Mod, mods: tuple[Mod, ...], done: Mapping[str, ModPlan]
-    ) -> ModPlan | None:
-        applied = {one.name for one in self.receipt.mods} if self.receipt else set()
-        problems = [
-            Finding(
-                code="conflicting-mod",
-                message=f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`",
-            )
-            for other in mods
-            if other.name != mod.name
-            and (other.name in mod.conflicts or mod.name in other.conflicts)
-        ]
-        named = {other.name for other in mods}
-        problems += [
-            Finding(
-                code="conflicting-mod",
-                message=f"{mod.name} does not go together with {name}, which is in",
-            )
-            for name in mod.conflicts
-            if name in applied - named
-        ]
-        for name in mod.requires:
-            if name in done and not done[name].verdict.ok:
-                message = (
-                    f"{mod.name} requires {name}, which does not go in (`{done[name].verdict}`)"
-                )
-                problems.append(Finding(code="required-mod", message=message))
-            elif name not in done and name not in applied:
-                problems.append(
-                    Finding(
-                        code="required-mod", message=f"{mod.name} requires {name}, which is not in"
-                    )
-                )
-        if not problems:
-            return None
-        return ModPlan(
-            mod=mod,
-            variant=None,
-            verdict=Verdict.CONFLICT,
-            in_range=False,
-            findings=tuple(problems),
-        )
-
     # --- putting a mod in ---------------------------------------------------
 
     def put_in(self, mod: Mod) -> ModPlan:
@@ -314,61 +245,15 @@ class _Planner:
             return _unreadable(mod, error)
 
     def locked_tree(self, mod: Mod, view: View) -> tuple[LockedTree, str] | None:
-        """Find the recorded state that the touched files are in: ``before`` or ``after`` the mod."""
         locked = self.locks.get(mod.name)
-        for side in ("before", "after"):
-            for tree in locked.trees if locked is not None else ():
-                wanted = ((self.locate(file.path), getattr(file, side)) for file in tree.files)
-                if tree.files and all(sha256(view.read(path)) == digest for path, digest in wanted):
-                    return tree, side
-        return None
-
-    def locate(self, path: str) -> str:
-        """Turn a recorded template path into the one of this call's workspace."""
-        prefix = f"{WORKSPACE}/"
-        return f"{self.workspace}/{path[len(prefix) :]}" if path.startswith(prefix) else path
+        return vouch.find(locked, view, self.workspace) if locked is not None else None
 
     def vouched(self, mod: Mod, tree: LockedTree) -> ModPlan | None:
-        """Put the hunks where the lock says. None if the result is not what it says either."""
         variant = self.variant(mod, tree.variant)
-        view = View(self.view)
-        lines = {(hunk.patch, hunk.path, hunk.number): hunk for hunk in tree.hunks}
-        placed: list[PlacedHunk] = []
-        for part in self.parts(mod, variant, vouched=True):
-            file = part.diff
-            if file is None:
-                there = view.read(part.path)
-                mode = attempt.NEW_FILE_MODE if there is None else None
-                view.lay([FileChange(path=part.path, before=there, after=part.whole, mode=mode)])
-                continue
-            if file.old_path is None or file.new_path is None or file.old_path != file.new_path:
-                return None  # new, deleted and renamed files take the long way
-            data = view.read(file.path)
-            if data is None:
-                return None
-            spots = []
-            for hunk in file.hunks:
-                known = lines.get((part.source, file.path, hunk.number))
-                if known is None or not locate.fits_at(hunk, data, known.line):
-                    return None
-                spots.append((known.line, hunk))
-                placed.append(
-                    PlacedHunk(
-                        patch=part.source,
-                        path=file.path,
-                        number=hunk.number,
-                        line=known.line,
-                        offset=known.line - hunk.old_start,
-                        scope=known.scope,
-                        proof="lock",
-                    )
-                )
-            after = locate.splice(locate.split(data), spots)
-            view.lay([FileChange(path=file.path, before=data, after=after, mode=file.mode)])
-        changes = view.changes()
-        results = {change.path: sha256(change.after) for change in changes}
-        if results != {self.locate(file.path): file.after for file in tree.files}:
+        done = vouch.place(tree, self.parts(mod, variant, vouched=True), self.view, self.workspace)
+        if done is None:
             return None
+        changes, placed = done
         in_range = self.in_range(mod, variant)
         return ModPlan(
             mod=mod,
@@ -376,7 +261,7 @@ class _Planner:
             verdict=Verdict(tree.verdict),
             in_range=in_range,
             changes=changes,
-            hunks=tuple(placed),
+            hunks=placed,
             findings=(*attempt.notes(placed), *self.notes(variant, in_range=in_range)),
             vouched=True,
         )
@@ -440,9 +325,7 @@ class _Planner:
             code="two-variants",
             message=f"the variants {named} both fit, with different results, and nothing says which one is meant",
         )
-        return ModPlan(
-            mod=mod, variant=None, verdict=Verdict.UNSUPPORTED, in_range=False, findings=(finding,)
-        )
+        return _refused(mod, Verdict.UNSUPPORTED, (finding,))
 
     def refuse(self, mod: Mod, inside: Sequence[Variant], failed: Sequence[Attempt]) -> ModPlan:
         """Say why nothing fits, in the words of the variant that comes nearest."""
@@ -452,13 +335,7 @@ class _Planner:
                 code="no-variant",
                 message=f"no variant is meant for vLLM {self.tree.version}: there are {ranges}",
             )
-            return ModPlan(
-                mod=mod,
-                variant=None,
-                verdict=Verdict.UNSUPPORTED,
-                in_range=False,
-                findings=(finding,),
-            )
+            return _refused(mod, Verdict.UNSUPPORTED, (finding,))
         half = [one for one in (self.half_in(mod, tried) for tried in failed) if one is not None]
         if half:
             return half[0]
@@ -589,15 +466,14 @@ def _touched(tried: Attempt) -> tuple[FileChange, ...]:
     return tuple(FileChange(path=path, before=None, after=None) for path in sorted(paths))
 
 
+def _refused(mod: Mod, verdict: Verdict, findings: tuple[Finding, ...]) -> ModPlan:
+    """Return the plan of a mod of which no variant came into it."""
+    return ModPlan(mod=mod, variant=None, verdict=verdict, in_range=False, findings=findings)
+
+
 def _unreadable(mod: Mod, error: TreeError) -> ModPlan:
     message = f"{error.message}; {error.hint}" if error.hint else error.message
-    return ModPlan(
-        mod=mod,
-        variant=None,
-        verdict=Verdict.UNREADABLE,
-        in_range=False,
-        findings=(Finding(code="unreadable", message=message),),
-    )
+    return _refused(mod, Verdict.UNREADABLE, (Finding(code="unreadable", message=message),))
 
 
 def _stale_note(mod: Mod) -> Finding:

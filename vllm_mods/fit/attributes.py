@@ -10,7 +10,7 @@ from vllm_mods.fit.families import class_at, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.summary import parse
 from vllm_mods.fit.walk import receiver, walk
@@ -107,6 +107,8 @@ def _set_elsewhere(world: World, found: Found, name: str) -> str:
         if why:
             return f"of its subclass {other.cls.name}: {why}"
     torch = lineage(world, found).torch
+    if not candidates(world, (found.path,))[1]:
+        return "only a part of this remote tree was searched for who sets it"
     return _set_by_text(world, found, name, torch=torch)
 
 

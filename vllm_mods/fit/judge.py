@@ -170,13 +170,13 @@ def _override(
 
 
 def _had(before: World, problem: Problem, now: Override) -> bool:
-    """Tell whether the same override refused a call before the patch."""
-    name = now.owner.cls.name
-    for _, was in classes_in(before, now.owner.path):
-        if was.cls.name != name:
-            continue
-        for override in overrides_of(before, was, frozenset((now.method.name,))):
-            for answer in override_problems(before, override, problem.path, problem.line):
-                if isinstance(answer, Problem) and answer.key == problem.key:
+    """Tell whether the same override refused a call before the patch, in whatever file."""
+    for path in (now.owner.path, *before.files):
+        for _, was in classes_in(before, path):
+            if was.cls.name != now.owner.cls.name:
+                continue
+            for override in overrides_of(before, was, frozenset((now.method.name,))):
+                answers = override_problems(before, override, problem.path, problem.line)
+                if any(isinstance(answer, Problem) for answer in answers):
                     return True
     return False

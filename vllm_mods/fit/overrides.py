@@ -149,7 +149,11 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
             continue
         line = lineage(world, thing.found)
         owner = line.owner(mine.name)
-        if owner is None or thing.kind == "super" or (thing.exact and owner[0] != override.owner):
+        # ``super().m()`` and ``Base.m(self)`` name the method that they want.
+        named = thing.kind == "super" or (
+            thing.kind == "class" and not has_kind(mine, "classmethod")
+        )
+        if owner is None or named or (thing.exact and owner[0] != override.owner):
             continue
         above = thing.found in lineage(world, override.owner).classes
         if above and _shadowed(world, inference.path, site, override):

@@ -280,3 +280,12 @@ def test_a_call_in_a_method_that_the_class_replaces_does_not_reach_its_override(
     files["vllm/encoder.py"] = files["vllm/encoder.py"].replace("warm_up", "other")
     patch = (patch[0].replace("warm_up", "other"), patch[1].replace("warm_up", "other"))
     assert [f.code for f in errors("vllm/encoder.py", patch, files=files)] == ["fit-override"]
+
+
+def test_what_a_partial_search_does_not_find_is_not_called_missing() -> None:
+    files = FILES | {f"vllm/models/m{number}.py": "x = 1\n" for number in range(50)}
+    patch = (PICK, "        return self.bitz\n")
+    assert [f.code for f in errors(INC, patch, files=files)] == ["fit-attribute"]
+    notes = findings(INC, patch, files=files, remote=True)
+    assert [(n.code, n.level) for n in notes] == [("fit-unknown", Level.NOTE)]
+    assert "only a part of this remote tree was searched" in notes[0].message

@@ -1,0 +1,83 @@
+"""Trees that mod.lock vouches for: hunks go where it says, and the result has to be what it says.
+
+Nothing is parsed here: the hashes of the files say that somebody has done that before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods import attempt, locate
+from vllm_mods.model import FileChange, PlacedHunk
+from vllm_mods.view import View, sha256
+
+if TYPE_CHECKING:
+    from vllm_mods.attempt import Part
+    from vllm_mods.lock import Lock, LockedTree
+    from vllm_mods.model import Tree
+
+WORKSPACE = ".vllm-mods/templates"
+"""Where chat templates go unless the caller names a workspace, and so what a lock records."""
+
+
+def find(locked: Lock, view: View, workspace: str) -> tuple[LockedTree, str] | None:
+    """Find the recorded state that the touched files are in: ``before`` or ``after`` the mod."""
+    for side in ("before", "after"):
+        for tree in locked.trees:
+            wanted = ((_here(file.path, workspace), getattr(file, side)) for file in tree.files)
+            if tree.files and all(sha256(view.read(path)) == digest for path, digest in wanted):
+                return tree, side
+    return None
+
+
+def place(
+    tree: LockedTree, parts: tuple[Part, ...], view: Tree, workspace: str
+) -> tuple[tuple[FileChange, ...], tuple[PlacedHunk, ...]] | None:
+    """Put a variant's parts where the lock says.
+
+    None if something is not as the lock says, or is more than a change of lines: then the
+    long way decides.
+    """
+    result = View(view)
+    lines = {(hunk.patch, hunk.path, hunk.number): hunk for hunk in tree.hunks}
+    placed: list[PlacedHunk] = []
+    for part in parts:
+        file = part.diff
+        if file is None:
+            there = result.read(part.path)
+            mode = attempt.NEW_FILE_MODE if there is None else None
+            result.lay([FileChange(path=part.path, before=there, after=part.whole, mode=mode)])
+            continue
+        data = result.read(file.path)
+        if file.old_path != file.new_path or data is None:
+            return None
+        spots = []
+        for hunk in file.hunks:
+            known = lines.get((part.source, file.path, hunk.number))
+            if known is None or not locate.fits_at(hunk, data, known.line):
+                return None
+            spots.append((known.line, hunk))
+            placed.append(
+                PlacedHunk(
+                    patch=part.source,
+                    path=file.path,
+                    number=hunk.number,
+                    line=known.line,
+                    offset=known.line - hunk.old_start,
+                    scope=known.scope,
+                    proof="lock",
+                )
+            )
+        after = locate.splice(locate.split(data), spots)
+        result.lay([FileChange(path=file.path, before=data, after=after, mode=file.mode)])
+    changes = result.changes()
+    expected = {_here(file.path, workspace): file.after for file in tree.files}
+    if {change.path: sha256(change.after) for change in changes} != expected:
+        return None
+    return changes, tuple(placed)
+
+
+def _here(path: str, workspace: str) -> str:
+    """Turn a recorded template path into the one of this call's workspace."""
+    prefix = f"{WORKSPACE}/"
+    return f"{workspace}/{path[len(prefix) :]}" if path.startswith(prefix) else path
