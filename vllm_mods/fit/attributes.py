@@ -118,9 +118,12 @@ def _set_by_text(world: World, found: Found, name: str, *, torch: bool) -> str:
     # ``replace_parameter(layer, "weight", …)``, ``setattr(layer, "weight", …)``
     quoted = re.compile(rb"(?<!hasattr)(?<!getattr)\(\s*\w[\w.]*\s*,\s*[\"']%b[\"']" % word)
     mine = found.cls.name.encode()
+    registered = re.compile(
+        rb"\.(?:register_\w+|add_module)\(\s*[\"']%b[\"']" % word  # on a layer, not on self
+    )
     for path, data in files_mentioning(world, frozenset((name.encode(),)), (found.path,)):
         related = torch or mine in data
-        if torch and quoted.search(data):
+        if torch and (quoted.search(data) or registered.search(data)):
             return f"{path} may set {name} by its name"
         if related and stores.search(data) and _stores(world, path, data, found, name):
             return f"{path} may set {name} from outside"

@@ -142,6 +142,11 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
     which by then has refused the call and so is no witness.
     """
     mine = override.method
+    me = receiver(site.scope)
+    first = next(iter(getattr(site.node, "args", ())), None)
+    if me is not None and isinstance(first, ast.Name) and first.id == me[0]:
+        # ``Base[Info].m(self)`` names the method that it wants.
+        return mine
     for thing in inference.infer(func.value, site.scope):
         if thing.kind == "unknown":
             break
