@@ -96,7 +96,7 @@ def mutants(
     old = _parameters(ast.parse(before or b""))
     index.typing_only = _typing_only(tree)
     index.here = frozenset(
-        getattr(node, "asname", None) or getattr(node, "name", "")
+        (node.asname or node.name) if isinstance(node, ast.alias) else node.name
         for node in ast.walk(tree)
         if isinstance(node, FunctionNode | ast.ClassDef | ast.alias)
     )

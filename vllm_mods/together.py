@@ -8,7 +8,8 @@ from vllm_mods.errors import UsageError
 from vllm_mods.model import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from vllm_mods.model import Mod, ModPlan
 
