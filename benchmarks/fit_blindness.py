@@ -64,7 +64,7 @@ def index_of(tree: Tree) -> Index:
 
 
 def errors(tree: Tree, change: FileChange, cache: Cache) -> set[str]:
-    found = fit((change,), tree, cache=cache)
+    found = fit((change,), tree, cache=cache).findings
     return {f"{f.code}: {f.message}" for f in found if f.level is Level.ERROR}
 
 

@@ -114,7 +114,9 @@ def judge(old: Tree, new: Tree, cache: Cache) -> tuple[int, int, tuple[Finding, 
     changes = changes_between(old, new)
     inside = [c for c in changes if c.path.startswith(FOLDERS)]
     lines = sum(len((c.after or b"").splitlines()) for c in inside)
-    found = tuple(f for f in fit(changes, old, cache=cache) if (f.path or "").startswith(FOLDERS))
+    found = tuple(
+        f for f in fit(changes, old, cache=cache).findings if (f.path or "").startswith(FOLDERS)
+    )
     return len(inside), lines, found
 
 

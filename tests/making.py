@@ -69,6 +69,8 @@ def lock_of(planned: ModPlan, *, vllm: tuple[str, ...] = ("0.19.1",)) -> bytes:
             lock.LockedHunk(patch=h.patch, path=h.path, number=h.number, line=h.line, scope=h.scope)
             for h in planned.hunks
         ),
+        beside=planned.beside,
+        witness=(planned.witness,),
     )
     mod_ = planned.mod
     return lock.dump(

@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What became of it. ``changes`` is empty unless ``ok``."""
+    """What became of it. ``changes`` is empty unless ``ok``; ``beside`` is what the fit looked at."""
 
     variant: Variant
     ok: bool
@@ -46,6 +46,7 @@ class Attempt(NamedTuple):
     changes: tuple[FileChange, ...] = ()
     findings: tuple[Finding, ...] = ()
     hunks: tuple[PlacedHunk, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 def parts_of(

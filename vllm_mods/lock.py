@@ -37,7 +37,11 @@ class LockedHunk(NamedTuple):
 
 
 class LockedTree(NamedTuple):
-    """One state of the touched files, and the releases (version labels) that have it."""
+    """One state of the touched files, and the releases (version labels) that have it.
+
+    ``beside`` are the files that the fit rested on, ``witness`` the digests of their bytes
+    (``vouch.witness``) with which it found nothing wrong.
+    """
 
     vllm: tuple[str, ...]
     in_range: bool
@@ -45,6 +49,8 @@ class LockedTree(NamedTuple):
     verdict: str
     files: tuple[LockedFile, ...]
     hunks: tuple[LockedHunk, ...]
+    beside: tuple[str, ...]
+    witness: tuple[str, ...]
 
 
 class Lock(NamedTuple):
@@ -92,6 +98,8 @@ def parse(data: bytes, where: str) -> Lock:
                 verdict=tree["verdict"],
                 files=tuple(LockedFile(**file) for file in tree["files"]),
                 hunks=tuple(LockedHunk(**hunk) for hunk in tree["hunks"]),
+                beside=tuple(tree["beside"]),
+                witness=tuple(tree["witness"]),
             )
             for tree in raw["trees"]
         )
@@ -155,6 +163,8 @@ def dump(lock: Lock) -> bytes:
                     }
                     for hunk in tree.hunks
                 ],
+                "beside": list(tree.beside),
+                "witness": list(tree.witness),
             }
             for tree in lock.trees
         ],

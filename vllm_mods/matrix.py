@@ -97,7 +97,8 @@ def cells(
 
 def lock_from(mod: Mod, found: Iterable[Cell]) -> Lock:
     """Make a mod's lock from its cells: one entry per distinct state of the touched files."""
-    trees: dict[LockedTree, list[str]] = {}
+    labels: dict[LockedTree, list[str]] = {}
+    witnesses: dict[LockedTree, list[str]] = {}
     for cell in found:
         planned = cell.planned
         if planned.mod.name != mod.name or not planned.verdict.writes or planned.variant is None:
@@ -123,17 +124,22 @@ def lock_from(mod: Mod, found: Iterable[Cell]) -> Lock:
                 )
                 for hunk in planned.hunks
             ),
+            beside=planned.beside,
+            witness=(),
         )
-        labels = trees.setdefault(entry, [])
-        if cell.version not in labels:
-            labels.append(cell.version)
+        for kept, one in ((labels, cell.version), (witnesses, planned.witness)):
+            if one not in kept.setdefault(entry, []):
+                kept[entry].append(one)
     return Lock(
         mod=mod.name,
         version=mod.version,
         digest=mod.digest,
         manifest_sha256=sha256(mod.manifest) or "",
         manifest=tomllib.loads(mod.manifest.decode()),
-        trees=tuple(entry._replace(vllm=tuple(labels)) for entry, labels in trees.items()),
+        trees=tuple(
+            entry._replace(vllm=tuple(labels[entry]), witness=tuple(witnesses[entry]))
+            for entry in labels
+        ),
     )
 
 

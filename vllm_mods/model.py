@@ -212,6 +212,7 @@ class ModPlan(NamedTuple):
     """What one mod would do to the tree. ``changes`` starts from what the mods before it left.
 
     ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed.
+    ``beside`` are the files of vLLM that the fit rests on, ``witness`` the digest of their bytes.
     """
 
     mod: Mod
@@ -222,6 +223,8 @@ class ModPlan(NamedTuple):
     findings: tuple[Finding, ...] = ()
     hunks: tuple[PlacedHunk, ...] = ()
     vouched: bool = False
+    beside: tuple[str, ...] = ()
+    witness: str = ""
 
 
 class PlacedHunk(NamedTuple):

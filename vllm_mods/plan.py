@@ -234,9 +234,9 @@ class _Planner:
     # --- putting a mod in ---------------------------------------------------
 
     def put_in(self, mod: Mod) -> ModPlan:
-        locked = self.locked_tree(mod, self.view)
-        if locked is not None and locked[1] == "before":
-            vouched = self.vouched(mod, locked[0])
+        locked = self.locks.get(mod.name)
+        for tree in vouch.states(locked, self.view, self.workspace, "before") if locked else ():
+            vouched = self.vouched(mod, tree)
             if vouched is not None and not (self.strict_version and not vouched.in_range):
                 return vouched
         try:
@@ -249,6 +249,9 @@ class _Planner:
         return vouch.find(locked, view, self.workspace) if locked is not None else None
 
     def vouched(self, mod: Mod, tree: LockedTree) -> ModPlan | None:
+        witness = vouch.witness(tree.beside, self.view)
+        if witness not in tree.witness:
+            return None  # the fit was asked beside other files
         variant = self.variant(mod, tree.variant)
         done = vouch.place(tree, self.parts(mod, variant, vouched=True), self.view, self.workspace)
         if done is None:
@@ -264,6 +267,8 @@ class _Planner:
             hunks=placed,
             findings=(*attempt.notes(placed), *self.notes(variant, in_range=in_range)),
             vouched=True,
+            beside=tree.beside,
+            witness=witness,
         )
 
     def choose(self, mod: Mod) -> ModPlan:
@@ -292,16 +297,17 @@ class _Planner:
         )
         if not tried.ok:
             return tried
-        found = fit.fit(
+        looked = fit.fit(
             tried.changes,
             self.view,
             expects=variant.expects,
             allow=variant.allow,
             cache=self.cache,
         )
+        found = looked.findings
         if any(finding.level is Level.ERROR for finding in found):
             return tried._replace(ok=False, verdict=Verdict.UNFIT, changes=(), findings=found)
-        return tried._replace(findings=(*tried.findings, *found))
+        return tried._replace(findings=(*tried.findings, *found), beside=looked.beside)
 
     def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
         in_range = self.in_range(mod, tried.variant)
@@ -312,6 +318,8 @@ class _Planner:
             in_range=in_range,
             changes=tried.changes,
             hunks=tried.hunks,
+            beside=tried.beside,
+            witness=vouch.witness(tried.beside, self.view),
             findings=(
                 *tried.findings,
                 *self.leftovers(tried.changes),

@@ -1,6 +1,7 @@
 """Trees that mod.lock vouches for: hunks go where it says, and the result has to be what it says.
 
-Nothing is parsed here: the hashes of the files say that somebody has done that before.
+Nothing is parsed here: the hashes of the files, and of those beside them that the fit looked at,
+say that somebody has done that before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from vllm_mods.model import FileChange, PlacedHunk
 from vllm_mods.view import View, sha256
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vllm_mods.attempt import Part
     from vllm_mods.lock import Lock, LockedTree
     from vllm_mods.model import Tree
@@ -23,11 +26,23 @@ WORKSPACE = ".vllm-mods/templates"
 def find(locked: Lock, view: View, workspace: str) -> tuple[LockedTree, str] | None:
     """Find the recorded state that the touched files are in: ``before`` or ``after`` the mod."""
     for side in ("before", "after"):
-        for tree in locked.trees:
-            wanted = ((_here(file.path, workspace), getattr(file, side)) for file in tree.files)
-            if tree.files and all(sha256(view.read(path)) == digest for path, digest in wanted):
-                return tree, side
+        for tree in states(locked, view, workspace, side):
+            return tree, side
     return None
+
+
+def states(locked: Lock, view: View, workspace: str, side: str) -> Iterator[LockedTree]:
+    """Yield every recorded state whose touched files are those of the tree, on one ``side``."""
+    for tree in locked.trees:
+        wanted = ((_here(file.path, workspace), getattr(file, side)) for file in tree.files)
+        if tree.files and all(sha256(view.read(path)) == digest for path, digest in wanted):
+            yield tree
+
+
+def witness(beside: tuple[str, ...], view: View) -> str:
+    """Return one digest for the files that a fit rested on: another one makes it no proof."""
+    lines = (f"{path} {sha256(view.read(path))}\n" for path in beside)
+    return sha256("".join(lines).encode()) or ""
 
 
 def place(

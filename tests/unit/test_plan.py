@@ -432,6 +432,38 @@ def test_a_lock_whose_result_is_not_what_comes_out_is_not_believed() -> None:
     assert after(planned) == TWINS.replace("x + 1", "x + 2", 1)
 
 
+BASE = "vllm/base.py"
+CALLER = "vllm/caller.py"
+BESIDE = {
+    BASE: "class Config:\n    def update(self, model):\n        pass\n",
+    CALLER: "from vllm.base import Config\n\n\ndef start(config: Config):\n    config.update('m')\n",
+    PATH: "from vllm.base import Config\n\n\nclass Inc(Config):\n    bits = 4\n",
+}
+OVERRIDE = diff_of(
+    PATH, BESIDE[PATH], BESIDE[PATH] + "\n    def update(self, model):\n        self.bits = 8\n"
+)
+
+
+def beside(**files: str) -> MemoryTree:
+    texts = BESIDE | {f"vllm/{name}.py": text for name, text in files.items()}
+    return MemoryTree({path: text.encode() for path, text in texts.items()})
+
+
+def test_a_lock_vouches_for_the_fit_only_beside_the_files_it_was_asked_beside() -> None:
+    long = one(mod(variant(OVERRIDE)), beside())
+    assert BASE in long.beside
+    locked = mod(variant(OVERRIDE))._replace(lock=lock_of(long))
+    assert one(locked, beside()).vouched
+    assert one(locked, beside(other="x = 1\n")).vouched
+    passes_more = beside(
+        base=BESIDE[BASE].replace("model)", "model, hf_config=None)"),
+        caller=BESIDE[CALLER].replace("'m')", "'m', hf_config=1)"),
+    )
+    planned = one(locked, passes_more)
+    assert not planned.vouched
+    assert planned.verdict is Verdict.UNFIT
+
+
 def test_planning_reads_each_file_once_and_only_what_it_touches() -> None:
     there = MemoryTree({PATH: TWINS.encode(), **{f"vllm/m{i}.py": b"x\n" for i in range(50)}})
     one(mod(variant(A_PATCH)), there)

@@ -6,7 +6,7 @@ what the patch causes. ``no`` is a finding of level ``ERROR``, "can't tell" a no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.model import Finding, Level
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from vllm_mods.model import Allowance, Expectation, FileChange, Tree
 
 
+class Fit(NamedTuple):
+    """What was found, worst first, and the files of vLLM beside the changed ones that it rests on."""
+
+    findings: tuple[Finding, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
 def fit(
     changes: tuple[FileChange, ...],
     tree: Tree,
@@ -24,8 +31,8 @@ def fit(
     expects: Iterable[Expectation] = (),
     allow: Iterable[Allowance] = (),
     cache: Cache | None = None,
-) -> tuple[Finding, ...]:
-    """Return what does not fit, worst first.
+) -> Fit:
+    """Hold changes against the tree around them.
 
     ``changes`` are relative to ``tree``, which is the tree before them. ``expects`` is judged
     on the tree before, ``allow`` turns findings into notes that carry the author's reason.
@@ -42,11 +49,15 @@ def fit(
         if change.path.endswith(".py") and change.before != change.after
     )
     if not python and not expected:
-        return ()
-    found = judge(python, tree, expected, cache if cache is not None else NewCache())
+        return Fit()
+    found, consulted = judge(python, tree, expected, cache if cache is not None else NewCache())
     allowances = tuple(allow)
     allowed = (_allowed(finding, allowances) for finding in found)
-    return tuple(sorted(allowed, key=lambda f: (f.level is Level.NOTE, f.path or "", f.line or 0)))
+    ranked = sorted(allowed, key=lambda f: (f.level is Level.NOTE, f.path or "", f.line or 0))
+    changed = {change.path for change in changes}
+    # What lies outside vllm/ is the environment: it differs from one installation to the next.
+    beside = (path for path in consulted - changed if path.startswith("vllm/"))
+    return Fit(findings=tuple(ranked), beside=tuple(sorted(beside)))
 
 
 def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
@@ -68,4 +79,4 @@ def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
     return finding
 
 
-__all__ = ["fit"]
+__all__ = ["Fit", "fit"]

@@ -37,8 +37,11 @@ def judge(
     tree: Tree,
     expects: tuple[Expectation, ...],
     cache: Cache,
-) -> tuple[Finding, ...]:
-    """Run every check; return the problems, then a note per file for what can't be told."""
+) -> tuple[tuple[Finding, ...], frozenset[str]]:
+    """Run every check; return the problems, then a note per file for what can't be told.
+
+    The second part is the paths of the files that the answers rest on.
+    """
     before = World(tree, {change.path: change.before for change in changes}, cache)
     after = World(tree, {change.path: change.after for change in changes}, cache)
     answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
@@ -61,7 +64,8 @@ def judge(
     if not candidates(before, tuple(sound))[1] and len(reached) > len(sound):
         why = "of this remote tree only some files were searched for uses of what the patch changes"
         doubts.append(Doubt(path=next(iter(sound), ""), what="use", why=why))
-    return (*(finding(problem) for problem in problems), *notes(doubts))
+    found = (*(finding(problem) for problem in problems), *notes(doubts))
+    return found, frozenset(before.consulted | after.consulted)
 
 
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:

@@ -74,11 +74,13 @@ def files_mentioning(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield each file (and its bytes) that mentions one of some identifiers."""
     for path in candidates(world, near)[0]:
-        data = world.read(path)
+        data = world.glance(path)
         if data is None:
             continue
         if len(words) <= 24:
-            if any(word in data for word in words):
-                yield path, data
-        elif not words.isdisjoint(re.findall(rb"[A-Za-z_]\w*", data)):
+            found = any(word in data for word in words)
+        else:
+            found = not words.isdisjoint(re.findall(rb"[A-Za-z_]\w*", data))
+        if found:
+            world.consulted.add(path)
             yield path, data

@@ -79,7 +79,7 @@ class World:
         self.files = files
         self.cache = cache
         self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}
-        self.reads = 0
+        self.consulted: set[str] = set()
         self._digests: dict[str, bytes | None] = {}
         self._modules: dict[str, Module | None] = {}
         self._paths: dict[str, frozenset[str]] = {}
@@ -96,11 +96,13 @@ class World:
     # --- files
 
     def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file as this state has it."""
-        if path in self.files:
-            return self.files[path]
-        self.reads += 1
-        return self.tree.read(path)
+        """Return the bytes of a file as this state has it, and note that an answer rests on it."""
+        self.consulted.add(path)
+        return self.glance(path)
+
+    def glance(self, path: str) -> bytes | None:
+        """Return the bytes of a file that a search only passes over."""
+        return self.files[path] if path in self.files else self.tree.read(path)
 
     def paths(self, under: str = "vllm") -> frozenset[str]:
         """Return every file below a folder of the site root."""

@@ -132,7 +132,7 @@ def findings(
 ) -> list[Finding]:
     """Replace text in one file of the tree; return everything that fit says."""
     tree = tree_of(files, remote=remote)
-    return list(fit((change(tree, path, *pairs),), tree))
+    return list(fit((change(tree, path, *pairs),), tree).findings)
 
 
 def change(tree: MemoryTree, path: str, *pairs: tuple[str, str]) -> FileChange:

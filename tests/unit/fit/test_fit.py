@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fit_tree import BASE, FILES, INC, change, errors, findings, tree_of
 
-from vllm_mods.fit import fit
+from vllm_mods.fit import Fit, fit
 from vllm_mods.fit.world import Cache
 from vllm_mods.model import Allowance, Expectation, FileChange, Level
 
@@ -86,7 +86,7 @@ def test_the_same_override_fits_where_nobody_passes_the_keyword() -> None:
 def test_the_caller_is_found_on_a_remote_tree_by_few_reads() -> None:
     files = FILES | {f"vllm/models/m{number}.py": "x = 1\n" for number in range(200)}
     tree = tree_of(files, remote=True)
-    found = fit((change(tree, INC, OLD_SIGNATURE),), tree)
+    found = fit((change(tree, INC, OLD_SIGNATURE),), tree).findings
     assert [f.code for f in found if f.level is Level.ERROR] == ["fit-override"]
     assert sum(tree.reads.values()) < 50
 
@@ -117,7 +117,7 @@ def test_a_removed_name_must_not_be_imported_elsewhere() -> None:
 def test_a_deleted_module_must_not_be_imported() -> None:
     tree = tree_of(FILES)
     gone = FileChange(path="vllm/logger.py", before=tree.files["vllm/logger.py"], after=None)
-    assert {f.code for f in fit((gone,), tree) if f.level is Level.ERROR} == {"fit-import"}
+    assert {f.code for f in fit((gone,), tree).findings if f.level is Level.ERROR} == {"fit-import"}
 
 
 def test_two_files_of_one_patch_are_judged_together() -> None:
@@ -127,9 +127,11 @@ def test_two_files_of_one_patch_are_judged_together() -> None:
         tree, INC, (PICK, "        from vllm.new import helped\n        helped(1, two=2)\n")
     )
     bad = change(tree, INC, (PICK, "        from vllm.new import helped\n        helped(1, 2)\n"))
-    assert not [f for f in fit((helper, good), tree) if f.level is Level.ERROR]
-    assert [f.code for f in fit((helper, bad), tree) if f.level is Level.ERROR] == ["fit-call"]
-    assert [f.code for f in fit((good,), tree) if f.level is Level.ERROR] == ["fit-import"]
+    assert not [f for f in fit((helper, good), tree).findings if f.level is Level.ERROR]
+    assert [f.code for f in fit((helper, bad), tree).findings if f.level is Level.ERROR] == [
+        "fit-call"
+    ]
+    assert [f.code for f in fit((good,), tree).findings if f.level is Level.ERROR] == ["fit-import"]
 
 
 def test_what_was_wrong_before_is_no_news() -> None:
@@ -188,7 +190,7 @@ def test_packages_beside_vllm_are_judged_by_what_is_installed() -> None:
 )
 def test_expectations(symbol: str, signature: str | None, base: str | None, words: str) -> None:
     expect = Expectation(path=INC, symbol=symbol, signature=signature, base=base)
-    found = fit((), tree_of(FILES), expects=(expect,))
+    found = fit((), tree_of(FILES), expects=(expect,)).findings
     assert [f.code for f in found] == ["fit-expects"] * bool(words)
     assert all(words in f.message for f in found)
 
@@ -198,7 +200,7 @@ def test_an_allowance_makes_a_note_with_its_reason() -> None:
     allow = Allowance(
         code="fit-override", scope="INCConfig.maybe_update_config", reason="never called here"
     )
-    (found,) = fit((change(tree, INC, OLD_SIGNATURE),), tree, allow=(allow,))
+    (found,) = fit((change(tree, INC, OLD_SIGNATURE),), tree, allow=(allow,)).findings
     assert found.level is Level.NOTE
     assert "never called here" in found.message
 
@@ -220,7 +222,7 @@ def test_only_modules_in_question_are_read() -> None:
 
 def test_files_that_are_not_python_are_left_alone() -> None:
     change_ = FileChange(path="vllm/config.json", before=b"{}", after=b"{")
-    assert fit((change_,), tree_of(FILES)) == ()
+    assert fit((change_,), tree_of(FILES)) == Fit()
 
 
 @pytest.mark.parametrize("ending", [b"\r\n", b"\n"])
@@ -232,7 +234,7 @@ def test_marks_and_line_endings_change_nothing(ending: bytes) -> None:
     before = b"\xef\xbb\xbf" + patch.before.replace(b"\n", ending)
     after = b"\xef\xbb\xbf" + patch.after.replace(b"\n", ending)
     tree.files[INC] = before
-    found = fit((FileChange(path=INC, before=before, after=after),), tree)
+    found = fit((FileChange(path=INC, before=before, after=after),), tree).findings
     assert [f.code for f in found if f.level is Level.ERROR] == ["fit-override"]
 
 
@@ -240,7 +242,7 @@ def test_a_whole_patch_is_judged_against_what_earlier_mods_left() -> None:
     tree = tree_of(FILES)
     earlier = tree.files[INC].replace(b"bits: int, group", b"bits: int, prefix: str, group")
     later = earlier + b"\n\nDEFAULT = INCConfig(4, 'model')\n"
-    found = fit((FileChange(path=INC, before=earlier, after=later),), tree)
+    found = fit((FileChange(path=INC, before=earlier, after=later),), tree).findings
     assert not [f for f in found if f.level is Level.ERROR]
 
 
