@@ -109,7 +109,7 @@ def transition(
         writes=writes,
         mods=(*before, entry(name, *writes)),
         vllm="0.19.1",
-        sources=((f"{name}/mod.toml", b"# " + name.encode()), (f"{name}/v/1.patch", b"p")),
+        sources=((name, b"# " + name.encode()),),
     )
 
 

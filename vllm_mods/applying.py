@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_mods import keep
 from vllm_mods.draft import Transition, Write
 from vllm_mods.receipt import FileHash, ReceiptMod
 from vllm_mods.view import sha256
 
 if TYPE_CHECKING:
-    from vllm_mods.model import Mod, ModPlan, Plan
+    from vllm_mods.model import ModPlan, Plan
     from vllm_mods.receipt import Receipt
 
 
@@ -28,20 +29,8 @@ def transition(planned: Plan, there: Receipt | None) -> Transition:
         writes=writes,
         mods=(*(there.mods if there is not None else ()), *(_entry(one) for one in new)),
         vllm=planned.version,
-        sources=tuple(
-            (f"{one.mod.name}/{name}", data) for one in new for name, data in sources(one.mod)
-        ),
+        sources=tuple((one.mod.name, keep.pack(one.mod)) for one in new),
     )
-
-
-def sources(mod: Mod) -> tuple[tuple[str, bytes], ...]:
-    """Return every file of a mod, named from its folder: what later commands need of it."""
-    files = {"mod.toml": mod.manifest}
-    for variant in mod.variants:
-        files |= {patch.source: patch.data for patch in variant.patches}
-        files |= {file.source: file.data for file in variant.overlay}
-        files |= {file.source: file.data for file in variant.templates}
-    return tuple(sorted(files.items()))
 
 
 def _entry(one: ModPlan) -> ReceiptMod:

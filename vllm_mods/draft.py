@@ -32,8 +32,8 @@ class Transition(NamedTuple):
     """What a tree is to become.
 
     ``mods`` are all mods that are in afterwards, ``()`` for an untouched tree; the receipt's
-    other parts follow. ``sources`` are files to keep under ``.vllm-mods/mods``, named from there
-    (``<mod>/mod.toml``); those of mods that stay need not be given again.
+    other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
+    stay need not be given again.
     ``discard_edits`` overwrites a RECORD that somebody changed since.
     """
 

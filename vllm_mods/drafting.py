@@ -217,16 +217,12 @@ class _Drafter:
     def state(self) -> None:
         """Bring the receipt and the mods' sources up to date."""
         mods = self.transition.mods
-        names = {mod.name for mod in mods}
-        given: dict[str, dict[str, bytes]] = {}
-        for path, data in self.transition.sources:
-            given.setdefault(path.split("/", 1)[0], {})[f"{receipt.MODS}/{path}"] = data
+        kept = {receipt.kept(mod.name) for mod in mods}
         for path in self.below(receipt.MODS):
-            mod = path[len(receipt.MODS) + 1 :].split("/", 1)[0]
-            if mod not in names or (mod in given and path not in given[mod]):
+            if path not in kept:
                 self.steps.remove(path, self.steps.look.file(path))
-        for mod in names & given.keys():
-            for path, data in given[mod].items():
+        for name, data in self.transition.sources:
+            if (path := receipt.kept(name)) in kept:
                 self.own(path, data)
         if not mods:
             self.leftovers()

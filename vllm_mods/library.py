@@ -16,7 +16,7 @@ from vllm_mods.errors import ManifestError, UsageError
 from vllm_mods.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MANIFEST = "mod.toml"
 LOCK = "mod.lock"
@@ -118,24 +118,27 @@ class Library:
         )
 
 
-def load_mod(folder: str, roots: Sequence[str] = ()) -> Mod:
-    """Read the mod in a folder with all the files it names.
+def load_mod(
+    folder: str, roots: Sequence[str] = (), *, read: Callable[[str], bytes | None] | None = None
+) -> Mod:
+    """Read the mod in a folder with all the files it names, by ``read`` if they are not on disk.
 
     A template is looked up in the folder's own ``templates/`` first, then in each of ``roots``.
     Raises ``ManifestError`` with every problem.
     """
+    read = read or _read
     where = os.path.join(folder, MANIFEST)
-    raw = _read(where)
+    raw = read(where)
     if raw is None:
         raise UsageError(f"there is no {MANIFEST} in {folder}")
-    locked = _read(os.path.join(folder, LOCK))
+    locked = read(os.path.join(folder, LOCK))
     table = lock.manifest_of(locked, _sha256(raw)) if locked is not None else None
     entry = manifest.from_toml(raw, where) if table is None else manifest.from_dict(table, where)
     problems: list[str] = []
     digests = {MANIFEST: _sha256(raw)}
 
     def take(at: str, name: str, path: str) -> bytes:
-        data = _read(path)
+        data = read(path)
         if data is None:
             problems.append(f"{at}: there is no file {path}")
             return b""
@@ -147,7 +150,7 @@ def load_mod(folder: str, roots: Sequence[str] = ()) -> Mod:
 
     def template(at: str, name: str) -> bytes:
         tried = [os.path.join(root, "templates", name, TEMPLATE) for root in (folder, *roots)]
-        there = list(dict.fromkeys(path for path in tried if os.path.isfile(path)))
+        there = [path for path in dict.fromkeys(tried) if read(path) is not None]
         if len(there) > 1 and there[0] != tried[0]:
             problems.append(
                 f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"

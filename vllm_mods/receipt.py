@@ -21,7 +21,7 @@ STATE = ".vllm-mods"
 """The folder in the site root that holds everything this tool keeps there."""
 RECEIPT = f"{STATE}/receipt.json"
 ORIGINALS = f"{STATE}/originals"
-MODS = f"{STATE}/mods"
+MODS = f"{STATE}/mods"  # one file for each
 TEMPLATES = f"{STATE}/templates"
 TOOL = f"vllm-mods {__version__}"
 
@@ -86,6 +86,11 @@ class Receipt(NamedTuple):
     def file(self, path: str) -> ReceiptFile | None:
         """Return the entry of a path, None if it was not touched."""
         return next((file for file in self.files if file.path == path), None)
+
+
+def kept(name: str) -> str:
+    """Return the path of the file that an applied mod is kept in whole (see ``keep``)."""
+    return f"{MODS}/{name}.json"
 
 
 def original(path: str) -> str:

@@ -28,11 +28,6 @@ class State(NamedTuple):
     receipt: Receipt | None
     unfinished: str | None = None
 
-    @property
-    def sources(self) -> str:
-        """The folder that holds the sources of the applied mods, one folder for each."""
-        return f"{self.root}/{receipt.MODS}"
-
 
 def read_state(root: str) -> State | None:
     """Return what lies in a tree, None if nothing does. Raises ``Refused`` for a broken receipt."""

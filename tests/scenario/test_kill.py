@@ -186,7 +186,7 @@ def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
 
 
 def test_the_next_apply_recovers_by_itself_and_then_does_its_work(case: Case) -> None:
-    for number in (1, 5, 20, 40, 60):
+    for number in (1, 5, 15, 30, 45):
 
         def work(number: int = number) -> None:
             faults.at(number, faults.kill)

@@ -240,15 +240,14 @@ def test_a_file_that_no_record_lists_gets_no_row(site: Path) -> None:
 
 def test_sources_are_kept_and_replaced_whole(site: Path) -> None:
     commit(str(site), ONE)
-    kept = site / ".vllm-mods/mods/one"
-    assert (kept / "mod.toml").read_bytes() == b"# one"
-    assert (kept / "v/1.patch").exists()
+    kept = site / ".vllm-mods/mods"
+    assert (kept / "one.json").read_bytes() == b"# one"
     commit(
         str(site),
-        Transition(writes=(), mods=ONE.mods, vllm="0.19.1", sources=(("one/mod.toml", b"new"),)),
+        Transition(writes=(), mods=ONE.mods, vllm="0.19.1", sources=(("one", b"new"),)),
     )
-    assert [one.name for one in kept.iterdir()] == ["mod.toml"]
-    assert (kept / "mod.toml").read_bytes() == b"new"
+    assert [one.name for one in kept.iterdir()] == ["one.json"]
+    assert (kept / "one.json").read_bytes() == b"new"
 
 
 def test_nothing_to_do_does_nothing(site: Path) -> None:

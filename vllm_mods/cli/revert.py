@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
-from vllm_mods import applying, plan, transaction
+from vllm_mods import applying, keep, plan, receipt, transaction
 from vllm_mods.cli import options
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.cli.planning import open_folder, receipt_of, refusing
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
-from vllm_mods.library import load_mod
 from vllm_mods.report import data, text
 from vllm_mods.revert import revert_transition
-from vllm_mods.state import pristine, read_state
+from vllm_mods.state import pristine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vllm_mods.draft import Transition
+    from vllm_mods.model import Mod
     from vllm_mods.receipt import Receipt
     from vllm_mods.trees.folder import FolderTree
 
@@ -87,9 +86,7 @@ def without(
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return revert_transition(tree.root, there, discard_edits=discard_edits)
-    state = read_state(tree.root)
-    assert state is not None  # noqa: S101  (it has a receipt)
-    mods = [load_mod(os.path.join(state.sources, entry.name)) for entry in stay]
+    mods = [kept_mod(tree, entry.name) for entry in stay]
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
         raise Refused(
@@ -116,3 +113,15 @@ def without(
         sources=forward.sources,
         discard_edits=discard_edits,
     )
+
+
+def kept_mod(tree: FolderTree, name: str) -> Mod:
+    """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
+    path = receipt.kept(name)
+    raw = tree.read(path)
+    if raw is None:
+        raise Refused(
+            f"{tree.root}/{path} is gone, and {name}, which stays, has to be planned anew; nothing was changed",
+            hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
+        )
+    return keep.unpack(raw, f"{tree.root}/{path}", name)
