@@ -6,8 +6,8 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods import lock
+from vllm_mods.digest import sha256
 from vllm_mods.model import Mod, PatchFile, Variant
-from vllm_mods.view import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_mods import keep
+from vllm_mods.digest import sha256
 from vllm_mods.draft import Transition, Write
 from vllm_mods.receipt import FileHash, ReceiptMod
-from vllm_mods.view import sha256
 
 if TYPE_CHECKING:
     from vllm_mods.model import ModPlan, Plan

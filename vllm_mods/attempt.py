@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import diff, locate
+from vllm_mods.digest import sha256
 from vllm_mods.errors import TreeError
 from vllm_mods.model import FileChange, Finding, Level, PlacedHunk, Verdict
-from vllm_mods.view import View, sha256
+from vllm_mods.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # `<implementation>-<version>[.opt-N].pyc`; pytest adds a tag with dots of its own. Not any name
 # with dots: `a.b.cpython-312.pyc` is of another module than `a`.
-_TAG = re.compile(r"[A-Za-z_]+-?\d.*\.pyc\Z")
+_TAG = r"[A-Za-z_]+-?\d.*\.pyc\Z"
 
 
 def cache(source: str) -> str:
@@ -24,7 +24,7 @@ def cache(source: str) -> str:
 def is_of(path: str, source: str) -> bool:
     """Tell whether a path is that of bytecode of a source, by any interpreter at any level."""
     prefix = f"{cache(source)}/{os.path.basename(source).removesuffix('.py')}."
-    return path.startswith(prefix) and _TAG.match(path[len(prefix) :]) is not None
+    return path.startswith(prefix) and re.match(_TAG, path[len(prefix) :]) is not None
 
 
 def of(look: Look, source: str) -> Iterator[str]:

@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from vllm_mods.errors import DiffError
 
+# Compiled when first used, but for the one that every run uses.
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(?: ?([^\r\n]*))?\r?\n?\Z")
-_MODE = re.compile(rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z")
-_MAIL = re.compile(rb"From [0-9a-f]{40} ")
+_MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
+_MAIL = rb"From [0-9a-f]{40} "
 _NO_NEWLINE = b"\\ "
 _DEV_NULL = b"/dev/null"
 _ESCAPES = {
@@ -226,7 +227,7 @@ class _Reader:
         modes: dict[bytes, int] = {}
         names: dict[bytes, str] = {}
         while (line := self.peek()) is not None:
-            if mode := _MODE.match(line):
+            if mode := re.match(_MODE, line):
                 modes[mode[1]] = self.permissions(int(mode[2], 8))
             elif line.startswith((b"rename from ", b"rename to ")):
                 words = b"rename from" if line.startswith(b"rename from") else b"rename to"
@@ -441,7 +442,7 @@ class _Reader:
             self.at += 2  # the signature of `git format-patch`: "-- " and git's version
             while self.peek() == b"":
                 self.at += 1
-            if (line := self.peek()) is None or _MAIL.match(line):
+            if (line := self.peek()) is None or re.match(_MAIL, line):
                 return
             raise self.fail("text after the end of the patch")
         if line.startswith((b"+", b"-", b" ", b"\\")) and not (

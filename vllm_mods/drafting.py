@@ -7,12 +7,12 @@ Everything that could be refused is refused here, before the first write.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from typing import TYPE_CHECKING
 
 from vllm_mods import bytecode, folders, journal, receipt, record, site
+from vllm_mods.digest import sha256
 from vllm_mods.draft import NEW_FILE_MODE, Draft
 from vllm_mods.errors import Refused
 from vllm_mods.receipt import ReceiptFile
@@ -87,7 +87,7 @@ class _Drafter:
             self.steps.remove(path, info)
             after, mode, size = None, None, None
         else:
-            after = hashlib.sha256(write.data).hexdigest()
+            after = sha256(write.data)
             kept = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
             mode, size = kept if write.mode is None else write.mode, len(write.data)
             self.steps.put(path, write.data, info, mode)
@@ -167,7 +167,7 @@ class _Drafter:
         known = self.steps.old.get(owner)
         base = self.untouched(owner)
         data = record.edit(base, files)
-        after = hashlib.sha256(data).hexdigest()
+        after = sha256(data)
         if known is not None and current not in {known.before, known.after}:
             if info is None:
                 raise Refused(
@@ -202,7 +202,7 @@ class _Drafter:
         known = self.steps.old.get(path)
         if known is not None and known.before is not None:
             data = site.read(self.steps.site.absolute(receipt.original(path)))
-            if data is not None and hashlib.sha256(data).hexdigest() == known.before:
+            if data is not None and sha256(data) == known.before:
                 return data
             raise Refused(
                 f"{path}: its original is missing or damaged; nothing was changed",
@@ -253,7 +253,7 @@ class _Drafter:
 
     def own(self, path: str, data: bytes) -> None:
         info = self.steps.look.file(path)
-        if self.steps.digest(path, info) != hashlib.sha256(data).hexdigest():
+        if self.steps.digest(path, info) != sha256(data):
             self.steps.look.missing(path)
             self.steps.put(path, data, info, NEW_FILE_MODE)
 

@@ -7,11 +7,11 @@ them hold is an error, since which one was meant could only be guessed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING
 
 from vllm_mods import lock, manifest
+from vllm_mods.digest import sha256
 from vllm_mods.errors import ManifestError, UsageError
 from vllm_mods.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
 
@@ -132,17 +132,17 @@ def load_mod(
     if raw is None:
         raise UsageError(f"there is no {MANIFEST} in {folder}")
     locked = read(os.path.join(folder, LOCK))
-    table = lock.manifest_of(locked, _sha256(raw)) if locked is not None else None
+    table = lock.manifest_of(locked, sha256(raw)) if locked is not None else None
     entry = manifest.from_toml(raw, where) if table is None else manifest.from_dict(table, where)
     problems: list[str] = []
-    digests = {MANIFEST: _sha256(raw)}
+    digests = {MANIFEST: sha256(raw)}
 
     def take(at: str, name: str, path: str) -> bytes:
         data = read(path)
         if data is None:
             problems.append(f"{at}: there is no file {path}")
             return b""
-        digests[name] = _sha256(data)
+        digests[name] = sha256(data)
         return data
 
     def inside(source: str) -> str:
@@ -256,11 +256,7 @@ def _read(path: str) -> bytes | None:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def _digest(files: dict[str, str]) -> str:
     """Hash a mod as ``sha256sum`` would list its files, sorted by name."""
     listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
-    return _sha256(listing.encode())
+    return sha256(listing.encode())

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from vllm_mods.diff import Hunk
     from vllm_mods.scopes import Scopes
 
-_DEFINITION = re.compile(r"\s*(?:async\s+)?(class|def)\s+(\w+)")
-_COLUMN_0 = re.compile(rb"[A-Za-z_$]")
+_DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
+_COLUMN_0 = rb"[A-Za-z_$]"
 
 
 class Found(NamedTuple):
@@ -224,7 +224,7 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> tuple[int, str] | 
 
 def redefines(hunk: Hunk) -> bool:
     """Tell whether the hunk changes ``class`` or ``def`` lines, and so the scopes themselves."""
-    return any(kind != " " and _DEFINITION.match(_text(text)) for kind, text in hunk.lines)
+    return any(kind != " " and re.match(_DEFINITION, _text(text)) for kind, text in hunk.lines)
 
 
 class _Expected:
@@ -249,7 +249,7 @@ class _Expected:
             return "lock"
         if self.header:
             return "header"
-        if any(_DEFINITION.match(_text(text)) for text in self.hunk.old):
+        if any(re.match(_DEFINITION, _text(text)) for text in self.hunk.old):
             return "definition"
         return "anchor" if scope and scope.endswith((" =", " import")) else "unique"
 
@@ -262,9 +262,9 @@ class _Expected:
 def _header_holds(header: str, target: Target, line: int) -> bool:
     """Tell whether git, making the patch here, could have written this header."""
     assert target.scopes is not None  # noqa: S101  (the caller has looked)
-    definition = _DEFINITION.match(header)
+    definition = re.match(_DEFINITION, header)
     column_0 = next(
-        (i for i in range(line - 1, 0, -1) if _COLUMN_0.match(target.lines[i - 1])),
+        (i for i in range(line - 1, 0, -1) if re.match(_COLUMN_0, target.lines[i - 1])),
         None,
     )
     heads = {scope.head: scope for scope in target.scopes.definitions()}
@@ -296,7 +296,7 @@ def _written(hunk: Hunk, recorded: str | None) -> str | None:
     if recorded is not None:
         return recorded
     for text in (hunk.section, *(_text(line) for line in hunk.old)):
-        if definition := _DEFINITION.match(text):
+        if definition := re.match(_DEFINITION, text):
             return definition[2]
     return None
 

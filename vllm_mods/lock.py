@@ -5,15 +5,13 @@ tree whose files have the hashes recorded here needs no parsing: the places of t
 hunks are known, and so is the hash of the result.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: see model.py.
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from vllm_mods.errors import ManifestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SCHEMA = 1
 

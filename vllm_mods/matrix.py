@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from vllm_mods import plan, versions
+from vllm_mods.digest import sha256
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.fit.world import Cache
 from vllm_mods.lock import Lock, LockedFile, LockedHunk, LockedTree
 from vllm_mods.model import Finding, ModPlan, Verdict
-from vllm_mods.view import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

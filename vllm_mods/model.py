@@ -5,13 +5,12 @@ Paths are POSIX paths relative to the *site root*, the folder that holds
 the site root: its path is absolute.
 """
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: typing compiles each annotation of a NamedTuple that
+# is a string, which would take most of the time that importing this module takes.
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 
 class Verdict(StrEnum):
@@ -151,19 +150,6 @@ class TemplateFile(NamedTuple):
     data: bytes
 
 
-class Variant(NamedTuple):
-    """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides."""
-
-    id: str
-    vllm: str
-    patches: tuple[PatchFile, ...] = ()
-    overlay: tuple[OverlayFile, ...] = ()
-    templates: tuple[TemplateFile, ...] = ()
-    python: tuple[str, ...] = ()
-    expects: tuple[Expectation, ...] = ()
-    allow: tuple[Allowance, ...] = ()
-
-
 class Expectation(NamedTuple):
     """What a variant needs of the tree: ``symbol`` (dotted) exists in the module at ``path``.
 
@@ -183,6 +169,19 @@ class Allowance(NamedTuple):
     code: str
     scope: str
     reason: str
+
+
+class Variant(NamedTuple):
+    """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides."""
+
+    id: str
+    vllm: str
+    patches: tuple[PatchFile, ...] = ()
+    overlay: tuple[OverlayFile, ...] = ()
+    templates: tuple[TemplateFile, ...] = ()
+    python: tuple[str, ...] = ()
+    expects: tuple[Expectation, ...] = ()
+    allow: tuple[Allowance, ...] = ()
 
 
 class Mod(NamedTuple):
@@ -208,6 +207,21 @@ class Mod(NamedTuple):
     manifest: bytes = b""
 
 
+class PlacedHunk(NamedTuple):
+    """Where a hunk lands: 1-based ``line`` in the target, ``offset`` from the stated line.
+
+    ``proof`` is what placed it: ``lock``, ``header``, ``definition`` or ``unique``.
+    """
+
+    patch: str
+    path: str
+    number: int
+    line: int
+    offset: int
+    scope: str
+    proof: str
+
+
 class ModPlan(NamedTuple):
     """What one mod would do to the tree. ``changes`` starts from what the mods before it left.
 
@@ -225,21 +239,6 @@ class ModPlan(NamedTuple):
     vouched: bool = False
     beside: tuple[str, ...] = ()
     witness: str = ""
-
-
-class PlacedHunk(NamedTuple):
-    """Where a hunk lands: 1-based ``line`` in the target, ``offset`` from the stated line.
-
-    ``proof`` is what placed it: ``lock``, ``header``, ``definition`` or ``unique``.
-    """
-
-    patch: str
-    path: str
-    number: int
-    line: int
-    offset: int
-    scope: str
-    proof: str
 
 
 class Plan(NamedTuple):

@@ -4,17 +4,15 @@ It lies in the tree, so it holds nothing that differs between two equal applies:
 time, no host name. The bytes are canonical (sorted keys), so equal receipts are equal files.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: see model.py.
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from vllm_mods import __version__
 from vllm_mods.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SCHEMA = 1
 STATE = ".vllm-mods"
@@ -27,8 +25,8 @@ TOOL = f"vllm-mods {__version__}"
 
 FILE, RECORD, BYTECODE, FOLDER = "file", "record", "bytecode", "folder"
 _KINDS = (FILE, RECORD, BYTECODE, FOLDER)
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
-_MODE = re.compile(r"[0-7]{4}\Z")
+_SHA256 = r"[0-9a-f]{64}\Z"
+_MODE = r"[0-7]{4}\Z"
 
 
 class FileHash(NamedTuple):
@@ -201,7 +199,7 @@ class _Reader:
             return None
         return value
 
-    def objects(self, name: str) -> list[_Reader]:
+    def objects(self, name: str) -> list["_Reader"]:
         value = self.take(name)
         if not isinstance(value, list):
             if name in self.raw:
@@ -269,7 +267,7 @@ def _file(reader: _Reader) -> ReceiptFile:
         before=reader.optional("before", _digest),
         after=reader.optional("after", _digest),
         kind=reader.text("kind", _kind),
-        mode=int(mode, 8) if mode is not None and _MODE.match(mode) else None,
+        mode=int(mode, 8) if mode is not None and re.match(_MODE, mode) else None,
         size=reader.number("size"),
     )
     reader.done()
@@ -277,11 +275,11 @@ def _file(reader: _Reader) -> ReceiptFile:
 
 
 def _digest(value: str) -> str | None:
-    return None if _SHA256.match(value) else "is no sha256"
+    return None if re.match(_SHA256, value) else "is no sha256"
 
 
 def _octal(value: str) -> str | None:
-    return None if _MODE.match(value) else "must be four octal digits, as in 0644"
+    return None if re.match(_MODE, value) else "must be four octal digits, as in 0644"
 
 
 def _kind(value: str) -> str | None:

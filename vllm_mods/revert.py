@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from vllm_mods import receipt, site
+from vllm_mods.digest import sha256
 from vllm_mods.draft import Transition, Write
 from vllm_mods.errors import Refused
-from vllm_mods.view import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

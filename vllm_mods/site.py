@@ -7,12 +7,12 @@ or absolute and inside a workspace.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.digest import sha256
 from vllm_mods.errors import Refused
 from vllm_mods.receipt import STATE, TEMPLATES
 
@@ -116,8 +116,7 @@ def read(path: str) -> bytes | None:
 
 def digest(path: str) -> str | None:
     """Return the sha256 of a regular file at an absolute path, None if there is none."""
-    data = read(path)
-    return None if data is None else hashlib.sha256(data).hexdigest()
+    return sha256(read(path))
 
 
 def check_writable(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import journal, receipt, site
+from vllm_mods.digest import sha256
 from vllm_mods.errors import Refused, TreeError
 from vllm_mods.trees import names
 
@@ -76,7 +76,7 @@ class Pristine:
             return None
         kept = receipt.original(path)
         data = self._tree.read(kept)
-        if data is None or hashlib.sha256(data).hexdigest() != known.before:
+        if data is None or sha256(data) != known.before:
             what = "missing" if data is None else "damaged"
             raise TreeError(
                 f"{self.spec}: the original of {path}, {kept}, is {what}",

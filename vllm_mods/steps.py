@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING
 
 from vllm_mods import folders, journal, receipt, site
+from vllm_mods.digest import sha256
 from vllm_mods.draft import Op
 from vllm_mods.errors import Refused
 
@@ -68,7 +68,7 @@ class Steps:
             like = self.root_info if parent is None else parent
         self.add(
             Op(
-                step=self.step(path, info, hashlib.sha256(data).hexdigest()),
+                step=self.step(path, info, sha256(data)),
                 info=info,
                 data=data,
                 like=like,

@@ -5,12 +5,12 @@ Who changed a file can't be known, and no finding pretends otherwise.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from typing import TYPE_CHECKING
 
 from vllm_mods import bytecode, receipt, record, site
+from vllm_mods.digest import sha256
 from vllm_mods.errors import VllmModsError
 from vllm_mods.model import Finding, Level
 from vllm_mods.state import read_state
@@ -177,7 +177,7 @@ def _records(look: site.Look, there: Receipt) -> Iterator[Finding]:
             if data is None:
                 agrees = None if not record.lists(rows, file.path) else False
             else:
-                agrees = record.agrees(rows, file.path, hashlib.sha256(data).hexdigest(), len(data))
+                agrees = record.agrees(rows, file.path, sha256(data), len(data))
             if agrees is False:
                 yield Finding(
                     code="record-disagrees",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from vllm_mods.model import FileChange
@@ -11,11 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vllm_mods.model import Tree
-
-
-def sha256(data: bytes | None) -> str | None:
-    """Return the hexadecimal sha256, None for a file that is not there."""
-    return None if data is None else hashlib.sha256(data).hexdigest()
 
 
 class View:

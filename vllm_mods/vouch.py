@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_mods import attempt, locate
+from vllm_mods.digest import sha256
 from vllm_mods.model import FileChange, PlacedHunk
-from vllm_mods.view import View, sha256
+from vllm_mods.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

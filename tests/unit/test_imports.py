@@ -11,7 +11,7 @@ PACKAGE = Path(vllm_mods.__file__).parent
 # Lower layers first. A module may import from layers below its own, and from its own package.
 LAYERS = (
     ("errors",),
-    ("model", "versions"),
+    ("model", "versions", "digest"),
     ("manifest", "receipt", "lock", "diff", "scopes", "view"),
     ("locate", "whereabouts"),
     ("fit",),
@@ -39,6 +39,7 @@ HOT = (
     "manifest",
     "receipt",
     "lock",
+    "digest",
     "diff",
     "library",
     "keep",

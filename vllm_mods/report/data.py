@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods.view import sha256
+from vllm_mods.digest import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

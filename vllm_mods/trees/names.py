@@ -11,11 +11,10 @@ from vllm_mods.errors import TreeError
 
 _DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>\d[^-/]*)\.dist-info\Z")
 # What setuptools-scm writes: `__version__ = version = '0.19.1'`.
-_MODULE = re.compile(
-    r"""^__version__\s*(?::[^=\n]+)?=\s*(?:version\s*=\s*)?(['"])(?P<version>[^'"\n]+)\1""",
-    re.MULTILINE,
+_MODULE = (
+    r"""(?m)^__version__\s*(?::[^=\n]+)?=\s*(?:version\s*=\s*)?(['"])(?P<version>[^'"\n]+)\1"""
 )
-_PKG_INFO = re.compile(r"^Version:[ \t]*(\S+)[ \t]*\r?$", re.MULTILINE)
+_PKG_INFO = r"(?m)^Version:[ \t]*(\S+)[ \t]*\r?$"
 
 
 def split(path: str, spec: str) -> list[str]:
@@ -51,7 +50,7 @@ def module_version(data: bytes | None) -> str | None:
     """Return the version that the text of a ``_version.py`` assigns."""
     if data is None:
         return None
-    match = _MODULE.search(data.decode("utf-8", "replace"))
+    match = re.search(_MODULE, data.decode("utf-8", "replace"))
     return match["version"] if match else None
 
 
@@ -60,7 +59,7 @@ def pkg_info_version(data: bytes | None) -> str | None:
     if data is None:
         return None
     headers = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
-    match = _PKG_INFO.search(headers)
+    match = re.search(_PKG_INFO, headers)
     return match[1] if match else None
 
 
