@@ -7,7 +7,6 @@ Format: "Recording installed projects" of the Python packaging specifications: C
 from __future__ import annotations
 
 from binascii import a2b_hex, b2a_base64
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
     """Return RECORD with the given files' rows made true.
 
     A file is (sha256 in hex, size in bytes), or None if it is gone. A row that states no
-    hash goes on stating none. A new row goes where the order of the file wants it, or before
-    RECORD's own row if there is no order.
+    hash goes on stating none. A new row goes among those of its folder if they are in order, else
+    before RECORD's own row.
     """
     for path, file in sorted(files.items()):
         start = _find(record, path)
@@ -106,12 +105,35 @@ def _add(record: bytes, path: str, file: tuple[str, int]) -> bytes:
     ending = b"\r\n" if b"\r\n" in record else b"\n"
     plain = path.encode("utf-8", "surrogateescape")
     name = b'"' + plain.replace(b'"', b'""') + b'"' if _needs_quotes(plain) else plain
-    rows = record.splitlines(keepends=True)
-    names = [_name(row).strip(b'"') for row in rows]
-    own = next((i for i, one in enumerate(names) if one.endswith(b".dist-info/RECORD")), len(rows))
-    place = bisect_left(names, plain) if names == sorted(names) else own
-    if place == len(rows) and rows and not rows[-1].endswith(b"\n"):
-        rows[-1] += ending
-        ending = b""
-    rows.insert(place, name + _columns(file) + ending)
-    return b"".join(rows)
+    place = _place(record, plain)
+    row = name + _columns(file) + ending
+    if place == len(record) and record and not record.endswith(b"\n"):
+        row = ending + name + _columns(file)
+    return record[:place] + row + record[place:]
+
+
+def _place(record: bytes, plain: bytes) -> int:
+    """Return where a new row belongs. Only rows of the nearest listed folder are looked at."""
+    folder = plain
+    while folder:
+        folder = folder.rpartition(b"/")[0]
+        prefix = folder + b"/" if folder else b""
+        start = 0 if record.startswith(prefix) else record.find(b"\n" + prefix) + 1
+        if record and (start or record.startswith(prefix)):
+            return _among(record, start, prefix, plain)
+    return len(record)
+
+
+def _among(record: bytes, start: int, prefix: bytes, plain: bytes) -> int:
+    """Return the place in a run of rows if that is in order, else before RECORD's own row."""
+    place, last = None, b""
+    while record.startswith(prefix, start) and start < len(record):
+        end = record.find(b"\n", start) + 1 or len(record)
+        name = _name(record[start:end].rstrip(b"\r\n")).strip(b'"')
+        if name < last:
+            own = record.find(b".dist-info/RECORD,")
+            return record.rfind(b"\n", 0, own) + 1 if own >= 0 else len(record)
+        if place is None and name > plain:
+            place = start
+        start, last = end, name
+    return start if place is None else place
