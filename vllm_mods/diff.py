@@ -20,6 +20,7 @@ from vllm_mods.errors import DiffError
 # Compiled when first used, but for the one that every run uses.
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(?: ?([^\r\n]*))?\r?\n?\Z")
 _MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
+_MODES = (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ")
 _MAIL = rb"From [0-9a-f]{40} "
 _NO_NEWLINE = b"\\ "
 _DEV_NULL = b"/dev/null"
@@ -227,7 +228,7 @@ class _Reader:
         modes: dict[bytes, int] = {}
         names: dict[bytes, str] = {}
         while (line := self.peek()) is not None:
-            if mode := re.match(_MODE, line):
+            if line.startswith(_MODES) and (mode := re.match(_MODE, line)):
                 modes[mode[1]] = self.permissions(int(mode[2], 8))
             elif line.startswith((b"rename from ", b"rename to ")):
                 words = b"rename from" if line.startswith(b"rename from") else b"rename to"

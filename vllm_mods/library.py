@@ -133,7 +133,11 @@ def load_mod(
         raise UsageError(f"there is no {MANIFEST} in {folder}")
     locked = read(os.path.join(folder, LOCK))
     table = lock.manifest_of(locked, sha256(raw)) if locked is not None else None
-    entry = manifest.from_toml(raw, where) if table is None else manifest.from_dict(table, where)
+    entry = (
+        manifest.from_toml(raw, where)
+        if table is None
+        else manifest.from_dict(table, where, checked=True)
+    )
     problems: list[str] = []
     digests = {MANIFEST: sha256(raw)}
 

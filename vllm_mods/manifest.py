@@ -94,9 +94,13 @@ def from_toml(data: bytes, where: str) -> Manifest:
     return read
 
 
-def from_dict(table: Mapping[str, Any], where: str) -> Manifest:
-    """Read a manifest from a parsed table. Raises ``ManifestError`` with every problem."""
-    top = _Table(table, "", [])
+def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) -> Manifest:
+    """Read a manifest from a parsed table. Raises ``ManifestError`` with every problem.
+
+    ``checked`` says that it is out of mod.lock, which is written from a manifest whose words were
+    held against their patterns: not once more, since compiling these takes longer than the rest.
+    """
+    top = _Table(table, "", [], checked=checked)
     schema = top.get("schema", int, required=True)
     if schema is not None and schema != SCHEMA:
         top.problem("schema", f"this version of vllm-mods reads schema {SCHEMA}, not {schema}")
@@ -159,7 +163,7 @@ def _evidence(table: _Table) -> tuple[tuple[str, str], ...]:
     for key in ("log", "behaviour"):
         if (text := table.get(key, str)) is not None:
             found.append((key, text))
-            if key == "log":
+            if key == "log" and not table.checked:
                 try:
                     re.compile(text)
                 except re.error as error:
@@ -225,10 +229,13 @@ def _variant(table: _Table) -> VariantEntry:
 class _Table:
     """A TOML table with its key path; problems go to one list for the whole manifest."""
 
-    def __init__(self, table: Mapping[str, Any], at: str, problems: list[str]) -> None:
+    def __init__(
+        self, table: Mapping[str, Any], at: str, problems: list[str], *, checked: bool
+    ) -> None:
         self.raw = table
         self.at = at
         self.problems = problems
+        self.checked = checked
         self.known: set[str] = set()
         self.bad: set[str] = set()
 
@@ -251,9 +258,12 @@ class _Table:
             self.problem(key, "is empty")
         return cast("_T", value)
 
+    def matches(self, pattern: str, text: str) -> bool:
+        return self.checked or re.match(pattern, text) is not None
+
     def match(self, key: str, pattern: str, words: str, *, required: bool = False) -> str:
         text = self.get(key, str, required=required)
-        if text and not re.match(pattern, text):
+        if text and not self.matches(pattern, text):
             self.problem(key, f"expected {words}, found {text!r}")
         return text or ""
 
@@ -268,7 +278,7 @@ class _Table:
         for i, value in enumerate(self.get(key, list) or []):
             if not isinstance(value, str):
                 self.problem(f"{key}[{i}]", f"expected a string, found {_found(value)}")
-            elif pattern is not None and not re.match(pattern, value):
+            elif pattern is not None and not self.matches(pattern, value):
                 self.problem(f"{key}[{i}]", f"expected {words}, found {value!r}")
             else:
                 found.append(value)
@@ -294,19 +304,22 @@ class _Table:
     def specifier(self, key: str) -> str:
         text = self.get(key, str, required=True) or ""
         for part in text.split(",") if text else []:
-            if not re.match(_SPECIFIER, part):
+            if not self.matches(_SPECIFIER, part):
                 self.problem(key, f"{part.strip()!r} is not a version specifier such as '>=0.20'")
                 return text
         return text
 
     def table(self, key: str) -> _Table:
-        return _Table(self.get(key, dict) or {}, self._path(key), self.problems)
+        return self.child(self.get(key, dict) or {}, key)
+
+    def child(self, table: Mapping[str, Any], key: str) -> _Table:
+        return _Table(table, self._path(key), self.problems, checked=self.checked)
 
     def tables(self, key: str) -> tuple[_Table, ...]:
         found = []
         for i, value in enumerate(self.get(key, list) or []):
             if isinstance(value, dict):
-                found.append(_Table(value, self._path(f"{key}[{i}]"), self.problems))
+                found.append(self.child(value, f"{key}[{i}]"))
             else:
                 self.problem(f"{key}[{i}]", f"expected a table, found {_found(value)}")
         return tuple(found)

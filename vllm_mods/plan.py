@@ -140,15 +140,13 @@ class _Planner:
         entry = self.receipt.mod(mod.name) if self.receipt else None
         if entry is not None:
             return self.by_receipt(mod, entry)
-        variants = self.by_range(mod)
-        if (locked := self.locked_tree(mod, bare)) is not None:
-            tree, side = locked
-            if side == "before":
-                return None
-            variants = [self.variant(mod, tree.variant)]
-            if last:
-                return self.inside(mod, variants[0])
-        for variant in variants:
+        locked = self.locked_tree(mod, bare)
+        if locked is not None and locked[1] == "before":
+            return None
+        known = None if locked is None else self.variant(mod, locked[0].variant)
+        if known is not None and last:
+            return self.inside(mod, known)
+        for variant in self.by_range(mod) if known is None else [known]:
             back = attempt.backward(
                 variant, self.parts(mod, variant), bare, self.recorded(mod, variant)
             )
