@@ -10,7 +10,7 @@ Its own reading is not enough: it drops lines beyond a hunk's stated counts
 without a word, returns nothing for a combined diff, and works on text, not bytes.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: see model.py.
 
 import re
 from typing import NamedTuple
@@ -61,7 +61,7 @@ class Hunk(NamedTuple):
         """The lines the hunk leaves in their place."""
         return tuple(text for kind, text in self.lines if kind != "-")
 
-    def reversed(self) -> Hunk:
+    def reversed(self) -> "Hunk":
         """Return the hunk that takes this one out again."""
         flip = {" ": " ", "-": "+", "+": "-"}
         return self._replace(
@@ -91,7 +91,7 @@ class FileDiff(NamedTuple):
         assert path is not None  # noqa: S101  (the reader refuses a section without paths)
         return path
 
-    def reversed(self) -> FileDiff:
+    def reversed(self) -> "FileDiff":
         """Return the diff that takes this one out again."""
         return self._replace(
             old_path=self.new_path,

@@ -9,6 +9,7 @@ hunks are known, and so is the hash of the result.
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from vllm_mods.errors import ManifestError
@@ -80,7 +81,7 @@ class Lock(NamedTuple):
 def parse(data: bytes, where: str) -> Lock:
     """Read a lock file. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
     try:
-        raw = json.loads(data)
+        raw = _loads(data)
         if raw["schema"] != SCHEMA:
             raise ManifestError(
                 where,
@@ -123,13 +124,19 @@ def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
     None for anything else; what is wrong with a lock file is for ``parse`` to say.
     """
     try:
-        raw = json.loads(data)
+        raw = _loads(data)
     except ValueError:
         return None
     if not isinstance(raw, dict) or raw.get("manifest_sha256") != sha256:
         return None
     manifest = raw.get("manifest")
     return manifest if isinstance(manifest, dict) else None
+
+
+@lru_cache(maxsize=1)
+def _loads(data: bytes) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
+    """Parse once what is read for its manifest first and for its trees later. Nobody changes it."""
+    return json.loads(data)
 
 
 def dump(lock: Lock) -> bytes:

@@ -4,16 +4,14 @@ Problems carry their key path (``variant[0].overlay[1].path: …``). Nothing her
 reads a file: ``library`` does, and turns a manifest into a ``model.Mod``.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: see model.py.
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar, cast
 
 from vllm_mods.errors import ManifestError
 from vllm_mods.model import Allowance, Expectation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
@@ -158,7 +156,7 @@ def _check_ranges(read: Manifest, where: str) -> None:
         raise ManifestError(where, tuple(problems))
 
 
-def _evidence(table: _Table) -> tuple[tuple[str, str], ...]:
+def _evidence(table: "_Table") -> tuple[tuple[str, str], ...]:
     found = []
     for key in ("log", "behaviour"):
         if (text := table.get(key, str)) is not None:
@@ -171,7 +169,7 @@ def _evidence(table: _Table) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _variant(table: _Table) -> VariantEntry:
+def _variant(table: "_Table") -> VariantEntry:
     entries = {key: table.tables(key) for key in ("overlay", "templates", "expects", "allow")}
     overlay = tuple(
         OverlayEntry(
@@ -309,13 +307,13 @@ class _Table:
                 return text
         return text
 
-    def table(self, key: str) -> _Table:
+    def table(self, key: str) -> "_Table":
         return self.child(self.get(key, dict) or {}, key)
 
-    def child(self, table: Mapping[str, Any], key: str) -> _Table:
+    def child(self, table: Mapping[str, Any], key: str) -> "_Table":
         return _Table(table, self._path(key), self.problems, checked=self.checked)
 
-    def tables(self, key: str) -> tuple[_Table, ...]:
+    def tables(self, key: str) -> "tuple[_Table, ...]":
         found = []
         for i, value in enumerate(self.get(key, list) or []):
             if isinstance(value, dict):

@@ -8,9 +8,11 @@ the site root: its path is absolute.
 # Without `from __future__ import annotations`: typing compiles each annotation of a NamedTuple that
 # is a string, which would take most of the time that importing this module takes.
 
-from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Verdict(StrEnum):
@@ -76,49 +78,51 @@ class FileChange(NamedTuple):
     mode: int | None = None
 
 
-class Tree(Protocol):
-    """A vLLM source tree to read: an installed folder, an archive, a release, a revision.
+if TYPE_CHECKING:  # what it takes to make a protocol at run time, nothing uses
 
-    An archive or a revision is ``pristine``; a folder, which anybody may have edited, is not.
-    """
+    class Tree(Protocol):
+        """A vLLM source tree to read: an installed folder, an archive, a release, a revision.
 
-    @property
-    def spec(self) -> str:
-        """The tree as the user named it."""
-        ...
-
-    @property
-    def version(self) -> str | None:
-        """What the tree says of itself; None where it says nothing."""
-        ...
-
-    @property
-    def remote(self) -> bool:
-        """Whether each read may cost a round trip."""
-        ...
-
-    @property
-    def pristine(self) -> bool:
-        """Whether its files are known to be as released."""
-        ...
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file, ``None`` if there is none.
-
-        Raises ``TreeError`` if the path escapes the root or the file cannot be read.
+        An archive or a revision is ``pristine``; a folder, which anybody may have edited, is not.
         """
-        ...
 
-    def paths(self, under: str = "vllm") -> Iterable[str]:
-        """Return the paths of all files below the folder ``under``, in no particular order."""
-        ...
+        @property
+        def spec(self) -> str:
+            """The tree as the user named it."""
+            ...
 
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        """Tell whether ``data`` is what the distribution shipped at ``path``.
+        @property
+        def version(self) -> str | None:
+            """What the tree says of itself; None where it says nothing."""
+            ...
 
-        ``None`` where nothing in the tree can tell (no RECORD).
-        """
-        ...
+        @property
+        def remote(self) -> bool:
+            """Whether each read may cost a round trip."""
+            ...
+
+        @property
+        def pristine(self) -> bool:
+            """Whether its files are known to be as released."""
+            ...
+
+        def read(self, path: str) -> bytes | None:
+            """Return the bytes of a file, ``None`` if there is none.
+
+            Raises ``TreeError`` if the path escapes the root or the file cannot be read.
+            """
+            ...
+
+        def paths(self, under: str = "vllm") -> Iterable[str]:
+            """Return the paths of all files below the folder ``under``, in no particular order."""
+            ...
+
+        def is_released(self, path: str, data: bytes) -> bool | None:
+            """Tell whether ``data`` is what the distribution shipped at ``path``.
+
+            ``None`` where nothing in the tree can tell (no RECORD).
+            """
+            ...
 
 
 class PatchFile(NamedTuple):

@@ -4,20 +4,18 @@ The small steps that the transaction is made of. Every path is relative to the s
 or absolute and inside a workspace.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: see model.py.
 
 import errno
 import os
 import stat
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods.digest import sha256
 from vllm_mods.errors import Refused
 from vllm_mods.receipt import STATE, TEMPLATES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # What `link` answers where there are no hard links, not across these two places, or not for us.
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP})

@@ -214,6 +214,16 @@ def test_a_pipe_whose_reader_has_gone(library: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+def test_help_is_laid_out_although_inspect_comes_late() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_mods", "apply", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\n  Put mods into an installed vLLM, whole or not at all.\n\n  Without MOD" in done.stdout
+
+
 def test_the_fast_path_imports_nothing_slow(
     site: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,9 +238,10 @@ def test_the_fast_path_imports_nothing_slow(
     planned = plan([load_mod(str(folder))], open_tree(str(site))).mods[0]
     (folder / "mod.lock").write_bytes(lock_of(planned))
     script = (
-        "import sys; from vllm_mods.cli import run; "
-        f"code = run(['apply', 'fast', '--target', {str(site)!r}]); "
-        "print(code, sorted({'libcst', 'unidiff', 'packaging', 'requests', 'git', 'tomllib_'} & set(sys.modules)))"
+        "import os, sys; from vllm_mods.__main__ import main; "
+        f"sys.argv = ['vllm-mods', 'apply', 'fast', '--target', {str(site)!r}]; "
+        "slow = {'libcst', 'unidiff', 'packaging', 'requests', 'git', 'tomllib', 'tokenize'}; "
+        "os._exit = lambda code: print(code, sorted(slow & set(sys.modules))); main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
