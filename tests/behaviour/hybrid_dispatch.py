@@ -81,7 +81,7 @@ def _layer(kind: str) -> Any:
 
     cls = {
         "linear": linear.LinearBase,
-        "moe": fused_moe.FusedMoE,
+        "moe": getattr(fused_moe, "RoutedExperts", None) or fused_moe.FusedMoE,
         "head": vocab_parallel_embedding.ParallelLMHead,
         "other": torch.nn.Module,
     }[kind]
@@ -121,7 +121,9 @@ def answers(folder: str) -> dict[str, Any]:
     from vllm.model_executor.model_loader.utils import configure_quant_config
     from vllm.model_executor.models.utils import WeightsMapper
 
-    logging.getLogger("vllm").addHandler(_Recorder())
+    logger = logging.getLogger("vllm")
+    logger.addHandler(_Recorder())
+    logger.setLevel(logging.INFO)  # as `vllm serve` does first of all from 0.31 on
 
     class Experts:
         """For Fp8MoEMethod, whose choice of a backend asks for a real GPU and a real layer."""

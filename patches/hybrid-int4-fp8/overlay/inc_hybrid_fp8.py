@@ -294,7 +294,11 @@ def attach(config: Any, model: str, revision: str | None = None) -> None:
     """Look for FP8 layers in `model`, note them on the INCConfig, and log it.
 
     Never fails for want of headers: then the config answers as it always did.
+    So it does for a checkpoint that is not INT4 at all: block FP8 throughout
+    is a format of INC's own from 0.29 on.
     """
+    if config.data_type != "int":
+        return
     where = f"{model} at revision {revision}" if revision else model
     try:
         layers = find_in_checkpoint(model, revision)
@@ -332,14 +336,16 @@ def quant_method(config: Any, layer: Any, prefix: str) -> Any | None:
     """
     if not config.hybrid_fp8:
         return None
-    from vllm.model_executor.layers.fused_moe import FusedMoE
+    from vllm.model_executor.layers import fused_moe
     from vllm.model_executor.layers.linear import LinearBase
     from vllm.model_executor.layers.quantization.fp8 import Fp8Config
     from vllm.model_executor.layers.vocab_parallel_embedding import (
         VocabParallelEmbedding,
     )
 
-    if isinstance(layer, FusedMoE):
+    # What holds the experts' weights: FusedMoE itself before 0.22.
+    names = [n for n in ("RoutedExperts", "FusedMoE") if hasattr(fused_moe, n)]
+    if isinstance(layer, getattr(fused_moe, names[0])):
         block = config.hybrid_fp8.experts(prefix)
     elif isinstance(layer, (LinearBase, VocabParallelEmbedding)):
         block = config.hybrid_fp8.linear(prefix, config.packed_modules_mapping)
