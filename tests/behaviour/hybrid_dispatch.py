@@ -1,12 +1,12 @@
 # mypy: disable-error-code="import-not-found, misc"
-"""Ask the vLLM on PYTHONPATH which method each layer of a checkpoint gets.
+"""Ask the vLLM on PYTHONPATH which method each layer of some checkpoints gets.
 
-usage: python hybrid_dispatch.py FOLDER   (with a case.json beside the weights; see ``answers``)
+usage: python hybrid_dispatch.py FOLDER…   (with a case.json beside the weights; see ``answers``)
 
 vLLM's own functions are called in its own order: ``VllmConfig`` makes the quantization
 config, the model loader applies the name mapping, and each layer asks for its method. What
 is stood in for: the model (a class with the two mappings), the layers, and a GPU of
-compute capability 9.0, whose FP8 kernels nothing here calls. Prints one JSON object.
+compute capability 9.0, whose FP8 kernels nothing here calls. Prints one JSON object per folder.
 """
 
 from __future__ import annotations
@@ -114,16 +114,13 @@ def answers(folder: str) -> dict[str, Any]:
     """case.json has "config", "prefixes", "packed", "mapper", "layers" (prefix to kind)."""
     with open(os.path.join(folder, "case.json")) as file:
         case = json.load(file)
-    _pretend_gpu()
     import torch
     from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
     from vllm.model_executor.layers.quantization import fp8
     from vllm.model_executor.model_loader.utils import configure_quant_config
     from vllm.model_executor.models.utils import WeightsMapper
 
-    logger = logging.getLogger("vllm")
-    logger.addHandler(_Recorder())
-    logger.setLevel(logging.INFO)  # as `vllm serve` does first of all from 0.31 on
+    SEEN.clear()
 
     class Experts:
         """For Fp8MoEMethod, whose choice of a backend asks for a real GPU and a real layer."""
@@ -164,4 +161,9 @@ def answers(folder: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("ANSWER " + json.dumps(answers(sys.argv[1])) + "\n")
+    _pretend_gpu()
+    logger = logging.getLogger("vllm")
+    logger.addHandler(_Recorder())
+    logger.setLevel(logging.INFO)  # as `vllm serve` does first of all from 0.31 on
+    for one in sys.argv[1:]:
+        sys.stdout.write("ANSWER " + json.dumps(answers(one)) + "\n")

@@ -139,11 +139,16 @@ def ask(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     _patched(request.param, patched)
 
     @cache
-    def run(form: str, *, hybrid: bool, modded: bool = True) -> dict[str, Any]:
+    def run(*, modded: bool) -> dict[tuple[str, bool], dict[str, Any]]:
         tree = patched if modded else request.param
         paths = [tree, *filter(None, [os.environ.get("VLLM_MODS_BEHAVIOUR_PATH")])]
+        cases = {
+            (form, hybrid): _checkpoint(base / str(modded), form, hybrid=hybrid)
+            for form in ("gptq", "awq")
+            for hybrid in (True, False)
+        }
         done = subprocess.run(
-            [PYTHON, SCRIPT, _checkpoint(base / str(modded), form, hybrid=hybrid)],
+            [PYTHON, SCRIPT, *cases.values()],
             capture_output=True,
             text=True,
             check=False,
@@ -151,15 +156,14 @@ def ask(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             cwd=base,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
         )
-        answers = re.findall(r"^ANSWER (.*)$", done.stdout, re.MULTILINE)
         assert done.returncode == 0, done.stderr[-4000:]
-        answer = json.loads(answers[0])
-        assert isinstance(answer, dict)
-        assert answer["vllm"].startswith(tree)
-        assert answer["survives_copies"]
-        return answer
+        answers = [json.loads(line) for line in re.findall(r"(?m)^ANSWER (.*)$", done.stdout)]
+        for answer in answers:
+            assert answer["vllm"].startswith(tree)
+            assert answer["survives_copies"]
+        return dict(zip(cases, answers, strict=True))
 
-    return run
+    return lambda form, *, hybrid, modded=True: run(modded=modded)[form, hybrid]
 
 
 @pytest.mark.parametrize("form", ["gptq", "awq"])
