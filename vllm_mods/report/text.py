@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from vllm_mods.model import Level, Verdict
@@ -71,7 +72,7 @@ def changed(one: ModPlan) -> list[str]:
 
 
 def serve_arguments(planned: Plan, root: str) -> list[str]:
-    """Return what to add to ``vllm serve`` for the mods of a plan that is in."""
+    """Return what to add to ``vllm serve`` for the mods of a plan that is in, quoted for a shell."""
     lines = []
     for one in planned.mods:
         if one.variant is None:
@@ -82,7 +83,7 @@ def serve_arguments(planned: Plan, root: str) -> list[str]:
                 place = change.path if change.path.startswith("/") else f"{root}/{change.path}"
                 arguments += ["--chat-template", place]
         if arguments:
-            lines.append(f"serve with ({one.mod.name}): {' '.join(arguments)}")
+            lines.append(f"serve with ({one.mod.name}): {shlex.join(arguments)}")
     return lines
 
 
