@@ -140,7 +140,11 @@ def test_a_template_is_written_and_the_serve_argument_printed(
     answer = call("apply", "chat", "--target", site)
     place = site / ".vllm-mods/templates/t.jinja"
     assert place.read_text() == "{{ x }}"
-    assert f"--tool-call-parser p --chat-template {place}" in answer.out
+    arguments = f"--tool-call-parser p --chat-template {place}"
+    assert arguments in answer.out
+    again = call("apply", "chat", "--target", site)
+    assert "nothing to do" in again.out
+    assert arguments in again.out
     assert call("revert", "--target", site).code == 0
     assert snapshot(site) == before
 

@@ -17,7 +17,7 @@ def test_serve_arguments_can_be_pasted_into_a_shell() -> None:
     file = TemplateFile(name="t", file="t.jinja", source="templates/t/template.jinja", data=b"x")
     chat = mod(variant(templates=(file,)), serve_args=("--default-chat-template-kwargs", json))
     planned = plan([chat], MemoryTree({"vllm/x.py": b"x\n"}), workspace="/work space")
-    (line,) = text.serve_arguments(planned, "/site")
+    (line,) = text.serve_arguments(planned, "/work space")
     said, _, arguments = line.partition(": ")
     assert said == "serve with (mod)"
     assert shlex.split(arguments) == [
