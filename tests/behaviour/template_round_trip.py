@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import json
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,17 +163,17 @@ def _as_sent(message: Message) -> Message:
     return copied
 
 
-class _Reader:
+class _Reader(Protocol):
     """How a server reads one answer, whole or in pieces: reasoning, content, calls."""
 
     def whole(self, text: str, ids: list[int], prompt: list[int]) -> dict[str, Any]:
-        raise NotImplementedError
+        """Read an answer that is there at once."""
 
     def piece(self, text: str, ids: list[int], prompt: list[int], *, last: bool) -> Any:
-        raise NotImplementedError
+        """Read the next piece of a streamed one, and return vLLM's delta message, if any."""
 
 
-class _Both(_Reader):
+class _Both:
     """From 0.23 one object does it all."""
 
     def __init__(self, request: Any, parser: Any) -> None:
@@ -181,7 +182,8 @@ class _Both(_Reader):
     def whole(self, text: str, ids: list[int], prompt: list[int]) -> dict[str, Any]:
         if hasattr(self.parser, "set_prompt_token_ids"):
             self.parser.set_prompt_token_ids(prompt)
-        more = {"model_output_token_ids": ids} if _takes_ids(self.parser.parse) else {}
+        taken = inspect.signature(self.parser.parse).parameters
+        more = {"model_output_token_ids": ids} if "model_output_token_ids" in taken else {}
         reasoning, content, calls = self.parser.parse(
             text, self.request, enable_auto_tools=True, **more
         )
@@ -191,11 +193,7 @@ class _Both(_Reader):
         return self.parser.parse_delta(text, ids, self.request, prompt, finished=last)
 
 
-def _takes_ids(function: Any) -> bool:
-    return "model_output_token_ids" in function.__code__.co_varnames
-
-
-class _Apart(_Reader):
+class _Apart:
     """Up to 0.22: the steps that the chat completion server of those releases takes itself."""
 
     def __init__(self, request: Any, reasoning: Any, tool: Any) -> None:
