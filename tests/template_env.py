@@ -10,6 +10,7 @@ import ast
 import json
 import os
 import re
+import tomllib
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
@@ -87,6 +88,22 @@ def source(name: str) -> str:
     """Return the text of a bundled template."""
     with open(os.path.join(template_folder(name), "template.jinja"), encoding="utf-8") as file:
         return file.read()
+
+
+def manifest(name: str) -> dict[str, Any]:
+    """Return the ``template.toml`` of a bundled template."""
+    with open(os.path.join(template_folder(name), "template.toml"), "rb") as file:
+        return tomllib.load(file)
+
+
+def conversations(name: str) -> dict[str, dict[str, Any]]:
+    """Return the conversations that lie beside a bundled template, by the names of their files."""
+    folder = os.path.join(template_folder(name), "conversations")
+    found = {}
+    for file_name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, file_name), encoding="utf-8") as file:
+            found[file_name.removesuffix(".json")] = json.load(file)
+    return found
 
 
 @cache

@@ -140,7 +140,11 @@ def test_a_template_is_written_and_the_serve_argument_printed(
     answer = call("apply", "chat", "--target", site)
     place = site / ".vllm-mods/templates/t.jinja"
     assert place.read_text() == "{{ x }}"
-    assert f"--tool-call-parser p --chat-template {place}" in answer.out
+    arguments = f"--tool-call-parser p --chat-template {place}"
+    assert arguments in answer.out
+    again = call("apply", "chat", "--target", site)
+    assert "nothing to do" in again.out
+    assert arguments in again.out
     assert call("revert", "--target", site).code == 0
     assert snapshot(site) == before
 
@@ -242,3 +246,16 @@ def test_the_shell_completes_the_names_of_mods(library: Path) -> None:
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["plain,fast"]
+
+
+def test_show_quotes_serve_arguments_for_a_shell(call: Call, library: Path) -> None:
+    folder = library / "patches" / "chat"
+    folder.mkdir()
+    (folder / "mod.toml").write_text(
+        'schema = 1\nname = "chat"\nversion = "1"\nsummary = "s"\nlicense = "MIT"\n'
+        "[serve]\nargs = ['--k', '{\"a\": true}']\n"
+        '[[variant]]\nid = "a"\nvllm = ">=0.1"\ntemplates = [{ name = "t", file = "t.jinja" }]\n'
+    )
+    (library / "templates" / "t").mkdir(parents=True)
+    (library / "templates" / "t" / "template.jinja").write_text("{{ x }}")
+    assert "serve with  --k '{\"a\": true}'" in call("show", "chat").out

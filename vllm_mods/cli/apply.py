@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vllm_mods import applying, transaction
+from vllm_mods import applying, receipt, transaction
 from vllm_mods.cli import options
 from vllm_mods.cli.planning import ask, open_folder, refusing
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
@@ -85,7 +85,8 @@ def command(
         return EXIT_OK
     click.echo(text.plan(planned, options.paint))
     click.echo(f"{len(changed)} files changed" if changed else "nothing to do")
-    for line in text.serve_arguments(planned, tree.root):
+    templates = tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
+    for line in text.serve_arguments(planned, templates):
         click.echo(line)
     return EXIT_OK
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from vllm_mods import diff
@@ -65,7 +67,7 @@ def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
         ("conflicts", ", ".join(mod.conflicts)),
         ("after", ", ".join(mod.after)),
         *(("evidence", f"{kind}: {text}") for kind, text in mod.evidence),
-        ("serve with", " ".join(mod.serve_args)),
+        ("serve with", shlex.join(mod.serve_args)),
         ("GPU", ", ".join(mod.compute_capability)),
     )
     lines += [f"  {key.ljust(11)} {value}" for key, value in pairs if value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from vllm_mods.model import Level, Verdict
@@ -70,19 +71,20 @@ def changed(one: ModPlan) -> list[str]:
     return lines
 
 
-def serve_arguments(planned: Plan, root: str) -> list[str]:
-    """Return what to add to ``vllm serve`` for the mods of a plan that is in."""
+def serve_arguments(planned: Plan, templates: str) -> list[str]:
+    """Return what to add to ``vllm serve`` for the mods of a plan that is in, quoted for a shell.
+
+    ``templates`` is the folder that chat templates are in, also those of earlier runs.
+    """
     lines = []
     for one in planned.mods:
         if one.variant is None:
             continue
         arguments = list(one.mod.serve_args)
-        for change in one.changes:
-            if any(change.path.endswith(f"/{file.file}") for file in one.variant.templates):
-                place = change.path if change.path.startswith("/") else f"{root}/{change.path}"
-                arguments += ["--chat-template", place]
+        for file in one.variant.templates:
+            arguments += ["--chat-template", f"{templates}/{file.file}"]
         if arguments:
-            lines.append(f"serve with ({one.mod.name}): {' '.join(arguments)}")
+            lines.append(f"serve with ({one.mod.name}): {shlex.join(arguments)}")
     return lines
 
 
