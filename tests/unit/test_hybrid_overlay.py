@@ -235,7 +235,7 @@ def test_what_was_found_survives_a_pickle() -> None:
 
 
 def _config() -> Any:
-    return SimpleNamespace(hybrid_fp8=None, packed_modules_mapping={})
+    return SimpleNamespace(data_type="int", hybrid_fp8=None, packed_modules_mapping={})
 
 
 def attached(model: object, revision: str | None = None) -> Any:
@@ -255,6 +255,17 @@ def _evidence() -> str:
         text = tomllib.load(file)["evidence"]["log"]
     assert isinstance(text, str)
     return text
+
+
+def test_a_checkpoint_that_is_fp8_throughout_is_left_to_inc(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    folder = write_checkpoint(str(tmp_path / "model"), [fp8("a")])
+    config = _config()
+    config.data_type = "fp"
+    hybrid.attach(config, folder)
+    assert config.hybrid_fp8 is None
+    assert not log.records
 
 
 def test_the_log_has_the_count_and_matches_the_evidence(
