@@ -1,8 +1,9 @@
-"""Find and read mods: the bundled ones and those of the caller's own folders.
+"""Find and read mods and pairings: the bundled ones and those of the caller's own folders.
 
 A library is a folder with ``patches/<mod>/mod.toml`` and, if its mods bring chat
-templates, ``templates/<name>/template.jinja``. Libraries stack; a name that two of
-them hold is an error, since which one was meant could only be guessed.
+templates, ``templates/<name>/template.jinja``; pairings are ``pairings/<name>.toml``.
+Libraries stack; a name that two of them hold is an error, since which one was meant
+could only be guessed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from vllm_mods.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from vllm_mods.pairing import Pairing
 
 MANIFEST = "mod.toml"
 LOCK = "mod.lock"
@@ -71,18 +74,86 @@ class Library:
     def load(self, name: str) -> Mod:
         """Read one mod. Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty."""
         if name not in self._folders:
-            import difflib  # noqa: PLC0415
-
-            near = difflib.get_close_matches(name, self._folders, 1)
-            hint = (
-                f"did you mean `{near[0]}`? `vllm-mods list` shows them all"
-                if near
-                else "`vllm-mods list` shows them all"
-            )
-            raise UsageError(
-                f"there is no mod named `{name}` in {', '.join(self.roots)}", hint=hint
-            )
+            raise self._unknown("mod", name, self._folders)
         return load_mod(self._folders[name], self.roots)
+
+    def pairing_names(self) -> tuple[str, ...]:
+        """Return the names of all pairings, sorted. Raises ``UsageError`` if two have one name."""
+        return tuple(sorted(self._pairing_files()))
+
+    def pairing(self, name: str) -> Pairing:
+        """Read one pairing.
+
+        Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty or its file has
+        another name.
+        """
+        from vllm_mods import pairing  # noqa: PLC0415  (a call without one need not pay)
+
+        files = self._pairing_files()
+        if name not in files:
+            raise self._unknown("pairing", name, files)
+        found = pairing.parse(_read(files[name]) or b"", files[name])
+        if found.name != name:
+            raise ManifestError(
+                files[name], (f"name: {found.name!r} is not the name of its file, {name!r}",)
+            )
+        return found
+
+    def pairing_file(self, name: str) -> str:
+        """Return the path of a pairing. Raises ``UsageError`` if there is none."""
+        files = self._pairing_files()
+        if name not in files:
+            raise self._unknown("pairing", name, files)
+        return files[name]
+
+    def mods_of(self, pairing: Pairing) -> tuple[str, ...]:
+        """Return the names of a pairing's mods, then of those that bring its templates.
+
+        Raises ``UsageError`` if no mod brings a template.
+        """
+        names = dict.fromkeys(pairing.mods)
+        brought = {one for mod in self.select(pairing.mods) for one in _templates_of(mod)}
+        for template in pairing.templates:
+            if template in brought:
+                continue
+            # nearly always the mod of that name, and then no other needs to be read
+            for name in sorted(self._folders, key=lambda name: (name != template, name)):
+                if template in _templates_of(self.load(name)):
+                    names[name] = None
+                    break
+            else:
+                raise UsageError(
+                    f"no mod brings the template `{template}` that pairing `{pairing.name}` names",
+                    hint="`vllm-mods list` shows the mods",
+                )
+        return tuple(names)
+
+    def _pairing_files(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for root in self.roots:
+            parent = os.path.join(root, "pairings")
+            for file in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+                name, extension = os.path.splitext(file)
+                if extension != ".toml":
+                    continue
+                path = os.path.join(parent, file)
+                if name in found:
+                    raise UsageError(
+                        f"two libraries have a pairing named `{name}`: {found[name]} and {path}",
+                        hint="rename one of them: the file, and `name` in it",
+                    )
+                found[name] = path
+        return found
+
+    def _unknown(self, what: str, name: str, there: Iterable[str]) -> UsageError:
+        import difflib  # noqa: PLC0415
+
+        near = difflib.get_close_matches(name, there, 1)
+        hint = "`vllm-mods list` shows them all"
+        return UsageError(
+            f"there is no {what} named `{name}` in {', '.join(self.roots)}",
+            hint=f"did you mean `{near[0]}`? {hint}" if near else hint,
+        )
 
     def select(self, names: Iterable[str]) -> tuple[Mod, ...]:
         """Read the named mods and whatever they require, each once, requirements first."""
@@ -225,6 +296,10 @@ def load_mod(
         lock=locked,
         manifest=raw,
     )
+
+
+def _templates_of(mod: Mod) -> set[str]:
+    return {template.name for variant in mod.variants for template in variant.templates}
 
 
 def _check_library(folder: str) -> None:

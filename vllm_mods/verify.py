@@ -1,13 +1,14 @@
 """Does a tree still hold what its receipt says? Reads only.
 
-Who changed a file can't be known, and no finding pretends otherwise.
+Who changed a file can't be known, and no finding pretends otherwise. A folder and an image are
+looked at by the same rules: a ``Place`` is all that they need.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vllm_mods import bytecode, receipt, record, site
 from vllm_mods.digest import sha256
@@ -16,64 +17,125 @@ from vllm_mods.model import Finding, Level
 from vllm_mods.state import read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from vllm_mods.receipt import Receipt, ReceiptFile
-    from vllm_mods.state import State
 
 _LEFTOVERS = (".rej", ".orig")
+
+
+class Place(Protocol):
+    """Files by path, as a receipt writes it: from the site root, or absolute in a workspace.
+
+    Each method raises ``VllmModsError`` or ``OSError`` for what cannot be looked at.
+    """
+
+    def mode(self, path: str) -> int | None:
+        """Return the permission bits of a regular file, None if there is none."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a regular file, None if there is none."""
+        ...
+
+    def names(self, folder: str) -> Iterable[str]:
+        """Return the names in a folder, none if it is not there."""
+        ...
+
+    def is_there(self, path: str) -> bool:
+        """Tell whether there is anything at a path."""
+        ...
 
 
 def verify(root: str) -> tuple[Finding, ...]:
     """Return everything in which a tree differs from its receipt; ``()`` if nothing does.
 
-    Codes: ``unfinished``, ``missing``, ``changed-since``, ``mode-changed``, ``unreadable``,
-    ``original-missing``, ``original-damaged`` (a revert would fail), ``stale-bytecode`` (old code
-    would run), ``record-disagrees``; and as a note ``leftover`` (a ``.rej`` or ``.orig`` of
-    ``patch``). A tree without mods has none of them. Raises ``Refused`` for a broken receipt.
+    Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them. Raises
+    ``Refused`` for a broken receipt.
     """
     there = read_state(root)
     if there is None:
         return ()
-    return tuple(_findings(there))
-
-
-def _findings(there: State) -> Iterator[Finding]:
+    found: list[Finding] = []
     if there.unfinished is not None:
-        yield Finding(
-            code="unfinished",
-            message="a transaction was interrupted; the next apply or revert undoes it first",
-            path=os.path.basename(there.unfinished),
+        found.append(
+            Finding(
+                code="unfinished",
+                message="a transaction was interrupted; the next apply or revert undoes it first",
+                path=os.path.basename(there.unfinished),
+            )
         )
-    if there.receipt is None:
-        return
-    workspace = there.receipt.workspace
-    where = site.Site(root=there.root, workspaces=(workspace,) if workspace else ())
-    look = site.Look(site=where, folders={})
-    for file in there.receipt.files:
+    if there.receipt is not None:
+        workspace = there.receipt.workspace
+        where = site.Site(root=there.root, workspaces=(workspace,) if workspace else ())
+        found += compare(there.receipt, _Folder(where))
+    return tuple(found)
+
+
+def compare(there: Receipt, place: Place) -> tuple[Finding, ...]:
+    """Return everything in which a place differs from its receipt.
+
+    Codes: ``missing``, ``changed-since``, ``mode-changed``, ``unreadable``, ``original-missing``,
+    ``original-damaged`` (a revert would fail), ``stale-bytecode`` (old code would run),
+    ``record-disagrees``; and as a note ``leftover`` (a ``.rej`` or ``.orig`` of ``patch``).
+    """
+    return tuple(_findings(there, place))
+
+
+class _Folder:
+    """A ``Place`` in a folder; links are not followed."""
+
+    def __init__(self, where: site.Site) -> None:
+        self._look = site.Look(site=where, folders={})
+
+    def mode(self, path: str) -> int | None:
+        info = self._look.file(path)
+        return None if info is None else stat.S_IMODE(info.st_mode)
+
+    def read(self, path: str) -> bytes | None:
+        if self._look.file(path) is None:
+            return None
+        return site.read(self._look.site.absolute(path))
+
+    def names(self, folder: str) -> Iterable[str]:
+        if self._look.parent(f"{folder}/x")[0] is None:
+            return ()
+        return os.listdir(self._look.site.absolute(folder))
+
+    def is_there(self, path: str) -> bool:
+        return os.path.lexists(self._look.site.absolute(path))
+
+
+def _findings(there: Receipt, place: Place) -> Iterator[Finding]:
+    for file in there.files:
         if file.kind == receipt.FOLDER:
             continue
         try:
-            yield from _original(look, file)
+            yield from _original(place, file)
             if file.kind != receipt.BYTECODE:
-                yield from _file(look, file)
+                yield from _file(place, file)
             if file.path.endswith(".py"):
-                yield from _bytecode(look, file.path, there.receipt)
-            yield from _leftovers(where, file.path)
+                yield from _bytecode(place, file.path, there)
+            yield from _leftovers(place, file.path)
         except VllmModsError as error:
             yield Finding(
                 code="unreadable", message=error.message.partition("; nothing")[0], path=file.path
             )
         except OSError as error:
             yield Finding(code="unreadable", message=str(error), path=file.path)
-    yield from _records(look, there.receipt)
+    yield from _records(place, there)
 
 
-def _original(look: site.Look, file: ReceiptFile) -> Iterator[Finding]:
+def _digest(place: Place, path: str) -> str | None:
+    data = place.read(path)
+    return sha256(data)
+
+
+def _original(place: Place, file: ReceiptFile) -> Iterator[Finding]:
     if file.before is None:
         return
     kept = receipt.original(file.path)
-    found = None if look.file(kept) is None else site.digest(look.site.absolute(kept))
+    found = _digest(place, kept)
     if found is None:
         yield Finding(
             code="original-missing",
@@ -88,15 +150,14 @@ def _original(look: site.Look, file: ReceiptFile) -> Iterator[Finding]:
         )
 
 
-def _file(look: site.Look, file: ReceiptFile) -> Iterator[Finding]:
-    info = look.file(file.path)
-    found = None if info is None else site.digest(look.site.absolute(file.path))
+def _file(place: Place, file: ReceiptFile) -> Iterator[Finding]:
+    mode = place.mode(file.path)
+    found = None if mode is None else _digest(place, file.path)
     if found == file.after:
-        if info is not None and file.mode is not None and stat.S_IMODE(info.st_mode) != file.mode:
+        if mode is not None and file.mode is not None and mode != file.mode:
             yield Finding(
                 code="mode-changed",
-                message=f"its mode is {stat.S_IMODE(info.st_mode):04o} and was {file.mode:04o} "
-                "after the mods went in",
+                message=f"its mode is {mode:04o} and was {file.mode:04o} after the mods went in",
                 path=file.path,
             )
         return
@@ -113,22 +174,24 @@ def _file(look: site.Look, file: ReceiptFile) -> Iterator[Finding]:
     )
 
 
-def _bytecode(look: site.Look, path: str, there: Receipt) -> Iterator[Finding]:
+def _bytecode(place: Place, path: str, there: Receipt) -> Iterator[Finding]:
     """Find bytecode that Python would run in place of the patched source."""
     removed = {file.path: file.before for file in there.files if file.kind == receipt.BYTECODE}
-    source = site.read(look.site.absolute(path))
-    for compiled in bytecode.of(look, path):
-        if look.file(compiled) is None:
+    source = place.read(path)
+    folder = bytecode.cache(path)
+    for name in sorted(place.names(folder)):
+        compiled = f"{folder}/{name}"
+        data = place.read(compiled) if bytecode.is_of(compiled, path) else None
+        if data is None:
             continue
-        name = os.path.basename(compiled)
-        if site.digest(look.site.absolute(compiled)) == removed.get(compiled):
+        if sha256(data) == removed.get(compiled):
             yield Finding(
                 code="stale-bytecode",
                 message=f"{name} is what was compiled from the untouched source, and was removed: "
                 "something put it back, and Python may run it in place of the patched code",
                 path=compiled,
             )
-        elif _unchecked(site.read(look.site.absolute(compiled)) or b"", source):
+        elif _unchecked(data, source):
             yield Finding(
                 code="stale-bytecode",
                 message=f"{name} was compiled from another source and tells Python not to check: "
@@ -147,9 +210,9 @@ def _unchecked(compiled: bytes, source: bytes | None) -> bool:
     return source_hash(int.from_bytes(compiled[:4], "little"), source) != compiled[8:16]
 
 
-def _leftovers(where: site.Site, path: str) -> Iterator[Finding]:
+def _leftovers(place: Place, path: str) -> Iterator[Finding]:
     for ending in _LEFTOVERS:
-        if os.path.lexists(where.absolute(path) + ending):
+        if place.is_there(path + ending):
             yield Finding(
                 code="leftover",
                 message=f"{path}{ending} lies beside a patched file: left by `patch`, not by us",
@@ -158,20 +221,20 @@ def _leftovers(where: site.Site, path: str) -> Iterator[Finding]:
             )
 
 
-def _records(look: site.Look, there: Receipt) -> Iterator[Finding]:
+def _records(place: Place, there: Receipt) -> Iterator[Finding]:
     """Compare each touched file with its row; a changed RECORD itself is found as any file is."""
     for owner in there.files:
         if owner.kind != receipt.RECORD:
             continue
         try:
-            rows = _content(look, owner.path) or b""
+            rows = place.read(owner.path) or b""
         except (VllmModsError, OSError):
             continue
         for file in there.files:
             if file.kind != receipt.FILE or file.path.startswith("/"):
                 continue
             try:
-                data = _content(look, file.path)
+                data = place.read(file.path)
             except (VllmModsError, OSError):
                 continue  # it has its finding already
             if data is None:
@@ -184,7 +247,3 @@ def _records(look: site.Look, there: Receipt) -> Iterator[Finding]:
                     message=f"{owner.path} states another hash than the file has",
                     path=file.path,
                 )
-
-
-def _content(look: site.Look, path: str) -> bytes | None:
-    return None if look.file(path) is None else site.read(look.site.absolute(path))

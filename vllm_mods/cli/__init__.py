@@ -21,19 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
-    "list": "List the mods that can be applied.",
-    "show": "Show one mod: variants, evidence, what it needs.",
+    "list": "List the mods that can be applied, and the pairings.",
+    "show": "Show one mod or pairing: what it changes, what it needs.",
     "check": "Tell whether mods fit a vLLM tree; change nothing.",
     "apply": "Put mods into an installed vLLM, whole or not at all.",
     "status": "Tell which mods are in a vLLM tree.",
     "verify": "Tell whether patched files were changed since.",
     "revert": "Take mods out again.",
     "matrix": "Check mods against many vLLM releases.",
+    "lock": "Resolve a pairing to hashes; say what moved.",
+    "build": "Build the image of a pairing's lock.",
+    "import": "Make a pairing of a recipe.",
+    "export": "Write a pairing as a recipe.",
+    "image": "Tell what is in an image, and whether it is intact.",
     "completion": "Print the shell code that completes vllm-mods commands.",
 }
 
-# A submodule named `list` would stand in for the built-in one in this package.
-_MODULES = {"list": "listing"}
+# A submodule named `list` would stand in for the built-in one in this package; `import` is no name.
+_MODULES = {"list": "listing", "import": "importing"}
 
 
 class _Commands(click.Group):
@@ -71,7 +76,7 @@ def main() -> None:
     """Version, prove, apply and revert patches ("mods") to an installed vLLM.
 
     TREE is a path to the vllm package or the folder that holds it, or one of
-    pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV.
+    pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF.
 
     \b
     Exit codes: 0 done; 1 the answer is no; 2 usage or a bad manifest; 3 refused

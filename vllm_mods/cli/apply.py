@@ -11,16 +11,20 @@ from vllm_mods import applying, receipt, transaction
 from vllm_mods.cli import options
 from vllm_mods.cli.planning import ask, open_folder, refusing
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.plan import WORKSPACE
 from vllm_mods.report import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vllm_mods.model import Plan
+    from vllm_mods.pairing import Pairing
+    from vllm_mods.trees.folder import FolderTree
 
 
 @click.command(name="apply")
 @options.mods
+@options.pairing
 @options.target_folder
 @options.libraries
 @options.workspace
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 @refusing()
 def command(
     mods: tuple[str, ...],
+    pairing: str | None,
     target: str,
     libraries: tuple[str, ...],
     workspace: str | None,
@@ -46,12 +51,13 @@ def command(
 ) -> int:
     """Put mods into an installed vLLM, whole or not at all.
 
-    Without MOD, all bundled mods that are marked as default. Mods that are in already
+    Without MOD and --pairing, all bundled mods that are marked as default. Mods that are in already
     are left as they are. If any mod does not fit, nothing is changed (exit code 3).
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
     epoch = source_date_epoch()
     library = options.open_library(libraries)
+    paired = None if pairing is None else library.pairing(pairing)
     tree = open_folder(target, workspace)
     transaction.recover(tree.root)
     asked = ask(
@@ -61,11 +67,12 @@ def command(
         workspace=tree.workspace,
         strict_version=strict_version,
         only_supported=only_supported,
+        pairing=paired,
     )
     planned = asked.planned
     if not planned.ok:
         if as_json:
-            print_json(planned, ())
+            print_json(planned, (), None)
         raise refusal(planned, target)
     changed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -80,22 +87,40 @@ def command(
         changed, notes = outcome.changed, outcome.notes
     for note in notes:
         options.note(note)
+    script = None if paired is None else serve_script(paired, planned, tree)
     if as_json:
-        print_json(planned, changed)
+        print_json(planned, changed, script)
         return EXIT_OK
     click.echo(text.plan(planned, options.paint))
     click.echo(f"{len(changed)} files changed" if changed else "nothing to do")
+    if script is not None:
+        click.echo(f"serve with (pairing {pairing}):\n{script}")
+        return EXIT_OK
     templates = tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
     for line in text.serve_arguments(planned, templates):
         click.echo(line)
     return EXIT_OK
 
 
-def print_json(planned: Plan, changed: Sequence[str]) -> None:
-    """Print the answer of ``check`` and the paths that were changed."""
+def serve_script(pairing: Pairing, planned: Plan, tree: FolderTree) -> str:
+    """Return the serve command of a pairing, its template where it lies in this tree."""
+    from vllm_mods import pairing as pairings  # noqa: PLC0415
+
+    folder = tree.workspace or os.path.join(tree.root, WORKSPACE)
+    files = [
+        template.file
+        for one in planned.mods
+        for template in (one.variant.templates if one.variant else ())
+    ]
+    return pairings.serve_script(pairing, {file: os.path.join(folder, file) for file in files})
+
+
+def print_json(planned: Plan, changed: Sequence[str], script: str | None) -> None:
+    """Print the answer of ``check``, the paths that were changed, and a pairing's command."""
     from vllm_mods.report import data  # noqa: PLC0415
 
-    options.print_json({**data.plan(planned), "changed": list(changed)})
+    serve = {} if script is None else {"serve": script}
+    options.print_json({**data.plan(planned), "changed": list(changed), **serve})
 
 
 def refusal(planned: Plan, target: str) -> Refused:

@@ -13,6 +13,7 @@ from vllm_mods.trees.open import open_tree
 
 @click.command(name="check")
 @options.mods
+@options.pairing
 @options.target_tree
 @options.libraries
 @options.workspace
@@ -22,6 +23,7 @@ from vllm_mods.trees.open import open_tree
 @options.json_output
 def command(
     mods: tuple[str, ...],
+    pairing: str | None,
     target: str,
     libraries: tuple[str, ...],
     workspace: str | None,
@@ -33,13 +35,14 @@ def command(
 ) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
 
-    Without MOD, all bundled mods that are marked as default.
+    Without MOD and --pairing, all bundled mods that are marked as default.
     Exit code 0 if and only if every mod would end up in the tree.
     """
     library = options.open_library(libraries)
     tree = open_tree(
         target, offline=offline, workspace=workspace, progress=options.progress(), note=options.note
     )
+    options.close_later(tree)
     planned = ask(
         library,
         mods,
@@ -47,6 +50,7 @@ def command(
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,
+        pairing=None if pairing is None else library.pairing(pairing),
     ).planned
     if as_json:
         options.print_json(data.plan(planned))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -10,35 +10,30 @@ from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_OK, EXIT_USAGE, ManifestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from vllm_mods.model import Mod
+    from vllm_mods.pairing import Pairing
+
+T = TypeVar("T")
 
 
 @click.command(name="list")
 @options.libraries
 @options.json_output
 def command(libraries: tuple[str, ...], *, as_json: bool) -> int:
-    """List the mods that can be applied, bundled ones and those of --library."""
+    """List the mods that can be applied and the pairings, bundled ones and those of --library."""
     library = options.open_library(libraries)
-    mods: list[Mod] = []
     faults: list[ManifestError] = []
-    for name in library.names():
-        try:
-            mods.append(library.load(name))
-        except ManifestError as error:
-            faults.append(error)
+    mods = readable(library.names(), library.load, faults)
+    pairings = readable(library.pairing_names(), library.pairing, faults)
     if as_json:
         answer = {
             "schema": 1,
-            "mods": [
-                {
-                    "name": mod.name,
-                    "version": mod.version,
-                    "summary": mod.summary,
-                    "default": mod.default,
-                    "vllm": [variant.vllm for variant in mod.variants],
-                    "directory": mod.directory,
-                }
-                for mod in mods
+            "mods": [mod_data(mod) for mod in mods],
+            "pairings": [
+                {**pairing_data(pairing), "file": library.pairing_file(pairing.name)}
+                for pairing in pairings
             ],
             "faulty": [
                 {"where": fault.where, "problems": list(fault.problems)} for fault in faults
@@ -46,14 +41,71 @@ def command(libraries: tuple[str, ...], *, as_json: bool) -> int:
         }
         options.print_json(answer)
     else:
-        width = max((len(mod.name) for mod in mods), default=0)
-        for mod in mods:
-            ranges = "; ".join(variant.vllm for variant in mod.variants)
-            mark = " [default]" if mod.default else ""
-            click.echo(f"{mod.name.ljust(width)}  {mod.version}  {mod.summary}{mark}")
-            click.echo(f"{' ' * width}  vLLM {ranges}")
-        if not mods:
-            click.echo("there are no mods")
+        click.echo("\n".join(mod_lines(mods) or ["there are no mods"]))
+        if pairings:
+            click.echo("\n".join(("\npairings", *pairing_lines(pairings))))
     for fault in faults:
         click.echo(f"error: {fault.message}", err=True)
     return EXIT_USAGE if faults else EXIT_OK
+
+
+def readable(
+    names: Iterable[str], load: Callable[[str], T], faults: list[ManifestError]
+) -> list[T]:
+    """Load what can be loaded; add to ``faults`` why the rest cannot."""
+    found = []
+    for name in names:
+        try:
+            found.append(load(name))
+        except ManifestError as error:
+            faults.append(error)
+    return found
+
+
+def mod_data(mod: Mod) -> dict[str, Any]:
+    """Return what the list has of a mod."""
+    return {
+        "name": mod.name,
+        "version": mod.version,
+        "summary": mod.summary,
+        "default": mod.default,
+        "vllm": [variant.vllm for variant in mod.variants],
+        "directory": mod.directory,
+    }
+
+
+def pairing_data(pairing: Pairing) -> dict[str, Any]:
+    """Return what the list has of a pairing."""
+    return {
+        "name": pairing.name,
+        "summary": pairing.summary,
+        "model": pairing.model,
+        "base": pairing.base,
+        "vllm": pairing.vllm,
+        "mods": list(pairing.mods),
+        "templates": list(pairing.templates),
+        "topology": pairing.topology,
+    }
+
+
+def mod_lines(mods: Sequence[Mod]) -> list[str]:
+    """Return two lines per mod."""
+    width = max((len(mod.name) for mod in mods), default=0)
+    lines = []
+    for mod in mods:
+        ranges = "; ".join(variant.vllm for variant in mod.variants)
+        mark = " [default]" if mod.default else ""
+        lines.append(f"{mod.name.ljust(width)}  {mod.version}  {mod.summary}{mark}")
+        lines.append(f"{' ' * width}  vLLM {ranges}")
+    return lines
+
+
+def pairing_lines(pairings: Sequence[Pairing]) -> list[str]:
+    """Return two lines per pairing."""
+    width = max((len(pairing.name) for pairing in pairings), default=0)
+    lines = []
+    for pairing in pairings:
+        parts = ", ".join((*pairing.mods, *pairing.templates)) or "no mods"
+        lines.append(f"{pairing.name.ljust(width)}  {pairing.summary}")
+        lines.append(f"{' ' * width}  {pairing.model} with {parts}")
+    return lines

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 @click.command(name="matrix")
 @options.mods
+@options.pairing
 @click.option("--vllm", "spec", metavar="SPEC", help="Only these releases, such as '>=0.19,<0.22'.")
 @click.option(
     "--tree", "trees", multiple=True, metavar="TREE", help="These trees instead of releases."
@@ -46,13 +47,14 @@ def command(
     form: str,
     libraries: tuple[str, ...],
     *,
+    pairing: str | None,
     update_lock: bool,
     offline: bool,
     as_json: bool,
 ) -> int:
     """Check mods against many vLLM releases.
 
-    Without MOD, all mods; without --vllm and --tree, every release that a mod's ranges
+    Without MOD and --pairing, all mods; without --vllm and --tree, every release that a mod's ranges
     name, rebuilt wheels included, and the newest three beyond. Exit code 0 if every mod
     would end up in every tree that its ranges name.
     """
@@ -61,7 +63,8 @@ def command(
             "--update-lock writes what is known of releases, and --tree names other trees"
         )
     library = options.open_library(libraries)
-    chosen = library.select(mods or library.names())
+    paired = () if pairing is None else library.mods_of(library.pairing(pairing))
+    chosen = library.select((*paired, *mods) if pairing is not None else mods or library.names())
     if update_lock:
         # what an old lock says must not lean on itself
         chosen = tuple(mod._replace(lock=None) for mod in chosen)
@@ -71,7 +74,9 @@ def command(
     def opener(spec: str) -> Tree:
         if spec.startswith("pypi:"):
             return releases.open(spec.removeprefix("pypi:"))
-        return open_tree(spec, offline=offline)
+        tree = open_tree(spec, offline=offline)
+        options.close_later(tree)
+        return tree
 
     found = tuple(matrix.cells(chosen, specs, opener))
     if as_json or form == "json":

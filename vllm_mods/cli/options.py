@@ -29,7 +29,33 @@ def complete_mods(_context: click.Context, _parameter: click.Parameter, typed: s
     return [name for name in open_library(()).names() if name.startswith(typed)]
 
 
+def complete_pairings(
+    _context: click.Context, _parameter: click.Parameter, typed: str
+) -> list[str]:
+    """Return the names of pairings that begin with what was typed, for the shell."""
+    return [name for name in open_library(()).pairing_names() if name.startswith(typed)]
+
+
+def complete_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the names of mods and pairings that begin with what was typed, for the shell."""
+    return [
+        *complete_mods(context, parameter, typed),
+        *complete_pairings(context, parameter, typed),
+    ]
+
+
 mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=complete_mods)
+pairing = click.option(
+    "--pairing",
+    metavar="NAME",
+    shell_complete=complete_pairings,
+    help="The mods and templates of a pairing, then those of MOD.",
+)
+base = click.option(
+    "--base",
+    metavar="REF",
+    help="The image to build on, wherever it lies [the one that the pairing or its lock names].",
+)
 json_output = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 offline = click.option(
     "--offline", is_flag=True, help="Use only what is cached; open no connection."
@@ -44,7 +70,7 @@ target_tree = click.option(
     "--target",
     required=True,
     metavar="TREE",
-    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE or git:REPO@REV.",
+    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF.",
 )
 strict_version = click.option(
     "--strict-version", is_flag=True, help="Take a variant only on the vLLM versions it states."
@@ -65,7 +91,7 @@ libraries = click.option(
     "libraries",
     multiple=True,
     metavar="DIR",
-    help="A folder with patches/ and templates/ of your own [also $VLLM_MODS_LIBRARY].",
+    help="A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
 )
 
 
@@ -84,6 +110,13 @@ def paint(verdict: Verdict) -> str:
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return verdict.value
     return click.style(verdict.value, fg=_COLOURS.get(verdict, _BAD), bold=True)
+
+
+def close_later(tree: object) -> None:
+    """Have what a tree holds (a container, a mount) given back when the command ends, as ever."""
+    close = getattr(tree, "close", None)
+    if close is not None:
+        click.get_current_context().call_on_close(close)
 
 
 def print_json(answer: dict[str, Any]) -> None:

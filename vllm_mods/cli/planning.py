@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from vllm_mods import plan, receipt
+from vllm_mods.cli import options
 from vllm_mods.errors import Refused, TreeError, UsageError
 from vllm_mods.model import Verdict
+from vllm_mods.versions import in_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vllm_mods.library import Library
     from vllm_mods.model import Mod, ModPlan, Plan, Tree
+    from vllm_mods.pairing import Pairing
     from vllm_mods.receipt import Receipt
     from vllm_mods.trees.folder import FolderTree
 
@@ -68,6 +71,16 @@ def receipt_of(tree: Tree) -> Receipt | None:
     return None if raw is None else receipt.parse(raw)
 
 
+def advise(pairing: Pairing, tree: Tree) -> None:
+    """Tell of a tree that is not of the version that a pairing names: the mods decide."""
+    from vllm_mods.pairing import specifier  # noqa: PLC0415
+
+    if pairing.vllm is not None and not in_range(tree.version, specifier(pairing.vllm)):
+        options.note(
+            f"pairing {pairing.name} is for vLLM {pairing.vllm}; this tree is {tree.version or 'of unknown version'}"
+        )
+
+
 def ask(
     library: Library,
     names: Sequence[str],
@@ -76,10 +89,15 @@ def ask(
     workspace: str | None,
     strict_version: bool,
     only_supported: bool,
+    pairing: Pairing | None = None,
 ) -> Asked:
-    """Plan the named mods, or the default ones, on a tree."""
-    chosen = tuple(names) or library.defaults()
-    if not chosen:
+    """Plan a pairing's mods and the named ones, or without either the default ones, on a tree."""
+    if pairing is not None:
+        chosen = (*library.mods_of(pairing), *names)
+        advise(pairing, tree)
+    else:
+        chosen = tuple(names) or library.defaults()
+    if not chosen and pairing is None:
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
     there = receipt_of(tree)
 

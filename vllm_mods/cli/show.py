@@ -1,41 +1,49 @@
-"""``vllm-mods show MOD``."""
+"""``vllm-mods show NAME``."""
 
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vllm_mods import diff
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_OK
+from vllm_mods.errors import EXIT_OK, UsageError
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Mod, Variant
+    from vllm_mods.pairing import Pairing
 
 
 @click.command(name="show")
-@click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
+@click.argument("name", metavar="MOD|PAIRING", shell_complete=options.complete_names)
 @options.libraries
 @options.json_output
 def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
-    """Show one mod: its variants and what they change, its evidence, what it needs."""
-    mod = options.open_library(libraries).load(name)
-    variants = []
-    for variant in mod.variants:
-        touched = [
-            file.path
-            for patch in variant.patches
-            for file in diff.parse(patch.data, f"{mod.directory}/{patch.source}", root=patch.root)
-        ]
-        touched += [file.path for file in variant.overlay]
-        touched += [f"<workspace>/{file.file}" for file in variant.templates]
-        variants.append(
-            {
-                "id": variant.id,
-                "vllm": variant.vllm,
-                "files": list(dict.fromkeys(touched)),
-                "python": list(variant.python),
-            }
+    """Show one mod or pairing: what it changes and needs, or what is served and how."""
+    library = options.open_library(libraries)
+    if name not in library.pairing_names():
+        mod = library.load(name)
+        answer, lines = of_mod(mod), mod_lines(mod)
+    elif name in library.names():
+        raise UsageError(
+            f"`{name}` is the name of a mod and of a pairing, {library.pairing_file(name)}",
+            hint="rename the pairing: its file, and `name` in it",
         )
-    answer = {
+    else:
+        pairing = library.pairing(name)
+        file = library.pairing_file(name)
+        answer, lines = of_pairing(pairing, file), pairing_lines(pairing, file)
+    if as_json:
+        options.print_json(answer)
+    else:
+        click.echo("\n".join(lines))
+    return EXIT_OK
+
+
+def of_mod(mod: Mod) -> dict[str, Any]:
+    """Return a mod with its variants and the files that they touch."""
+    return {
         "schema": 1,
         "name": mod.name,
         "version": mod.version,
@@ -51,17 +59,40 @@ def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
         "evidence": dict(mod.evidence),
         "serve_args": list(mod.serve_args),
         "compute_capability": list(mod.compute_capability),
-        "variants": variants,
+        "variants": [
+            {
+                "id": variant.id,
+                "vllm": variant.vllm,
+                "files": touched(mod, variant),
+                "python": list(variant.python),
+            }
+            for variant in mod.variants
+        ],
     }
-    if as_json:
-        options.print_json(answer)
-        return EXIT_OK
+
+
+def touched(mod: Mod, variant: Variant) -> list[str]:
+    """Return the paths of the files that a variant changes or brings."""
+    from vllm_mods import diff  # noqa: PLC0415  (a pairing has no patches)
+
+    paths = [
+        file.path
+        for patch in variant.patches
+        for file in diff.parse(patch.data, f"{mod.directory}/{patch.source}", root=patch.root)
+    ]
+    paths += [file.path for file in variant.overlay]
+    paths += [f"<workspace>/{file.file}" for file in variant.templates]
+    return list(dict.fromkeys(paths))
+
+
+def mod_lines(mod: Mod) -> list[str]:
+    """Return what there is to say of a mod, for a person."""
     lines = [
         f"{mod.name} {mod.version}: {mod.summary}",
         f"  licence     {mod.license}",
         f"  folder      {mod.directory}",
     ]
-    pairs = (
+    lines += aligned(
         ("upstream", " ".join((mod.upstream_status, *mod.upstream_issues))),
         ("requires", ", ".join(mod.requires)),
         ("conflicts", ", ".join(mod.conflicts)),
@@ -70,10 +101,60 @@ def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
         ("serve with", shlex.join(mod.serve_args)),
         ("GPU", ", ".join(mod.compute_capability)),
     )
-    lines += [f"  {key.ljust(11)} {value}" for key, value in pairs if value]
-    for one in variants:
-        lines.append(f"  variant {one['id']} for vLLM {one['vllm']}")
-        lines += [f"    {path}" for path in one["files"]]
-        lines += [f"    needs {requirement}" for requirement in one["python"]]
-    click.echo("\n".join(lines))
-    return EXIT_OK
+    for variant in mod.variants:
+        lines.append(f"  variant {variant.id} for vLLM {variant.vllm}")
+        lines += [f"    {path}" for path in touched(mod, variant)]
+        lines += [f"    needs {requirement}" for requirement in variant.python]
+    return lines
+
+
+def of_pairing(pairing: Pairing, file: str) -> dict[str, Any]:
+    """Return a pairing with its command as a template, filled in, and as the words of it."""
+    from vllm_mods import pairing as pairings  # noqa: PLC0415  (a mod does without)
+
+    return {
+        "schema": 1,
+        "kind": "pairing",
+        "name": pairing.name,
+        "summary": pairing.summary,
+        "file": file,
+        "digest": pairings.digest(pairing),
+        "model": pairing.model,
+        "revision": pairing.revision,
+        "base": pairing.base,
+        "vllm": pairing.vllm,
+        "topology": pairing.topology,
+        "mods": list(pairing.mods),
+        "templates": list(pairing.templates),
+        "defaults": dict(pairing.defaults),
+        "env": dict(pairing.env),
+        "command": pairing.command,
+        "rendered": pairings.rendered(pairing),
+        "arguments": list(pairings.arguments(pairing)),
+        "recipe": None if pairing.recipe is None else pairing.recipe.name,
+    }
+
+
+def pairing_lines(pairing: Pairing, file: str) -> list[str]:
+    """Return what there is to say of a pairing, for a person; the command last."""
+    from vllm_mods import pairing as pairings  # noqa: PLC0415
+
+    return [
+        f"{pairing.name}: {pairing.summary}",
+        *aligned(
+            ("file", file),
+            ("model", " at ".join(filter(None, (pairing.model, pairing.revision)))),
+            ("image", pairing.base),
+            ("vLLM", pairing.vllm or ""),
+            ("mods", ", ".join(pairing.mods)),
+            ("templates", ", ".join(pairing.templates)),
+            ("nodes", {"solo": "one", "cluster": "several"}.get(pairing.topology, "")),
+            ("recipe", pairing.recipe.name if pairing.recipe else ""),
+        ),
+        *pairings.serve_script(pairing, {}).split("\n"),
+    ]
+
+
+def aligned(*pairs: tuple[str, str]) -> list[str]:
+    """Return a line for each pair that has a value."""
+    return [f"  {key.ljust(11)} {value}" for key, value in pairs if value]

@@ -15,13 +15,33 @@ from vllm_mods.state import read_state
 
 @click.command(name="verify")
 @options.mods
-@options.target_folder
+@click.option(
+    "--target",
+    metavar="DIR",
+    help="The vllm package folder, or the folder that holds it.",
+)
+@click.option(
+    "--receipt",
+    "receipts",
+    multiple=True,
+    metavar="FILE...",
+    help="Compare receipts, such as those of the nodes of a cluster.",
+)
 @options.json_output
-def command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
+def command(
+    mods: tuple[str, ...], target: str | None, receipts: tuple[str, ...], *, as_json: bool
+) -> int:
     """Tell whether what mods put into a tree is still as they left it.
 
     Who changed a file since cannot be known. Exit code 1 if anything is not as it was.
+
+    With --receipt FILE FILE...: tell where these receipts differ, and with --target that of a
+    tree from them. Exit code 1 if anything differs.
     """
+    if receipts:
+        return _compare((*receipts, *mods), target, as_json=as_json)
+    if target is None:
+        raise UsageError("no --target is named", hint="vllm-mods verify --target DIR")
     tree = open_folder(target, None)
     state = read_state(tree.root)
     entries = state.receipt.mods if state is not None and state.receipt is not None else ()
@@ -57,3 +77,41 @@ def command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
             else "  no mods are in"
         )
     return EXIT_OK if ok else EXIT_NO
+
+
+def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> int:
+    from vllm_mods import nodes, receipt  # noqa: PLC0415
+
+    names = list(files)
+    there: list[receipt.Receipt | None] = []
+    for path in files:
+        try:
+            with open(path, "rb") as file:
+                there.append(receipt.parse(file.read(), path))
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
+    if target is not None:
+        state = read_state(open_folder(target, None).root)
+        names.append(target)
+        there.append(state.receipt if state is not None else None)
+    if len(names) < 2:
+        raise UsageError(
+            f"one receipt alone differs from none: {names[0]}",
+            hint="vllm-mods verify --receipt FILE FILE, or --receipt FILE --target DIR",
+        )
+    found = nodes.disagreements(there)
+    if as_json:
+        options.print_json(
+            {
+                "schema": data.SCHEMA,
+                "ok": not found,
+                "receipts": names,
+                "differences": [data.disagreement(one) for one in found],
+            }
+        )
+        return EXIT_NO if found else EXIT_OK
+    for line in text.disagreements(found, names):
+        click.echo(line)
+    if not found:
+        click.echo(f"{len(names)} receipts, all the same")
+    return EXIT_NO if found else EXIT_OK

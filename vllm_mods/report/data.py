@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.matrix import Cell
     from vllm_mods.model import Finding, ModPlan, Plan
+    from vllm_mods.nodes import Disagreement
     from vllm_mods.receipt import ReceiptMod
 
 SCHEMA = 1
@@ -71,6 +72,11 @@ def matrix(cells: Iterable[Cell]) -> dict[str, Any]:
             for cell in cells
         ],
     }
+
+
+def disagreement(one: Disagreement) -> dict[str, Any]:
+    """Return one thing in which receipts differ, a value per receipt."""
+    return {"kind": one.kind, "name": one.name, "values": list(one.values)}
 
 
 def applied(entry: ReceiptMod) -> dict[str, Any]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.matrix import Cell
     from vllm_mods.model import Finding, ModPlan, Plan
+    from vllm_mods.nodes import Disagreement
 
     Paint = Callable[[Verdict], str]
 
@@ -94,6 +95,28 @@ def findings(found: Iterable[Finding]) -> list[str]:
         ("note: " if one.level is Level.NOTE else "") + f"{one.message} [{one.code}]"
         for one in found
     ]
+
+
+_DISAGREEMENTS = {
+    "vllm": "vLLM",
+    "mod": "mod",
+    "order": "the order of the mods",
+    "file": "",
+    "original": "before any mod,",
+}
+
+
+def disagreements(found: Iterable[Disagreement], names: Sequence[str]) -> list[str]:
+    """Return, per thing in which receipts differ, a line and what each of them has."""
+    lines = []
+    for one in found:
+        lines.append(f"{_DISAGREEMENTS[one.kind]} {one.name}".strip() + ":")
+        width = max(len(name) for name in names)
+        lines += [
+            f"  {name.ljust(width)}  {value or 'not there'}"
+            for name, value in zip(names, one.values, strict=True)
+        ]
+    return lines
 
 
 def matrix(cells: Sequence[Cell], paint: Paint = str) -> str:

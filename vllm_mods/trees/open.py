@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FORMS = (
     "a TREE is a path to the vllm folder or its site root, pypi:VERSION, pypi:WHEEL-FILE-NAME, "
-    "wheel:FILE, sdist:FILE or git:REPO@REV"
+    "wheel:FILE, sdist:FILE, git:REPO@REV or image:REF"
 )
 
 
@@ -35,6 +35,8 @@ def open_tree(
     (``None`` if unknown); ``note`` with each thing the user should know; ``cache_dir`` replaces
     the default cache.
 
+    A tree may hold something that has to be given back: one that has a ``close`` wants it called.
+
     Raises ``UsageError`` for a spec that names nothing, ``TreeError`` for what can't be read.
     """
     kind, colon, rest = spec.partition(":")
@@ -47,9 +49,16 @@ def open_tree(
     if not rest:
         raise UsageError(f"{spec}: nothing follows the colon", hint=_FORMS)
     if kind == "image":
-        raise UsageError(
-            f"{spec}: images are not supported yet by this version",
-            hint="docker run --rm --entrypoint vllm-mods IMAGE check --target SITE-ROOT",
+        from vllm_mods.trees.image import open_image  # noqa: PLC0415  (the engines' libraries)
+
+        return open_image(
+            rest,
+            spec=spec,
+            workspace=workspace,
+            offline=offline,
+            progress=progress,
+            note=note,
+            cache_dir=cache_dir,
         )
     if kind == "git":
         from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)

@@ -1,0 +1,206 @@
+"""Time ``vllm-mods build`` beside ``docker build`` of the same mods, in one run, on bases of three sizes.
+
+    python benchmarks/image.py [--gigabytes 0.1 1 4] [--rounds N]
+
+As root, with dockerd installed: a daemon of its own is started in a temporary folder, which needs
+the room of the largest base twice, and everything is removed at the end. The bases hold the Python
+that runs this, the sources of vLLM 0.21.0 from the package index, and noise that does not compress.
+
+Compared are, from a lock on: ``vllm-mods build`` (in no cache: nothing of the base is remembered; and
+again), ``docker build`` of a Dockerfile with ``FROM`` and ``RUN vllm-mods apply``, the tool copied in,
+and ``docker build`` of the folder that ``build --output dockerfile:`` writes, without docker's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apply import KNOWN, lay_out
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from real_engines import LEFT_OUT, SITE, VERSION, libraries, started
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from real_engines import Engine
+
+PAIRING = "qwen3.5-122b-hybrid"
+CHUNK = 1 << 20
+
+
+def lay_out_python(root: Path) -> None:
+    """Put the Python that runs this into an image's root, with the libraries it needs."""
+    executable = Path(os.path.realpath(sys.executable))
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    place = root / f"usr/local/lib/python{VERSION}"
+    ignored = shutil.ignore_patterns(*LEFT_OUT, "config-*")
+    shutil.copytree(stdlib, place, ignore=ignored, dirs_exist_ok=True)
+    (root / "usr/local/bin").mkdir(parents=True)
+    shutil.copy2(executable, root / f"usr/local/bin/python{VERSION}")
+    (root / "usr/local/bin/python3").symlink_to(f"python{VERSION}")
+    for folder in ("lib", "lib64"):
+        (root / "usr" / folder).mkdir()
+        (root / folder).symlink_to(f"usr/{folder}")
+    needed = [str(executable), *map(str, (place / "lib-dynload").glob("*.so")), "/bin/sh"]
+    for library in libraries(needed):
+        target = root / library.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(library, target)
+    (root / "bin").mkdir()
+    shutil.copy2(os.path.realpath("/bin/sh"), root / "bin/sh")
+    (root / "tmp").mkdir(mode=0o1777)
+
+
+def import_base(engine: Engine, root: Path, name: str, gigabytes: float) -> None:
+    """Make an image of a folder and a file of noise."""
+    command = ["docker", "import", "-c", "ENV PATH=/usr/local/bin:/bin", "-", name]
+    environ = {**os.environ, **engine.environ}
+    with subprocess.Popen(
+        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
+        assert process.stdin is not None
+        with tarfile.open(fileobj=process.stdin, mode="w|") as archive:
+            archive.add(root, ".")
+            info = tarfile.TarInfo("opt-noise")
+            info.size = int(gigabytes * 1e9)
+            archive.addfile(info, Noise())
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+class Noise(io.RawIOBase):
+    """Bytes without an end that nothing compresses."""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return os.urandom(size)
+
+
+def contexts(tool: Tool, folder: Path, base: str) -> dict[str, Path]:
+    """Write the two folders that docker builds from."""
+    context = folder / "context"
+    context.mkdir()
+    root = Path(__file__).parent.parent
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--target",
+            str(context / "tool"),
+            str(root),
+        ],
+        check=True,
+    )
+    (context / "Dockerfile").write_text(
+        f"FROM {base}\nCOPY tool /opt/vllm-mods\n"
+        "RUN PYTHONPATH=/opt/vllm-mods SOURCE_DATE_EPOCH=0 python3 -B -m vllm_mods apply "
+        f"--pairing {PAIRING} --target /{SITE}\n"
+    )
+    tool("build", PAIRING, "--base", base, "--output", f"dockerfile:{folder}/made")
+    return {"FROM + RUN vllm-mods apply": context, "FROM + ADD layer.tar": folder / "made"}
+
+
+class Tool:
+    """``vllm-mods`` with a cache and a lock of its own."""
+
+    def __init__(self, folder: Path, engine: Engine) -> None:
+        self.lock = folder / f"{PAIRING}.lock"
+        self.cache = folder / "cache"
+        self.environ = {**os.environ, **engine.environ, "VLLM_MODS_CACHE": str(self.cache)}
+        # As where it is installed: its bytecode is there.
+        self.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def __call__(self, command: str, *arguments: str) -> None:
+        lock = "--output" if command == "lock" else "--lock"
+        subprocess.run(
+            [sys.executable, "-m", "vllm_mods", command, *arguments, lock, str(self.lock)],
+            env=self.environ,
+            capture_output=True,
+            check=True,
+        )
+
+
+def seconds(action: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def measured(
+    engine: Engine, folder: Path, base: str, rounds: int
+) -> Iterator[tuple[str, list[float]]]:
+    """Yield each way to build with its times, all ways in each round."""
+    tool = Tool(folder, engine)
+    tool("lock", PAIRING, "--base", base)
+    places = contexts(tool, folder, base)
+    tag = "bench:built"
+    times: dict[str, list[float]] = {}
+
+    def take(name: str, action: Callable[[], None]) -> None:
+        times.setdefault(name, []).append(seconds(action))
+        engine("rmi", "-f", tag)
+
+    for _ in range(rounds):
+        shutil.rmtree(tool.cache)
+        ours = partial(tool, "build", PAIRING, "--base", base, "--tag", tag)
+        take("vllm-mods build, nothing remembered", ours)
+        take("vllm-mods build", ours)
+        for name, context in places.items():
+            take(f"docker build: {name}", partial(docker_build, engine, tag, context))
+    yield from times.items()
+
+
+def docker_build(engine: Engine, tag: str, context: Path) -> None:
+    engine("build", "-q", "--no-cache", "--network=none", "-t", tag, context)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gigabytes", type=float, nargs="+", default=[0.1, 1.0, 4.0])
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="vm-bench-") as name:
+        folder = Path(name)
+        (folder / "dockerd").mkdir()
+        root = folder / "root"
+        lay_out(KNOWN, root / SITE)
+        lay_out_python(root)
+        with started(folder / "dockerd") as engine:
+            told = engine("version", "--format", "{{.Server.Version}}")
+            print(f"{options.rounds} rounds; Python {sys.version.split()[0]}; docker {told}")
+            print(f"{'base':>8}  {'':45}{'median s':>9}{'ratio':>7}")
+            for size in options.gigabytes:
+                base = f"bench-base:{size}"
+                import_base(engine, root, base, size)
+                place = folder / f"at-{size}"
+                place.mkdir()
+                results = dict(measured(engine, place, base, options.rounds))
+                ours = statistics.median(results["vllm-mods build"])
+                for what, values in results.items():
+                    median = statistics.median(values)
+                    print(f"{size:>5} GB  {what:45}{median:9.2f}{median / ours:7.1f}", flush=True)
+                engine("rmi", "-f", base)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""`lock` and `build` on a base in an OCI layout: no engine, no network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+import small_site
+from making_images import Image, from_disk
+from making_images import layer as tar_of
+from paired import NAME, library
+
+from vllm_mods.cli import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SITE = "usr/local/lib/python3.12/dist-packages"
+
+
+class Done:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+class Caller:
+    """Calls the tool in this process, with a library, a base and a cache of its own."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.capfd = capfd
+        self.library = library(folder / "library", "base:1")
+        self.lock = self.library / f"pairings/{NAME}.lock"
+        self.base = f"oci:{base(folder / 'base')}"
+
+    def __call__(self, *arguments: object, code: int = 0) -> Done:
+        self.capfd.readouterr()
+        found = run([str(one) for one in arguments])
+        done = Done(found, *self.capfd.readouterr())
+        assert found == code, done.out + done.err
+        return done
+
+
+def base(folder: Path, *, a: bytes = b"A = 1\n", where: str = SITE) -> Path:
+    files = {**small_site.FILES, "vllm/_version.py": b"__version__ = '0.19.1'\n", "vllm/a.py": a}
+    site = small_site.build(folder / "site", files)
+    things = {f"{where}/{path}": thing for path, thing in from_disk(site).items()}
+    made = Image([tar_of(things)], {"Env": ["PATH=/usr/local/bin"]}, "base:1")
+    return made.layout(folder / "layout", "gzip")
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Caller:
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    found = Caller(tmp_path, capfd)
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found.library))
+    return found
+
+
+def test_lock_build_and_check(call: Caller, tmp_path: Path) -> None:
+    said = call("lock", NAME, "--base", call.base)
+    tag = said.out.rstrip().rpartition("builds ")[2]
+    assert tag == f"small:0.19.1-{hashlib.sha256(call.lock.read_bytes()).hexdigest()[:12]}"
+    assert call("lock", NAME, "--check", "--base", call.base).out == f"{call.lock} holds\n"
+    place = tmp_path / "made"
+    built = json.loads(
+        call("build", NAME, "--base", call.base, "--output", f"oci:{place}", "--json").out
+    )
+    assert built["tag"] == tag
+    index = json.loads((place / "index.json").read_bytes())
+    assert index["manifests"][-1]["digest"] == built["manifest"]
+    assert call.lock.with_suffix(".cdx.json").exists()
+    # What was built is a base like any other: the mods are in, and nothing is left to do.
+    version = tag.rpartition(":")[2]
+    again = call("check", "--pairing", NAME, "--target", f"image:oci:{place}:{version}")
+    assert "applied" in again.out
+
+
+def test_the_lock_is_the_same_from_a_layout_and_an_archive(call: Caller, tmp_path: Path) -> None:
+    call("lock", NAME, "--base", call.base)
+    first = json.loads(call.lock.read_bytes())
+    site = from_disk(tmp_path / "base/site")
+    made = Image(
+        [tar_of({f"{SITE}/{path}": thing for path, thing in site.items()})],
+        {"Env": ["PATH=/usr/local/bin"]},
+        "base:1",
+    )
+    saved = made.archive(tmp_path / "saved.tar", oci=False)
+    call("lock", NAME, "--check", "--base", f"archive:{saved}")
+    other = tmp_path / "other.lock"
+    call("lock", NAME, "--base", f"archive:{saved}", "--output", other)
+    second = json.loads(other.read_bytes())
+    first["base"].pop("manifest")
+    assert second["base"].pop("manifest") is None
+    assert first == second
+
+
+def test_another_base_is_refused_with_what_moved(call: Caller, tmp_path: Path) -> None:
+    call("lock", NAME, "--base", call.base)
+    other = f"oci:{base(tmp_path / 'other', where='usr/lib/python3/dist-packages')}"
+    refused = call("build", NAME, "--base", other, "--output", f"oci:{tmp_path}/x", code=3)
+    assert "no longer holds" in refused.err
+    assert f"vllm.site_root: {SITE} → usr/lib/python3/dist-packages" in refused.err
+    assert f"hint: vllm-mods lock {NAME} --base {other}" in refused.err
+    assert not (tmp_path / "x").exists()
+    assert call("lock", NAME, "--check", "--base", other, code=1).out.startswith("base.config: ")
+
+
+def test_a_base_that_a_mod_does_not_fit(call: Caller, tmp_path: Path) -> None:
+    other = base(tmp_path / "other", a=b"A = 3\n")
+    refused = call("lock", NAME, "--base", f"oci:{other}", code=3)
+    assert "patching 1.0.0: conflict" in refused.err
+    assert not call.lock.exists()
+
+
+def test_a_base_without_its_blobs(call: Caller, tmp_path: Path) -> None:
+    call("lock", NAME, "--base", call.base)
+    blobs = tmp_path / "base/layout/blobs/sha256"
+    largest = max(blobs.iterdir(), key=lambda blob: blob.stat().st_size)
+    largest.unlink()
+    refused = call("build", NAME, "--base", call.base, "--output", f"oci:{tmp_path}/x", code=3)
+    assert largest.name in refused.err
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("build", NAME), "pairing small has no lock"),
+        (("build", "smal"), "did you mean `small`"),
+        (("lock",), "one pairing is locked at a time"),
+        (("lock", "diff", NAME), "one pairing is locked at a time"),
+        (("lock", "diff", NAME, NAME), "hint: vllm-mods lock small"),
+        (("lock", NAME, "--check"), "pairing small has no lock"),
+    ],
+)
+def test_usage(call: Caller, arguments: tuple[str, ...], said: str) -> None:
+    assert said in call(*arguments, code=2).err
+
+
+def test_a_lock_of_another_pairing_or_edited_by_hand(call: Caller, tmp_path: Path) -> None:
+    call("lock", NAME, "--base", call.base)
+    raw = json.loads(call.lock.read_bytes())
+    other = tmp_path / "other.lock"
+    other.write_text(json.dumps({**raw, "pairing": "big"}))
+    assert "is the lock of pairing big, not of small" in call(
+        "build", NAME, "--lock", other, code=2
+    ).err  # fmt: skip
+    other.write_text(json.dumps({**raw, "epoch": "soon"}))
+    assert "epoch: must be a whole number" in call("build", NAME, "--lock", other, code=2).err
+
+
+def test_the_time_is_that_of_the_lock(
+    call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    call("lock", NAME, "--base", call.base)
+    places = []
+    for epoch in ("5", "7"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+        places.append(tmp_path / f"{epoch}.tar")
+        call("build", NAME, "--base", call.base, "--output", f"thin:{places[-1]}")
+    assert places[0].read_bytes() == places[1].read_bytes()
+    assert b'"created":"1970-01-02T00:00:00Z"' in places[0].read_bytes()
+    assert "epoch: 86400 → 7" in call("lock", NAME, "--check", "--base", call.base, code=1).out
+
+
+def test_built_again_from_a_layout(call: Caller, tmp_path: Path) -> None:
+    call("lock", NAME, "--base", call.base)
+    relative = f"oci:{os.path.relpath(call.base.removeprefix('oci:'))}"
+    done = call("build", NAME, "--base", relative, "--output", f"oci:{tmp_path}/x", "--verify")
+    assert "the same each time" in done.out

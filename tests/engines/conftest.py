@@ -1,0 +1,145 @@
+"""The fixtures of the tests with real engines: see ``real_engines``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from making_images import File, Folder, Image, Link, Thing, from_disk, layer
+from real_engines import (
+    LEFT_OUT,
+    REAL,
+    VERSION,
+    Engine,
+    Registry,
+    base,
+    libraries,
+    need,
+    served,
+    started,
+)
+from small_site import build as build_site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.engines)
+
+
+@pytest.fixture(scope="session")
+def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Start a dockerd on the graph driver, without networks."""
+    need("dockerd", "docker")
+    with started(tmp_path_factory.mktemp("docker")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def buildah(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Give buildah a storage of its own; podman would see the same."""
+    need("buildah")
+    folder = tmp_path_factory.mktemp("storage")
+    settings = folder / "storage.conf"
+    settings.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/root"\nrunroot = "{folder}/run"\n'
+    )
+    return Engine("buildah", {"CONTAINERS_STORAGE_CONF": str(settings)}, settings)
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """Start a registry that lets everybody in."""
+    yield from served(tmp_path_factory.mktemp("registry"), login=False)
+
+
+@pytest.fixture(scope="session")
+def locked_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """Start a registry that wants USER and PASSWORD."""
+    yield from served(tmp_path_factory.mktemp("locked"), login=True)
+
+
+@pytest.fixture(scope="session")
+def python_layer() -> bytes:
+    """Return a layer with the Python that runs the tests, its libraries and little else."""
+    need("ldd")
+    executable = os.path.realpath(sys.executable)
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    things: dict[str, Thing] = {
+        # A modern Debian has its old places as links: a path through one must not replace it.
+        "lib": Link("usr/lib"),
+        "lib64": Link("usr/lib64"),
+        "tmp": Folder(0o1777),
+        "root": Folder(0o700),
+        "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\n",
+        f"usr/local/bin/python{VERSION}": File(Path(executable).read_bytes(), 0o755),
+        "usr/local/bin/python3": Link(f"python{VERSION}"),
+    }
+    for path in stdlib.rglob("*"):
+        parts = path.relative_to(stdlib).parts
+        config = any(part.startswith("config-") for part in parts)
+        if not (LEFT_OUT & set(parts)) and not config and path.is_file():
+            name = f"usr/local/lib/python{VERSION}/{'/'.join(parts)}"
+            things[name] = File(path.read_bytes(), path.stat().st_mode & 0o755)
+    binaries = [executable, *map(str, (stdlib / "lib-dynload").glob("*.so"))]
+    for library in sorted(libraries(binaries)):
+        place = library.lstrip("/")
+        top = place.split("/", 1)[0]
+        place = f"usr/{place}" if top in {"lib", "lib64"} else place
+        things[place] = File(Path(library).read_bytes(), 0o755)
+    return layer(things)
+
+
+@pytest.fixture(scope="session")
+def small_base(python_layer: bytes, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """Return a base with the small vLLM of the offline tests; `docker load` takes ``archive``."""
+    site = build_site(tmp_path_factory.mktemp("site") / "site")
+    return base(python_layer, from_disk(site), "localhost/small:latest")
+
+
+@pytest.fixture(scope="session")
+def small_archive(small_base: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the archive of ``small_base``."""
+    return small_base.archive(tmp_path_factory.mktemp("archive") / "small.tar")
+
+
+@pytest.fixture
+def docker_small(
+    dockerd: Engine, small_archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Engine]:
+    """Return a dockerd that has ``localhost/small``, and is the one that this process talks to."""
+    dockerd("load", "-i", small_archive)
+    for name, value in dockerd.environ.items():
+        monkeypatch.setenv(name, value)
+    yield dockerd
+    assert dockerd("ps", "-aq") == "", "a container was left behind"
+
+
+@pytest.fixture(scope="session")
+def real_base(python_layer: bytes, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """Return a base with a real vLLM release, its files as the sdist has them (marker: network)."""
+    from vllm_mods.trees.archive import TarArchive
+    from vllm_mods.trees.release import Releases
+
+    releases = Releases()
+    sdist = next(one for one in releases.files() if (one.version, one.kind) == (REAL, "sdist"))
+    assert releases.http is not None
+    path = tmp_path_factory.mktemp("sdist") / sdist.filename
+    with path.open("w+b") as file:
+        releases.http.download(sdist.url, file)
+        file.seek(0)
+        archive = TarArchive(file, label=str(path))
+    found: dict[str, Thing] = {}
+    for name in archive.names:
+        if name.startswith("vllm/"):
+            found[name] = archive.read(name) or b""
+    found[f"vllm-{REAL}.dist-info/METADATA"] = f"Name: vllm\nVersion: {REAL}\n".encode()
+    return base(python_layer, found, "localhost/real:latest")

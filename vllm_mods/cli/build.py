@@ -1,0 +1,152 @@
+"""``vllm-mods build``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from vllm_mods import pairing_lock
+from vllm_mods.cli import imaging, options
+from vllm_mods.cli.lock import describe
+from vllm_mods.cli.planning import refusing
+from vllm_mods.errors import EXIT_OK, Refused
+
+if TYPE_CHECKING:
+    from vllm_mods.cli.imaging import Kept, OnBase
+    from vllm_mods.image.building import Built
+    from vllm_mods.image.layer import Node
+
+
+@click.command(name="build")
+@click.argument("name", metavar="PAIRING", shell_complete=options.complete_pairings)
+@options.base
+@click.option(
+    "--lock", "lock_file", metavar="FILE", help="The lock [NAME.lock beside the pairing]."
+)
+@click.option(
+    "--output",
+    metavar="WHERE",
+    help="docker, oci:DIR, oci-archive:FILE, docker-archive:FILE, registry:REF, dockerfile:DIR or "
+    "thin:FILE [the engine that the base lies in].",
+)
+@click.option("--tag", metavar="T", help="Another name than PAIRING:VLLM-LOCK.")
+@click.option("--documents", metavar="DIR", help="Where SBOM and provenance go [beside the lock].")
+@click.option(
+    "--verify", is_flag=True, help="Build twice more under other conditions, and compare first."
+)
+@click.option("--afresh", is_flag=True, hidden=True)  # for the builds of --verify
+@options.libraries
+@options.json_output
+@refusing()
+def command(
+    name: str,
+    base: str | None,
+    lock_file: str | None,
+    output: str | None,
+    *,
+    tag: str | None,
+    documents: str | None,
+    libraries: tuple[str, ...],
+    verify: bool,
+    afresh: bool,
+    as_json: bool,
+) -> int:
+    """Build the image of a pairing's lock.
+
+    The base gets one layer more: what `apply` would write into its vLLM, and the lock. Only the
+    files that the mods touch are read out of the base, and nothing of it is copied that is there
+    already. A tag that names another image is not moved.
+    """
+    from vllm_mods.image import archive, outputs  # noqa: PLC0415
+
+    library = options.open_library(libraries)
+    wanted = library.pairing(name)
+    kept = imaging.read_lock(imaging.lock_path(library, name, lock_file), name)
+    ref = base or kept.lock.base.ref
+    with imaging.on_base(
+        library, wanted, ref, epoch=kept.lock.epoch, locked=kept.lock.wheels, afresh=afresh
+    ) as opened:
+        _check(kept, opened)
+        place = outputs.parse(output, opened.base)
+        built = _build(kept, opened)
+        if verify:
+            from vllm_mods.image.again import build_again  # noqa: PLC0415
+
+            again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
+            again += [
+                part for folder in libraries for part in ("--library", os.path.abspath(folder))
+            ]
+            build_again(again, archive.thin(built.image, built.tag))
+        written = outputs.write(place, built, opened.base, kept.lock, tag or built.tag)
+    if place.kind != outputs.THIN:
+        _documents(kept, built, documents, is_layer=place.kind == outputs.DOCKERFILE)
+    if as_json:
+        options.print_json(
+            {
+                "schema": 1,
+                "image": built.image.config_digest,
+                "manifest": built.image.manifest_digest,
+                "layer": built.image.layer_digest,
+                "lock": pairing_lock.digest(kept.data),
+                "tag": tag or built.tag,
+                "output": output or place.kind,
+                "verified": verify,
+            }
+        )
+        return EXIT_OK
+    click.echo(written)
+    click.echo(f"image  {built.image.config_digest}")
+    if verify:
+        click.echo("built three times under different conditions: the same each time")
+    return EXIT_OK
+
+
+def _check(kept: Kept, opened: OnBase) -> None:
+    moved = pairing_lock.moved(kept.lock, opened.resolved.lock)
+    if moved:
+        lines = "".join(f"\n  {describe(one)}" for one in moved)
+        raise Refused(
+            f"the lock {kept.path} no longer holds on {opened.base.reference}; nothing was built"
+            f"{lines}",
+            hint=f"vllm-mods lock {kept.lock.pairing} --base {opened.base.reference}",
+        )
+
+
+def _build(kept: Kept, opened: OnBase) -> Built:
+    from vllm_mods.image import building  # noqa: PLC0415
+
+    nodes: list[Node] = []
+    if kept.lock.wheels:
+        from vllm_mods.image import wheels  # noqa: PLC0415
+
+        target = wheels.target(opened.site_root, kept.lock.base.platform, ())
+        for wheel in kept.lock.wheels:
+            data = wheels.fetch(wheel, target)
+            nodes += wheels.unpack(data, wheel, opened.site_root, epoch=kept.lock.epoch)
+    resolved = opened.resolved._replace(lock=kept.lock)
+    return building.build(opened.base, resolved, kept.data, nodes)
+
+
+def _documents(kept: Kept, built: Built, folder: str | None, *, is_layer: bool) -> None:
+    from vllm_mods.image import documents  # noqa: PLC0415
+
+    place = os.path.splitext(kept.path)[0]
+    if folder is not None:
+        place = os.path.join(folder, os.path.basename(place))
+    # A builder makes an image of its own around the layer.
+    image = built.image.layer_digest if is_layer else built.image.config_digest
+    for ending, make in (
+        ("cdx.json", documents.bill_of_materials),
+        ("intoto.json", documents.provenance),
+    ):
+        imaging.write_file(f"{place}.{ending}", make(kept.lock, kept.data, image))
+
+
+def _absolute(ref: str) -> str:
+    """Return a reference to a file that holds in another folder too."""
+    kind, colon, place = ref.partition(":")
+    if colon and kind in {"oci", "oci-archive", "docker-archive", "archive"}:
+        return f"{kind}:{os.path.abspath(place)}"
+    return os.path.abspath(ref) if os.path.exists(ref) else ref

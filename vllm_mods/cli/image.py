@@ -1,0 +1,185 @@
+"""``vllm-mods image``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.report import data, text
+
+if TYPE_CHECKING:
+    from vllm_mods.image.inspection import Inspection
+    from vllm_mods.trees.image import ImageTree
+
+_reference = click.argument("reference", metavar="REF")
+
+
+@click.group(name="image")
+def command() -> None:
+    """Tell what is in an image, whether it is intact, and how two differ.
+
+    REF is docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG],
+    archive:FILE, registry:HOST/NAME:TAG, or a bare NAME of an image in an engine here.
+    """
+
+
+@command.command(name="inspect")
+@_reference
+@options.offline
+@options.json_output
+def inspect(reference: str, *, offline: bool, as_json: bool) -> int:
+    """Tell what is in an image: vLLM, mods, lock, and files that are not as they were left."""
+    tree, found = _look(reference, offline=offline)
+    if as_json:
+        options.print_json(_data(tree, found))
+    else:
+        click.echo(_text(tree, found))
+    return EXIT_OK
+
+
+@command.command(name="verify")
+@_reference
+@click.option("--lock", "lock", metavar="FILE", help="Compare with this lock too.")
+@options.offline
+@options.json_output
+def verify(reference: str, lock: str | None, *, offline: bool, as_json: bool) -> int:
+    """Tell whether an image holds what its receipt and its lock say.
+
+    Exit code 1 if anything is not as it was left.
+    """
+    from vllm_mods.image import inspection  # noqa: PLC0415
+
+    tree, found = _look(reference, offline=offline)
+    if lock is not None:
+        try:
+            with open(lock, "rb") as file:
+                written = file.read()
+        except OSError as error:
+            raise UsageError(f"{lock}: {error.strerror}", hint=f"ls -la {lock}") from error
+        more = inspection.against(found, written, lock)
+        found = found._replace(findings=(*found.findings, *more))
+    if as_json:
+        options.print_json(_data(tree, found))
+    else:
+        click.echo(_text(tree, found))
+    return EXIT_OK if found.ok else EXIT_NO
+
+
+@command.command(name="diff")
+@_reference
+@click.argument("other", metavar="REF2")
+@options.offline
+@options.json_output
+def diff(reference: str, other: str, *, offline: bool, as_json: bool) -> int:
+    """Tell how the mods and the files of vllm/ differ between two images.
+
+    Exit code 1 if anything does.
+    """
+    from vllm_mods.image import inspection  # noqa: PLC0415
+
+    old, new = (_open(one, offline=offline) for one in (reference, other))
+    mods, files = inspection.diff(old, new)
+    same = not mods and not files and old.version == new.version
+    if as_json:
+        options.print_json(
+            {
+                "schema": data.SCHEMA,
+                "ok": same,
+                "images": [_head(old), _head(new)],
+                "mods": [data.disagreement(one) for one in mods],
+                "files": [file._asdict() for file in files],
+            }
+        )
+        return EXIT_OK if same else EXIT_NO
+    for sign, tree in (("-", old), ("+", new)):
+        click.echo(f"{sign} {text.tree_name(tree.version, tree.base.reference)}")
+    for line in text.disagreements(mods, (reference, other)):
+        click.echo(f"  {line}")
+    for file in files:
+        what = "only in the first" if file.after is None else "differs"
+        click.echo(f"  {file.path}: {'only in the second' if file.before is None else what}")
+    if same:
+        click.echo("  the same mods, and the same files in vllm/")
+    return EXIT_OK if same else EXIT_NO
+
+
+def _open(reference: str, *, offline: bool) -> ImageTree:
+    from vllm_mods.trees.image import open_image  # noqa: PLC0415
+
+    reference = reference.removeprefix("image:")
+    tree = open_image(
+        reference,
+        spec=f"image:{reference}",
+        offline=offline,
+        progress=options.progress(),
+        note=options.note,
+    )
+    options.close_later(tree)
+    return tree
+
+
+def _look(reference: str, *, offline: bool) -> tuple[ImageTree, Inspection]:
+    from vllm_mods.image.inspection import inspect as look  # noqa: PLC0415
+
+    tree = _open(reference, offline=offline)
+    return tree, look(tree)
+
+
+def _head(tree: ImageTree) -> dict[str, Any]:
+    return {
+        "reference": tree.base.reference,
+        "where": tree.base.where,
+        "config": tree.base.config_digest,
+        "manifest": tree.base.manifest_digest,
+        "layers": len(tree.base.diff_ids),
+        "site_root": f"/{tree.site_root}",
+        "version": tree.version,
+    }
+
+
+def _data(tree: ImageTree, found: Inspection) -> dict[str, Any]:
+    mods = found.receipt.mods if found.receipt else ()
+    lock = found.lock
+    return {
+        "schema": data.SCHEMA,
+        "ok": found.ok,
+        "image": _head(tree),
+        "labels": found.labels,
+        "lock": lock
+        and {
+            "pairing": lock.pairing,
+            "model": lock.model,
+            "revision": lock.revision,
+            "base": lock.base.ref,
+            "sha256": found.lock_digest,
+        },
+        "mods": [
+            {**data.applied(mod), "verdict": mod.verdict, "intact": not found.changed(mod.name)}
+            for mod in mods
+        ],
+        "findings": [data.finding(one) for one in found.findings],
+    }
+
+
+def _text(tree: ImageTree, found: Inspection) -> str:
+    head = _head(tree)
+    lines = [
+        text.tree_name(tree.version, tree.base.reference),
+        f"  {head['where']}, {head['layers']} layers, {head['config']}",
+        f"  vLLM in {head['site_root']}",
+    ]
+    if found.lock is not None:
+        lines.append(
+            f"  pairing {found.lock.pairing} for {found.lock.model}, lock {found.lock_digest}"
+        )
+    for mod in found.receipt.mods if found.receipt else ():
+        state = "changed since" if found.changed(mod.name) else "as it was left"
+        lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): went in, {state}")
+    if found.receipt is None:
+        lines.append("  no mods are in")
+    for one, line in zip(found.findings, text.findings(found.findings), strict=True):
+        lines.append(f"  {one.path}: {line}" if one.path else f"  {line}")
+    return "\n".join(lines)

@@ -1,0 +1,230 @@
+"""``vllm-mods import PATH``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
+from vllm_mods.model import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_mods.library import Library
+    from vllm_mods.recipe import Imported
+    from vllm_mods.repair import Change
+
+
+MOST_BYTES = 1 << 18
+
+
+@click.command(name="import")
+@click.argument("path", metavar="PATH", type=click.Path())
+@click.option("--repair", "mend", is_flag=True, help="Put right what a forum did to it; say each.")
+@click.option("--output", metavar="FILE", help="Write the pairing to a new file.")
+@click.option("--library", metavar="DIR", help="Write it to DIR/pairings/NAME.toml.")
+@click.option("--name", metavar="NAME", help="What to call it [the recipe's name].")
+@click.option(
+    "--mod",
+    "mods",
+    multiple=True,
+    metavar="PATH=NAME",
+    help="The mod that a path in the recipe stands for.",
+)
+@options.json_output
+def command(
+    path: str,
+    output: str | None,
+    library: str | None,
+    name: str | None,
+    mods: tuple[str, ...],
+    *,
+    mend: bool,
+    as_json: bool,
+) -> int:
+    """Make a pairing of a recipe, with nothing lost.
+
+    Without --output and --library the pairing is printed. Exit code 1 if the recipe says
+    something that the pairing does not do; 2 if it cannot be read, and then nothing is written.
+    """
+    if output and library:
+        raise UsageError("--output and --library both say where the pairing goes", hint="give one")
+    text = recipe_text(path)
+    # an empty folder becomes a library by what is written to it
+    is_new = library is not None and os.path.isdir(library) and not os.listdir(library)
+    there = options.open_library((library,) if library and not is_new else ())
+    imported, changes = read(text, path, there, name=name, mods=named(mods), mend=mend)
+    pairing = imported.pairing
+    if library:
+        if pairing.name in there.pairing_names():
+            raise UsageError(
+                f"there is a pairing named `{pairing.name}`: {there.pairing_file(pairing.name)}",
+                hint="give this one another name with --name",
+            )
+        output = os.path.join(
+            make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
+        )
+    from vllm_mods import pairing as pairings  # noqa: PLC0415
+
+    made = pairings.dump(pairing)
+    if output:
+        write_new(output, made)
+    sound = imported.ok and (mend or not changes)
+    if as_json:
+        options.print_json(answer(imported, changes, made, path, output, mend=mend, ok=sound))
+    elif output is None:
+        click.echo(made, nl=False)
+    say(imported, changes, path, mend=mend)
+    if output:
+        click.echo(f"wrote {output}", err=True)
+    return EXIT_OK if sound else EXIT_NO
+
+
+def recipe_text(path: str) -> str:
+    """Read a recipe as text, as launchers do. Raises ``UsageError`` for anything else."""
+    if os.path.isdir(path):
+        what = "a mod folder" if os.path.exists(os.path.join(path, "run.sh")) else "a folder"
+        raise UsageError(
+            f"{path} is {what}: this version of vllm-mods imports recipes, and no mods",
+            hint="docs/mod-toml.md says how a mod is written",
+        )
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if data[:4] == b"PK\x03\x04":
+        raise UsageError(
+            f"{path} is a zip: this version of vllm-mods imports recipes, and no mods",
+            hint="docs/mod-toml.md says how a mod is written",
+        )
+    if len(data) > MOST_BYTES:
+        raise UsageError(
+            f"{path} is no recipe: it has more than {MOST_BYTES} bytes", hint="a recipe is YAML"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path} is no recipe: byte {error.start} is not UTF-8", hint="a recipe is YAML"
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def named(mods: tuple[str, ...]) -> dict[str, str]:
+    """Read ``--mod PATH=NAME``."""
+    found = {}
+    for one in mods:
+        path, equals, name = one.rpartition("=")
+        if not (path and equals and name):
+            raise UsageError(
+                f"--mod {one} is not PATH=NAME", hint="--mod mods/fix-template=qwen3.5-enhanced"
+            )
+        found[path] = name
+    return found
+
+
+def read(
+    text: str,
+    path: str,
+    library: Library,
+    *,
+    name: str | None,
+    mods: Mapping[str, str],
+    mend: bool,
+) -> tuple[Imported, tuple[Change, ...]]:
+    """Read a recipe; tell what a repair changed, or would change."""
+    from vllm_mods import recipe, repair  # noqa: PLC0415  (PyYAML is 20 ms)
+
+    for target in mods.values():
+        if target not in library.names():
+            library.load(target)  # says which there are
+    mended, changes = repair.repair(text)
+    known = library.names()
+    try:
+        return recipe.read(
+            mended if mend else text, path, known=known, name=name, mods=mods
+        ), changes
+    except ManifestError as error:
+        if mend or not changes:
+            raise
+        problems = (*error.problems, *repair.summary(changes))
+        try:
+            recipe.read(mended, path, known=known, name=name, mods=mods)
+        except ManifestError:
+            raise error from None  # no repair makes this a recipe
+        raise ManifestError(path, problems, hint=f"vllm-mods import {path} --repair") from error
+
+
+def say(imported: Imported, changes: tuple[Change, ...], path: str, *, mend: bool) -> None:
+    """Say on stderr what was changed and what is to be known."""
+    for one in changes if mend else ():
+        click.echo(f"{path}:{one.line}: repaired: {'; '.join(one.why)}", err=True)
+        click.echo(f"  - {one.before}", err=True)
+        if one.after is not None:
+            click.echo(f"  + {one.after}", err=True)
+    for found in imported.findings:
+        line = "" if found.line is None else f":{found.line}"
+        level = "note" if found.level is Level.NOTE else "error"
+        click.echo(f"{path}{line}: {level}: {found.message} [{found.code}]", err=True)
+    if changes and not mend:
+        from vllm_mods import repair  # noqa: PLC0415
+
+        for line in repair.summary(changes):
+            click.echo(f"{path}: error: needs repair, and was read as it is: {line}", err=True)
+        click.echo(f"\nhint: vllm-mods import {path} --repair", err=True)
+
+
+def answer(
+    imported: Imported,
+    changes: tuple[Change, ...],
+    made: bytes,
+    path: str,
+    output: str | None,
+    *,
+    mend: bool,
+    ok: bool,
+) -> dict[str, Any]:
+    """Return what was made of a recipe, for scripts."""
+    from vllm_mods.report import data  # noqa: PLC0415
+
+    return {
+        "schema": 1,
+        "kind": "recipe",
+        "path": path,
+        "ok": ok,
+        "name": imported.pairing.name,
+        "file": output,
+        "pairing": made.decode(),
+        "repaired": mend,
+        "changes": [one._asdict() for one in changes],
+        "findings": [
+            {**data.finding(found), "level": found.level.value} for found in imported.findings
+        ],
+    }
+
+
+def make_folder(path: str) -> str:
+    """Make a folder if it is not there, and return its path. Raises ``UsageError``."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}") from error
+    return path
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Write a file that is not there yet. Raises ``UsageError``."""
+    try:
+        with open(path, "xb") as file:
+            file.write(data)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{path} is there already", hint="name another file, or remove it"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

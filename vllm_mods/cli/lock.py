@@ -1,0 +1,148 @@
+"""``vllm-mods lock``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vllm_mods import pairing_lock
+from vllm_mods.cli import imaging, options
+from vllm_mods.cli.apply import source_date_epoch
+from vllm_mods.cli.planning import refusing
+from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.library import Library
+    from vllm_mods.pairing_lock import Difference, PairingLock
+
+
+@click.command(name="lock")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="PAIRING | diff A B",
+    shell_complete=options.complete_pairings,
+)
+@options.base
+@click.option(
+    "--output", metavar="FILE", help="Where the lock lies [pairings/NAME.lock beside the pairing]."
+)
+@click.option(
+    "--check", is_flag=True, help="Say what moved since the lock was made; write nothing."
+)
+@options.libraries
+@options.json_output
+@refusing()
+def command(
+    names: tuple[str, ...],
+    base: str | None,
+    output: str | None,
+    libraries: tuple[str, ...],
+    *,
+    check: bool,
+    as_json: bool,
+) -> int:
+    """Resolve a pairing to hashes, and write them down.
+
+    What is built follows from the base and this lock alone. With --check nothing is written, and
+    the exit code is 1 if anything moved. `lock diff A B` compares two locks, files or pairings.
+    The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
+    """
+    library = options.open_library(libraries)
+    if names[:1] == ("diff",) and len(names) == 3:
+        return _diff(library, names[1], names[2], as_json=as_json)
+    if len(names) != 1:
+        raise UsageError(
+            f"one pairing is locked at a time, and {len(names)} are named",
+            hint="vllm-mods lock PAIRING, or vllm-mods lock diff A B",
+        )
+    wanted = library.pairing(names[0])
+    path = imaging.lock_path(library, names[0], output)
+    epoch = source_date_epoch()
+    if check:
+        kept = imaging.read_lock(path, names[0])
+        with imaging.on_base(
+            library,
+            wanted,
+            base or kept.lock.base.ref,
+            epoch=kept.lock.epoch if epoch is None else epoch,
+            locked=kept.lock.wheels,
+        ) as opened:
+            moved = pairing_lock.moved(kept.lock, opened.resolved.lock)
+        return _answer(moved, f"{path} holds", as_json=as_json)
+    with imaging.on_base(library, wanted, base or wanted.base, epoch=epoch or 0) as opened:
+        lock = opened.resolved.lock
+    data = pairing_lock.dump(lock)
+    imaging.write_file(path, data)
+    if as_json:
+        options.print_json(
+            {"schema": 1, "lock": path, "sha256": pairing_lock.digest(data), **_summary(lock, data)}
+        )
+    else:
+        click.echo(_text(lock, data))
+    return EXIT_OK
+
+
+def _diff(library: Library, one: str, other: str, *, as_json: bool) -> int:
+    first, second = (_read(library, name) for name in (one, other))
+    return _answer(pairing_lock.differences(first, second), "no difference", as_json=as_json)
+
+
+def _read(library: Library, name: str) -> PairingLock:
+    """Read a lock by its file, or by the pairing that it lies beside."""
+    path = name if os.path.exists(name) else imaging.lock_path(library, name, None)
+    try:
+        with open(path, "rb") as file:
+            return pairing_lock.parse(file.read(), path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint=f"vllm-mods lock {name}") from error
+
+
+def _answer(found: Sequence[Difference], none: str, *, as_json: bool) -> int:
+    if as_json:
+        options.print_json(
+            {"schema": 1, "ok": not found, "differences": [one._asdict() for one in found]}
+        )
+    else:
+        click.echo("\n".join(describe(one) for one in found) or none)
+    return EXIT_NO if found else EXIT_OK
+
+
+def describe(one: Difference) -> str:
+    """Say one difference on one line."""
+    before, after = (_short(text) for text in (one.before, one.after))
+    return f"{one.path}: {before} → {after}"
+
+
+def _short(text: str | None) -> str:
+    if text is None:
+        return "none"
+    line = text.replace("\n", "\\n")
+    return line if len(line) <= 100 else f"{line[:97]}…"
+
+
+def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
+    return {
+        "pairing": lock.pairing,
+        "tag": pairing_lock.tag(lock, data),
+        "base": lock.base.config,
+        "vllm": lock.vllm.version,
+        "mods": [{"name": mod.name, "version": mod.version} for mod in lock.mods],
+    }
+
+
+def _text(lock: PairingLock, data: bytes) -> str:
+    lines = [
+        f"{lock.pairing} on {lock.base.ref} ({lock.base.config[:19]}…), vLLM {lock.vllm.version}",
+        *(
+            f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})"
+            for mod in lock.mods
+        ),
+        *(f"  {wheel.filename}" for wheel in lock.wheels),
+        f"builds {pairing_lock.tag(lock, data)}",
+    ]
+    return "\n".join(lines)

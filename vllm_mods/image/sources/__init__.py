@@ -1,0 +1,1 @@
+"""Where images lie: engines, layouts, archives, registries. ``open.open_base`` is the way in."""

@@ -1,0 +1,228 @@
+"""Images as OCI describes them: an index, a manifest, a configuration, layers, each by its digest.
+
+Docker's "schema 2" manifests have the same shape and are read as such.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.image.base import Descriptor
+from vllm_mods.image.sources import streams
+from vllm_mods.image.sources.layered import Blob, Files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from io import RawIOBase
+
+    from vllm_mods.image.base import Entry
+    from vllm_mods.image.sources.layered import Progress
+    from vllm_mods.trees.cache import Cache
+
+TAG = "org.opencontainers.image.ref.name"
+# What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
+_NAME = "io.containerd.image.name"
+_LARGEST_DOCUMENT = 16 << 20
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
+
+
+class Store(Protocol):
+    """Blobs by digest."""
+
+    def open(self, blob: Descriptor) -> RawIOBase:
+        """Open a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
+        ...
+
+
+class Image:
+    """A ``Base``: an image in a place that gives out blobs by digest."""
+
+    def __init__(
+        self,
+        store: Store,
+        manifest: Descriptor,
+        *,
+        reference: str,
+        where: str,
+        cache: Cache,
+        progress: Progress | None = None,
+    ) -> None:
+        self.reference = reference
+        self.where = where
+        self.manifest: bytes | None
+        self.manifest, raw = pick(store, manifest, reference)
+        self.manifest_digest: str | None = raw.digest
+        document = parse(self.manifest, f"{reference}: its manifest")
+        try:
+            config = descriptor(document["config"])
+            self.layers: tuple[Descriptor, ...] | None = tuple(
+                descriptor(layer) for layer in document["layers"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise TreeError(
+                f"{reference}: its manifest {raw.digest} does not name a configuration and layers",
+                hint="an image's manifest is of schema 2 or OCI: build the image again",
+            ) from error
+        self.config = document_of(store, config, f"{reference}: its configuration")
+        self.config_digest = config.digest
+        self.diff_ids = diff_ids(self.config, reference)
+        if len(self.diff_ids) != len(self.layers):
+            raise TreeError(
+                f"{reference}: the manifest names {len(self.layers)} layers and the configuration "
+                f"{len(self.diff_ids)}",
+                hint="get the image again",
+            )
+        self._files = Files(
+            reference,
+            tuple(_blob(store, layer) for layer in self.layers),
+            cache,
+            progress,
+        )
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """The layers as they can be opened, the lowest first."""
+        return self._files.blobs
+
+    def entry(self, path: str) -> Entry | None:
+        """Return what lies at a path."""
+        return self._files.entry(path)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        return self._files.read(path)
+
+    def paths(self, under: str) -> Iterable[Entry]:
+        """Return everything below a folder."""
+        return self._files.paths(under)
+
+    def close(self) -> None:
+        """Give back nothing: nothing is held."""
+
+
+def _blob(store: Store, layer: Descriptor) -> Blob:
+    return Blob(layer.digest, layer.size, lambda: store.open(layer))
+
+
+def pick(store: Store, found: Descriptor, reference: str) -> tuple[bytes, Descriptor]:
+    """Return the manifest for this machine: the one described, or one of the index described."""
+    data = document_of(store, found, f"{reference}: its manifest")
+    document = parse(data, f"{reference}: its manifest")
+    if "manifests" not in document:
+        return data, found
+    try:
+        manifests = [(descriptor(raw), raw) for raw in document["manifests"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise TreeError(
+            f"{reference}: its index {found.digest} is broken", hint="get the image again"
+        ) from error
+    chosen = for_this_machine(manifests, reference)
+    return pick(store, chosen, reference)
+
+
+def for_this_machine(
+    manifests: list[tuple[Descriptor, dict[str, Any]]], reference: str
+) -> Descriptor:
+    """Choose from an index: what is no image (an attestation) aside, the one for this machine."""
+    images = {}
+    for one, raw in manifests:
+        place = raw.get("platform") or {}
+        name = "/".join(
+            part for key in ("os", "architecture", "variant") if (part := place.get(key))
+        )
+        if name != "unknown/unknown":
+            images[one.digest] = (one, name)
+    if len(images) == 1:
+        return next(iter(images.values()))[0]
+    machine = platform.machine()
+    mine = f"linux/{_ARCHITECTURES.get(machine, machine)}"
+    fitting = [one for one, name in images.values() if name == mine or name.startswith(f"{mine}/")]
+    if len(fitting) == 1:
+        return fitting[0]
+    known = "".join(
+        f"\n  {one.digest}  {name or 'says no platform'}" for one, name in images.values()
+    )
+    raise UsageError(
+        f"{reference}: {len(fitting)} of its {len(images)} images are for {mine}{known}",
+        hint="name one by its digest: …@sha256:…",
+    )
+
+
+def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
+    """Read a descriptor. Raises ``KeyError``, ``TypeError`` or ``ValueError``."""
+    one = Descriptor(str(raw.get("mediaType", "")), str(raw["digest"]), int(raw["size"]))
+    algorithm, _, value = one.digest.partition(":")
+    if algorithm not in {"sha256", "sha512"} or not set(value) <= set("0123456789abcdef"):
+        raise ValueError(f"{one.digest} is no digest")
+    return one
+
+
+def document_of(store: Store, blob: Descriptor, what: str) -> bytes:
+    """Return a small blob whose digest is right. Raises ``TreeError``."""
+    if blob.size > _LARGEST_DOCUMENT:
+        raise TreeError(f"{what}: {blob.size} bytes, which is too long for one", hint=_HINT)
+    with store.open(blob) as file:
+        size = blob.size if blob.size >= 0 else None
+        return streams.Checked(file, blob.digest, size, what).read()
+
+
+def parse(data: bytes, what: str) -> dict[str, Any]:
+    """Read a JSON object. Raises ``TreeError``."""
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise TreeError(f"{what}: not JSON: {error}", hint=_HINT) from error
+    if not isinstance(document, dict):
+        raise TreeError(f"{what}: not a JSON object", hint=_HINT)
+    return document
+
+
+def diff_ids(config: bytes, reference: str) -> tuple[str, ...]:
+    """Return the layers that a configuration names. Raises ``TreeError``."""
+    document = parse(config, f"{reference}: its configuration")
+    found = (document.get("rootfs") or {}).get("diff_ids")
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise TreeError(
+            f"{reference}: its configuration names no layers (rootfs.diff_ids)",
+            hint="that is no image of a file system: an OCI artifact, or one that a tool cut down",
+        )
+    return tuple(found)
+
+
+def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:
+    """Choose from a layout's ``index.json``: by tag or digest, else the only image there is.
+
+    Raises ``UsageError`` if the choice is not clear, ``TreeError`` if the index is broken.
+    """
+    try:
+        manifests = [(descriptor(raw), raw) for raw in index["manifests"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise TreeError(f"{reference}: its index.json is broken: {error}", hint=_HINT) from error
+    tags = [
+        (raw.get("annotations") or {}).get(TAG) or (raw.get("annotations") or {}).get(_NAME)
+        for _, raw in manifests
+    ]
+    known = sorted({name for name in tags if name})
+    if tag is None:
+        if len({one.digest for one, _ in manifests}) == 1:
+            return manifests[0][0]
+        if manifests and not known:
+            return for_this_machine(manifests, reference)
+    else:
+        for (one, raw), name in zip(manifests, tags, strict=True):
+            if tag in {one.digest, name, (raw.get("annotations") or {}).get(_NAME)}:
+                return one
+        if tag.startswith("sha256:"):
+            # In a nested index, then; its length is not known here, and its digest says enough.
+            return Descriptor("", tag, -1)
+    what = f"holds no image called {tag}" if tag else f"holds {len(manifests)} images"
+    raise UsageError(
+        f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else ""),
+        hint=f"name one: …:{known[0]}" if known else "name one by its digest: …@sha256:…",
+    )
+
+
+_HINT = "get the image again"

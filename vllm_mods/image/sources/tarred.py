@@ -1,0 +1,47 @@
+"""What a tar says of a file."""
+
+from __future__ import annotations
+
+import contextlib
+import tarfile
+import zlib
+from typing import TYPE_CHECKING
+
+from vllm_mods.errors import TreeError
+from vllm_mods.image.base import DIR, FILE, LINK, OTHER, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BROKEN = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError)
+"""What the standard library raises for wrong bytes in a tar or around it."""
+
+
+def entry(member: tarfile.TarInfo, path: str) -> Entry:
+    """Return a member as the entry at ``path``; a second name of a file is a file."""
+    if member.isdir():
+        kind = DIR
+    elif member.issym():
+        kind = LINK
+    else:
+        kind = FILE if member.isreg() or member.islnk() else OTHER
+    return Entry(
+        path=path,
+        kind=kind,
+        mode=member.mode & 0o7777,
+        uid=member.uid,
+        gid=member.gid,
+        mtime=int(member.mtime),
+        target=member.linkname if kind == LINK else "",
+        size=member.size if member.isreg() else 0,
+    )
+
+
+@contextlib.contextmanager
+def reading(what: str, hint: str) -> Iterator[None]:
+    """Turn what the standard library says of broken tars into ``TreeError``."""
+    try:
+        yield
+    except BROKEN as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TreeError(f"{what}: broken or cut short: {said}", hint=hint) from error

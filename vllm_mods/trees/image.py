@@ -1,0 +1,254 @@
+"""The vLLM in a container image: where it is, and its files by path. Nothing of the image is run."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.image.base import DIR, FILE, LINK, resolve
+from vllm_mods.trees import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vllm_mods.image.base import Base
+
+_MARKER = "vllm/__init__.py"
+_SKIPPED = frozenset({".vllm-mods", "__pycache__"})
+_MINORS = range(9, 17)
+# Beside what the image itself names: where images of vLLM and of its forks have it.
+_PREFIXES = (
+    "usr/local",
+    "usr",
+    "opt/venv",
+    "opt/conda",
+    "opt/vllm",
+    "app/.venv",
+    "workspace/.venv",
+)
+
+
+class ImageTree:
+    """A tree in an image. ``site_root`` is its path in there; ``close`` closes the image."""
+
+    pristine = False
+    remote = False
+
+    def __init__(
+        self, base: Base, site_root: str, *, spec: str | None = None, workspace: str | None = None
+    ) -> None:
+        self.base = base
+        self.site_root = site_root
+        self.spec = f"image:{base.reference}" if spec is None else spec
+        self.workspace = workspace
+        self._version: str | bool | None = False  # False: not looked for yet
+        self._record: bytes | None = None
+
+    @property
+    def version(self) -> str | None:
+        """What ``vllm/_version.py`` says: an image can't be asked for the names in a folder cheaply."""
+        if isinstance(self._version, bool):
+            self._version = names.module_version(self.read("vllm/_version.py"))
+        return self._version
+
+    @property
+    def dist_info(self) -> str | None:
+        """The name of the folder with vLLM's ``RECORD``, ``None`` if it is not where it should be."""
+        folder = f"vllm-{self.version}.dist-info"
+        found = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
+        return folder if found is not None and found.kind == DIR else None
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, ``None`` if there is none.
+
+        As in a folder, links are not followed: ``TreeError``. An absolute path is one in the image,
+        inside the workspace.
+        """
+        if path.startswith("/"):
+            return self.base.read(self._in_workspace(path))
+        parts = names.split(path, self.spec)
+        data = self.base.read(f"{self.site_root}/{path}")
+        if data is None:
+            self._check_absent(parts)
+        return data
+
+    def paths(self, under: str = "vllm") -> Iterator[str]:
+        """Yield every regular file below ``under``; ``""`` is the whole site root."""
+        folder = "/".join(names.split(under, self.spec)) if under else ""
+        top = f"{self.site_root}/{folder}".rstrip("/")
+        for entry in self.base.paths(top):
+            path = entry.path.removeprefix(f"{self.site_root}/")
+            if entry.kind == FILE and _SKIPPED.isdisjoint(path.split("/")):
+                yield path
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Compare with vLLM's ``RECORD``; ``None`` for what it does not list."""
+        if path.startswith("/"):
+            return None
+        if self._record is None:
+            folder = self.dist_info
+            self._record = (folder and self.read(f"{folder}/RECORD")) or b""
+        recorded = names.recorded_hash(self._record, path)
+        return None if recorded is None else names.hash_agrees(recorded, data)
+
+    def close(self) -> None:
+        """Close the image."""
+        self.base.close()
+
+    def _in_workspace(self, path: str) -> str:
+        root = self.workspace
+        if root and path.startswith(f"{root.rstrip('/')}/"):
+            names.split(path[1:], self.spec)
+            return resolve(self.base, path)
+        raise TreeError(
+            f"{self.spec}: refusing to read {path}: absolute paths are read inside the workspace only"
+            + (f" ({root})" if root else ", and there is none"),
+            hint="vllm-mods … --workspace DIR",
+        )
+
+    def _check_absent(self, parts: list[str]) -> None:
+        """Raise ``TreeError`` if there is something at a path after all, and it is no file."""
+        for end in range(1, len(parts) + 1):
+            path = "/".join(parts[:end])
+            entry = self.base.entry(f"{self.site_root}/{path}")
+            if entry is None or (entry.kind == FILE and end < len(parts)):
+                return
+            if entry.kind == LINK:
+                raise TreeError(
+                    f"{self.spec}: refusing to read {'/'.join(parts)}: {path} is a symbolic link to "
+                    f"{entry.target}, and links are not followed",
+                    hint="install vLLM into the image with real files: "
+                    "uv pip install --link-mode copy, or without -e",
+                )
+        raise TreeError(
+            f"{self.spec}: {'/'.join(parts)} is no regular file", hint="build the image again"
+        )
+
+
+def open_image(
+    reference: str,
+    *,
+    spec: str,
+    workspace: str | None = None,
+    offline: bool = False,
+    progress: Callable[[str, int, int | None], None] | None = None,
+    note: Callable[[str], None] | None = None,
+    cache_dir: str | None = None,
+) -> ImageTree:
+    """Open the vLLM in an image; the parameters are those of ``open_tree``.
+
+    Raises ``UsageError`` for an image without vLLM, with two, or with one that cannot be patched.
+    """
+    from vllm_mods.image.sources.open import open_base  # noqa: PLC0415
+
+    base = open_base(reference, offline=offline, progress=progress, note=note, cache_dir=cache_dir)
+    try:
+        return ImageTree(base, find_site_root(base), spec=spec, workspace=workspace)
+    except BaseException:
+        base.close()
+        raise
+
+
+def find_site_root(base: Base) -> str:
+    """Return where in an image the folder is that holds ``vllm/``.
+
+    Looked at are the places that the image's own settings lead to (``PATH``, ``PYTHONPATH``,
+    ``VIRTUAL_ENV``, the working folder) and the usual ones. Raises ``UsageError``.
+    """
+    found: dict[str, str] = {}
+    looked = []
+    for folder in _candidates(base):
+        entry = base.entry(f"{folder}/vllm" if folder else "vllm")
+        looked.append(folder)
+        if entry is None:
+            continue
+        if entry.kind == LINK:
+            found.setdefault(folder, f"a symbolic link to {entry.target}")
+        elif base.entry(f"{folder}/{_MARKER}") is not None:
+            found[folder] = ""
+    if len(found) == 1:
+        folder, fault = found.popitem()
+        if not fault:
+            return folder
+        raise UsageError(
+            f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or files that are "
+            "shared; what goes in there would not be in one place",
+            hint="in the Dockerfile: pip install vllm, without -e and with real files",
+        )
+    if found:
+        lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in found.items())
+        raise UsageError(
+            f"{base.reference}: it holds {len(found)} vLLMs, and which one runs is not clear{lines}",
+            hint="build the image with one of them only",
+        )
+    raise _nothing(base, looked)
+
+
+def _nothing(base: Base, looked: list[str]) -> UsageError:
+    for folder in looked:
+        entry = base.entry(folder)
+        if entry is None or entry.kind != DIR:
+            continue
+        for one in base.paths(folder):
+            place, name = posixpath.split(one.path)
+            if place != folder or "vllm" not in name.lower():
+                continue
+            if name.startswith("__editable__") or name.endswith(".egg-link"):
+                target = (base.read(one.path) or b"").decode("utf-8", "replace").split("\n", 1)[0]
+                return UsageError(
+                    f"{base.reference}: vLLM is an editable install: /{one.path} points to "
+                    f"{target.strip() or 'somewhere else'}",
+                    hint="in the Dockerfile: pip install . without -e, so that vllm/ is in one place",
+                )
+    where = "".join(f"\n  /{folder}" for folder in looked if base.entry(folder) is not None)
+    return UsageError(
+        f"{base.reference}: there is no vLLM in it: no vllm/__init__.py in any of{where or ' its folders'}",
+        hint="name an image that vLLM is installed in, such as vllm/vllm-openai",
+    )
+
+
+def _candidates(base: Base) -> Iterator[str]:
+    """Yield each folder that Python may import from, once, resolved."""
+    settings = _settings(base)
+    environ = dict(
+        one.partition("=")[::2] for one in settings.get("Env") or () if isinstance(one, str)
+    )
+    working = str(settings.get("WorkingDir") or "/")
+    folders = [place for place in environ.get("PYTHONPATH", "").split(":") if place.startswith("/")]
+    prefixes = [environ.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
+    prefixes += [
+        posixpath.dirname(place.rstrip("/"))
+        for place in environ.get("PATH", "").split(":")
+        if place.rstrip("/").endswith("/bin")
+    ]
+    seen: set[str] = set()
+    for folder in (*folders, working):
+        yield from _new(resolve(base, folder), seen)
+    for prefix in (*prefixes, *_PREFIXES):
+        place = resolve(base, f"{prefix}/lib") if prefix else ""
+        if not place or place in seen:
+            continue
+        seen.add(place)
+        if base.entry(place) is None:
+            continue
+        for version in ("python3", *(f"python3.{minor}" for minor in _MINORS)):
+            for kind in ("dist-packages", "site-packages"):
+                yield from _new(resolve(base, f"{place}/{version}/{kind}"), seen)
+
+
+def _new(folder: str, seen: set[str]) -> Iterator[str]:
+    if folder not in seen:
+        seen.add(folder)
+        yield folder
+
+
+def _settings(base: Base) -> dict[str, Any]:
+    try:
+        found = json.loads(base.config).get("config")
+    except (ValueError, AttributeError) as error:
+        raise TreeError(
+            f"{base.reference}: its configuration is no JSON object", hint="get the image again"
+        ) from error
+    return found if isinstance(found, dict) else {}
