@@ -1,0 +1,113 @@
+"""The command line on real releases: what a first user tries."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from making import diff_of
+
+from vllm_mods.library import data_root
+from vllm_mods.trees.open import open_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Answer
+
+pytestmark = pytest.mark.network
+
+QUANTIZATION = "vllm/model_executor/layers/quantization"
+MANIFEST = """\
+schema = 1
+name = "{name}"
+version = "1.0.0"
+summary = "for a test"
+license = "Apache-2.0"
+
+[[variant]]
+id = "one"
+vllm = "{vllm}"
+patches = ["x.patch"]
+"""
+
+
+def write_mod(library: Path, name: str, vllm: str, patch: bytes) -> None:
+    folder = library / "patches" / name
+    folder.mkdir(parents=True)
+    (folder / "x.patch").write_bytes(patch)
+    (folder / "mod.toml").write_text(MANIFEST.format(name=name, vllm=vllm))
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "verdict"),
+    [
+        ("0.14.1", 1, "unsupported: no variant"),
+        ("0.19.1", 0, "applies: .*variant 0.15"),
+        ("0.21.0", 0, "applies: .*variant 0.20"),
+        ("0.33.0", 0, "moved: .*variant 0.24"),
+    ],
+)
+def test_the_bundled_loader(
+    call: Callable[..., Answer], version: str, code: int, verdict: str
+) -> None:
+    answer = call("check", "hybrid-int4-fp8", "--target", f"pypi:{version}")
+    assert answer.code == code
+    assert re.search(verdict, answer.out)
+
+
+def test_missing_says_where_the_class_went(call: Callable[..., Answer], tmp_path: Path) -> None:
+    bundled = os.path.join(data_root(), "patches", "hybrid-int4-fp8", "0.20", "inc.patch")
+    with open(bundled, "rb") as file:
+        write_mod(tmp_path, "old-loader", ">=0.20", file.read())
+    answer = call("check", "old-loader", "--library", str(tmp_path), "--target", "pypi:0.24.0")
+    assert answer.code == 1
+    assert "missing" in answer.out
+    assert f"`INCConfig` is now in {QUANTIZATION}/inc/inc.py:32" in answer.out
+
+
+def test_an_override_for_0_19_does_not_fit_0_20(
+    call: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = f"{QUANTIZATION}/inc.py"
+    before = (open_tree("pypi:0.19.1").read(path) or b"").decode()
+    method = "    def apply_vllm_mapper("
+    added = "    def maybe_update_config(self, model_name, revision=None):\n        self.backend = 'auto'\n\n"
+    patch = diff_of(
+        path,
+        before,
+        before.replace(method, added + method),
+        section="class INCConfig(QuantizationConfig):",
+    )
+    write_mod(tmp_path, "rev", ">=0.19,<0.20", patch)
+    library = ("--library", str(tmp_path))
+    assert call("check", "rev", *library, "--target", "pypi:0.19.1").code == 0
+    answer = call("check", "rev", *library, "--target", "pypi:0.20.0", "--json")
+    (mod,) = answer.json["mods"]
+    assert (answer.code, mod["verdict"]) == (1, "unfit")
+    (finding,) = [one for one in mod["findings"] if one["code"] == "fit-override"]
+    assert "vllm/config/vllm.py:" in finding["message"]
+    assert "passes hf_config=, which it does not take" in finding["message"]
+
+
+def test_the_sources_decide_and_not_the_version_string(
+    call: Callable[..., Answer], tmp_path: Path
+) -> None:
+    built = "0.19.1rc1.dev46+gc5e3454e5.d20260406"
+    tree = open_tree("pypi:vllm-0.20.0.tar.gz")
+    for path in tree.paths("vllm"):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(tree.read(path) or b"")
+    info = tmp_path / f"vllm-{built}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: vllm\nVersion: {built}\n")
+    answer = call("apply", "hybrid-int4-fp8", "--target", str(tmp_path), "--json")
+    (mod,) = answer.json["mods"]
+    assert (answer.code, mod["variant"], mod["verdict"]) == (0, "0.20", "applies")
+    assert call("revert", "--target", str(tmp_path)).code == 0
+    shutil.rmtree(info)
