@@ -137,7 +137,7 @@ def test_folders_on_the_way_stay_as_they_were(engine: Engine, tool: Tool) -> Non
         f" for one in ('/root', '/root/work', '/tmp', '/usr/local', '/usr', '/{SITE}/vllm')])"
     )
     assert run(engine, tag, code) == run(engine, NAME, code)
-    assert run(engine, tag, "print(open('/root/work/small.jinja').read())") == "{{ messages }}"
+    assert run(engine, tag, "print(open('/root/space/small.jinja').read())") == "{{ messages }}"
 
 
 def test_lock_and_receipt_are_in_it(engine: Engine, tool: Tool) -> None:

@@ -104,11 +104,11 @@ def test_the_lock_has_everything_that_decides(image: FolderBase) -> None:
 
 
 def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
-    image.settings = {"Env": ["WORKSPACE_DIR=/work/space"]}
+    image.settings = {"Env": ["WORKSPACE_DIR=/srv/space"]}
     (image.root / "work/space").mkdir(parents=True)
     resolved = resolve(image, WRITING)
-    assert resolved.lock.templates[0].path == "/work/space/t.jinja"
-    assert "--chat-template /work/space/t.jinja" in resolved.lock.command
+    assert resolved.lock.templates[0].path == "/srv/space/t.jinja"
+    assert "--chat-template /srv/space/t.jinja" in resolved.lock.command
     built = building.build(image, resolved, pairing_lock.dump(resolved.lock))
     lay(built.image.layer, image.root)
     assert (image.root / "work/space/t.jinja").read_bytes() == TEMPLATE.data
