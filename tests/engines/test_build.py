@@ -49,7 +49,7 @@ def paired_base(python_layer: bytes, tmp_path_factory: pytest.TempPathFactory) -
     os.utime(site / "vllm/a.py", (OLD, OLD))
     py_compile.compile(str(site / "vllm/a.py"), cfile=str(site / STALE), dfile="vllm/a.py")
     made = base(python_layer, from_disk(site), NAME)
-    made.settings["Env"] = [*made.settings["Env"], "WORKSPACE_DIR=/root/work"]
+    made.settings["Env"] = [*made.settings["Env"], "WORKSPACE_DIR=/root/space"]
     # The tool reads mods that no lock vouches for with a compiled library, which is to run in there.
     compiled = importlib.util.find_spec("libcst.native")
     assert compiled is not None
@@ -58,7 +58,7 @@ def paired_base(python_layer: bytes, tmp_path_factory: pytest.TempPathFactory) -
         f"usr/{place.lstrip('/').removeprefix('usr/')}": File(Path(place).read_bytes(), 0o755)
         for place in libraries([compiled.origin])
     }
-    folders = {"root": Folder(0o700), "root/work": Folder(0o2775), "usr/local": Folder(0o2755)}
+    folders = {"root": Folder(0o700), "root/space": Folder(0o2775), "usr/local": Folder(0o2755)}
     made.layers.append(tar_of({**things, **folders}))
     return made
 
@@ -134,7 +134,7 @@ def test_folders_on_the_way_stay_as_they_were(engine: Engine, tool: Tool) -> Non
     tag = tool.json("build", "small")["tag"]
     code = (
         "import os; print([oct(os.stat(one).st_mode & 0o7777) + ' ' + str(int(os.stat(one).st_mtime))"
-        f" for one in ('/root', '/root/work', '/tmp', '/usr/local', '/usr', '/{SITE}/vllm')])"
+        f" for one in ('/root', '/root/space', '/tmp', '/usr/local', '/usr', '/{SITE}/vllm')])"
     )
     assert run(engine, tag, code) == run(engine, NAME, code)
     assert run(engine, tag, "print(open('/root/space/small.jinja').read())") == "{{ messages }}"

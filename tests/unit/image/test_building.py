@@ -105,13 +105,13 @@ def test_the_lock_has_everything_that_decides(image: FolderBase) -> None:
 
 def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
     image.settings = {"Env": ["WORKSPACE_DIR=/srv/space"]}
-    (image.root / "work/space").mkdir(parents=True)
+    (image.root / "srv/space").mkdir(parents=True)
     resolved = resolve(image, WRITING)
     assert resolved.lock.templates[0].path == "/srv/space/t.jinja"
     assert "--chat-template /srv/space/t.jinja" in resolved.lock.command
     built = building.build(image, resolved, pairing_lock.dump(resolved.lock))
     lay(built.image.layer, image.root)
-    assert (image.root / "work/space/t.jinja").read_bytes() == TEMPLATE.data
+    assert (image.root / "srv/space/t.jinja").read_bytes() == TEMPLATE.data
 
 
 def test_a_mod_that_does_not_fit_refuses_the_lock(image: FolderBase) -> None:
