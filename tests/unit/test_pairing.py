@@ -260,4 +260,5 @@ def test_the_bundled_pairings() -> None:
     assert Library().pairing_names() == (
         "qwen3.5-122b-hybrid",
         "qwen3.5-122b-int4",
+        "qwen3.5-122b-int4-flashqla",
     )
