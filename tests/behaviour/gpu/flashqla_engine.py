@@ -1,0 +1,225 @@
+# mypy: disable-error-code="import-not-found, import-untyped"
+"""A random Qwen3-Next in vLLM's engine on a GPU: FlashQLA by the mod's own switch against Triton.
+
+usage: python flashqla_engine.py [FOLDER]   (for the checkpoint; default: a temporary folder)
+
+Run it with a vLLM of 0.18 or newer that the `flashqla` mod is applied to, and with flash-qla and tilelang.
+Nothing is downloaded. Five engines run one after the other, each in a process of its own:
+
+    triton, flashqla                  every prompt in one piece; --gdn-prefill-backend
+    triton-chunked, flashqla-chunked  at most 256 tokens at a time, so that states are carried over; here
+                                      FlashQLA is what vLLM chooses without any option
+    transposed-chunked                FlashQLA with its final states transposed: what a mix-up of the layouts
+                                      would be. It has to be out of bounds, or the bounds prove nothing
+
+Prompt logprobs are compared; greedy tokens of a random model part wherever two logits are nearly equal.
+Prints one JSON object; exit code 0 when all is as it should be, else 1, with the reasons under "wrong".
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+EVIDENCE = r"FlashQLA computes GDN prefill: \d+ key heads, \d+ value heads"
+VOCABULARY = 512
+LENGTHS = (17, 64, 300, 2000)
+CHUNK = 256
+# Seen on an H200 with another model of this kind: mean 0.009, max 0.21 between FlashQLA and Triton.
+MAX_MEAN, MAX_ANY = 0.05, 0.6
+RUNS = {
+    "triton": ("triton", None),
+    "flashqla": ("flashqla", None),
+    "triton-chunked": ("triton", CHUNK),
+    "flashqla-chunked": (None, CHUNK),
+    "transposed-chunked": ("flashqla", CHUNK),
+}
+# (got, expected): within the bounds
+NEAR = (
+    ("flashqla", "triton"),
+    ("flashqla-chunked", "triton-chunked"),
+    ("flashqla-chunked", "flashqla"),
+    ("triton-chunked", "triton"),
+)
+FAR = ("transposed-chunked", "flashqla")
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # so that the engine's log is this process's
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",  # FlashInfer need not be there
+}
+
+
+def make_model(folder: str) -> None:
+    """Three GDN layers, one of attention; vLLM's Qwen3-Next asks for at least one MoE layer."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen3NextConfig, Qwen3NextForCausalLM
+
+    torch.manual_seed(20)
+    config = Qwen3NextConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=1024,
+        intermediate_size=1024,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        head_dim=128,
+        linear_num_key_heads=8,
+        linear_num_value_heads=16,
+        linear_key_head_dim=128,
+        linear_value_head_dim=128,
+        mlp_only_layers=[0, 1, 2],
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=256,
+        shared_expert_intermediate_size=256,
+        decoder_sparse_step=1,
+        max_position_embeddings=4096,
+        tie_word_embeddings=False,
+        dtype="bfloat16",
+    )
+    model = Qwen3NextForCausalLM(config)
+    for name, parameter in model.named_parameters():
+        # As they come, every head forgets within a token, and no state is ever carried far. So:
+        # heads that remember some 3 tokens to heads that remember a thousand.
+        if name.endswith("A_log"):
+            torch.nn.init.uniform_(parameter, -6, 0)
+        elif name.endswith("dt_bias"):
+            torch.nn.init.constant_(parameter, -1)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    tokenizer = Tokenizer(models.WordLevel(words, "w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {"unk_token": "w0", "eos_token": "w1", "pad_token": "w2"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+
+
+def _transpose_states() -> None:
+    import flash_qla
+
+    right = flash_qla.chunk_gated_delta_rule
+
+    def wrong(*args: Any, state_v_first: bool, **kwargs: Any) -> Any:
+        output, state = right(*args, state_v_first=state_v_first, **kwargs)
+        return output, state.transpose(-1, -2).contiguous()
+
+    flash_qla.chunk_gated_delta_rule = wrong
+
+
+def one(name: str, folder: str) -> dict[str, Any]:
+    """One engine: the prompts' logprobs, and which of the mod's lines were logged."""
+    seen: list[str] = []
+
+    class Recorder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(record.getMessage())
+
+    import torch
+    import vllm
+
+    logging.getLogger("vllm").addHandler(Recorder())
+    backend, chunk = RUNS[name]
+    if name.startswith("transposed"):
+        _transpose_states()
+    options: dict[str, Any] = {} if backend is None else {"gdn_prefill_backend": backend}
+    model = vllm.LLM(
+        model=folder,
+        dtype="bfloat16",
+        max_model_len=2304,
+        max_num_seqs=8,
+        max_num_batched_tokens=chunk or 4096,
+        gpu_memory_utilization=0.2,
+        enable_prefix_caching=False,
+        enforce_eager=True,
+        **options,
+    )
+    torch.manual_seed(20)
+    prompts = [
+        {"prompt_token_ids": torch.randint(3, VOCABULARY, (length,)).tolist()} for length in LENGTHS
+    ]
+    sampling = vllm.SamplingParams(max_tokens=8, temperature=0, ignore_eos=True, prompt_logprobs=0)
+    outputs = model.generate(prompts, sampling)
+    return {
+        "vllm": vllm.__version__,
+        "logprobs": [
+            given[token].logprob
+            for output in outputs
+            for token, given in zip(
+                output.prompt_token_ids[1:], output.prompt_logprobs[1:], strict=True
+            )
+        ],
+        "log": [line for line in seen if "FlashQLA" in line or "flashqla" in line],
+    }
+
+
+def compare(got: list[float], expected: list[float]) -> dict[str, float]:
+    differences = [abs(a - b) for a, b in zip(got, expected, strict=True)]
+    return {
+        "mean": sum(differences) / len(differences),
+        "max": max(differences),
+        "n": len(differences),
+    }
+
+
+def judge(answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The comparisons, and what is wrong with them."""
+    compared = {
+        f"{got} ~ {expected}": compare(answers[got]["logprobs"], answers[expected]["logprobs"])
+        for got, expected in (*NEAR, FAR)
+    }
+    wrong = []
+    for name, found in compared.items():
+        near = found["mean"] <= MAX_MEAN and found["max"] <= MAX_ANY
+        if near == name.startswith(FAR[0]):
+            wrong.append(f"{name}: {'within' if near else 'out of'} bounds")
+    for name, answer in answers.items():
+        used = sum(bool(re.search(EVIDENCE, line)) for line in answer["log"])
+        if used != (not name.startswith("triton")):
+            wrong.append(f"{name}: the evidence line was logged {used} times")
+    return {"compared": compared, "wrong": wrong}
+
+
+def main(folder: str) -> int:
+    begun = time.monotonic()
+    if not os.path.exists(os.path.join(folder, "config.json")):
+        make_model(folder)
+    answers: dict[str, dict[str, Any]] = {}
+    for name in RUNS:
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", name, folder],
+            env=ENVIRONMENT | os.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
+        if done.returncode or not lines:
+            sys.stdout.write(json.dumps({"wrong": [f"{name}: failed"]}) + "\n")
+            sys.stderr.write(done.stdout[-4000:] + done.stderr[-8000:])
+            return 1
+        answers[name] = json.loads(lines[0].removeprefix("ANSWER "))
+        sys.stderr.write(f"{name}: done after {time.monotonic() - begun:.0f} s\n")
+    verdict = judge(answers)
+    told = {name: answer["log"] for name, answer in answers.items()}
+    result = {"vllm": answers["triton"]["vllm"], **verdict, "log": told}
+    result["seconds"] = round(time.monotonic() - begun)
+    sys.stdout.write(json.dumps(result, indent=1) + "\n")
+    return 1 if verdict["wrong"] else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        sys.stdout.write("\nANSWER " + json.dumps(one(*sys.argv[2:4])) + "\n")
+        sys.exit(0)
+    if sys.argv[1:]:
+        sys.exit(main(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as temporary:
+        sys.exit(main(temporary))
