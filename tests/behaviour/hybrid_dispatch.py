@@ -92,7 +92,7 @@ def _layer(kind: str) -> Any:
         sizes = {"hidden_size": 2048, "intermediate_size_per_partition": 1024}
         vars(layer).update(
             sizes,
-            moe_config=MagicMock(hidden_dim=2048, **sizes),
+            moe_config=MagicMock(hidden_dim=2048, moe_backend="auto", **sizes),
             apply_router_weight_on_input=False,
         )
     return layer
