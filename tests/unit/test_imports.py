@@ -44,6 +44,7 @@ LAYERS = (
     ("transaction", "revert", "applying", "verify", "nodes"),
     ("image",),
     ("matrix",),
+    ("serve",),
     ("report",),
     ("cli",),
     ("__main__",),
@@ -120,7 +121,8 @@ def imports(path: Path, *, top_only: bool) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            if node.module in {"vllm_mods", "vllm_mods.trees", "vllm_mods.fit", "vllm_mods.image"}:
+            packages = {f"vllm_mods{one}" for one in ("", ".trees", ".fit", ".image", ".serve")}
+            if node.module in packages:
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
             else:
                 found.add(node.module)

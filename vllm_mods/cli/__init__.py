@@ -29,6 +29,7 @@ COMMANDS = {
     "verify": "Tell whether patched files were changed since.",
     "revert": "Take mods out again.",
     "matrix": "Check mods against many vLLM releases.",
+    "serve-check": "Hold a serve command against the vLLM it will run on.",
     "lock": "Resolve a pairing to hashes; say what moved.",
     "build": "Build the image of a pairing's lock.",
     "import": "Make a pairing of a recipe.",
@@ -38,7 +39,7 @@ COMMANDS = {
 }
 
 # A submodule named `list` would stand in for the built-in one in this package; `import` is no name.
-_MODULES = {"list": "listing", "import": "importing"}
+_MODULES = {"list": "listing", "import": "importing", "serve-check": "serve_check"}
 
 
 class _Commands(click.Group):

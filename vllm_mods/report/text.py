@@ -128,7 +128,7 @@ def matrix(cells: Sequence[Cell], paint: Paint = str) -> str:
     rows: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         rows.setdefault(cell.tree, {})[cell.planned.mod.name] = cell
-    labels = {tree: _label(tree, next(iter(row.values()))) for tree, row in rows.items()}
+    labels = {tree: label(tree, next(iter(row.values())).version) for tree, row in rows.items()}
     first = max((len(label) for label in labels.values()), default=0)
     widths = [max(len(name), 14) for name in names]
     heads = "  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True))
@@ -147,10 +147,10 @@ def matrix(cells: Sequence[Cell], paint: Paint = str) -> str:
     return "\n".join(lines)
 
 
-def _label(tree: str, cell: Cell) -> str:
+def label(tree: str, version: str) -> str:
     """Shorten ``pypi:`` trees: a rebuilt wheel is told by its build tag."""
-    if tree == f"pypi:{cell.version}":
-        return cell.version
+    if tree == f"pypi:{version}":
+        return version
     name = tree.removeprefix("pypi:")
     if name.endswith(".whl"):
         fields = name.split("-")

@@ -1,0 +1,214 @@
+"""``serve-check``: a command line, a pairing with a mod that changes the choices, many releases."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import write_mod
+from making import diff_of
+from serve_tree import ARGS, FILES, LATER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Call = Callable[..., Any]
+
+PAIRING = """\
+schema = 1
+name = "desk"
+summary = "A small one"
+model = "example/m"
+base = "example/vllm:1"
+vllm = "{vllm}"
+mods = ["wide"]
+command = '''
+export VLLM_LEVEL=low
+vllm serve {{model}} --port {{port}} \\
+  --gdn flashqla {more}
+'''
+[defaults]
+port = 8000
+[env]
+VLLM_ATOMIC_ADD = "1"
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    for path, data in FILES.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+    return root
+
+
+@pytest.fixture
+def paired(library: Path) -> Callable[..., None]:
+    """Write a pairing whose mod adds a choice; its patch fits the earlier release only."""
+    wide = ARGS.replace('choices=["flashinfer", "triton"]', 'choices=["flashinfer", "flashqla"]')
+    patch = diff_of("vllm/engine/arg_utils.py", ARGS, wide, context=1)
+    write_mod(library, "wide", patch, more='[serve]\nargs = ["--gdn", "flashqla"]')
+
+    def write(more: str = "", vllm: str = "0.19.1") -> None:
+        (library / "pairings").mkdir(exist_ok=True)
+        text = PAIRING.format(more=more, vllm=vllm)
+        (library / "pairings/desk.toml").write_text(text)
+
+    return write
+
+
+@pytest.fixture
+def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Offer two releases in a folder that pip is told of; no index is asked."""
+    for name in list(os.environ):
+        if name.startswith("PIP_"):
+            monkeypatch.delenv(name)
+    folder = tmp_path / "links"
+    folder.mkdir()
+    for version, files in (("0.19.1", FILES), ("0.20.0", LATER)):
+        name = f"vllm-{version}-cp38-abi3-manylinux_2_31_x86_64.whl"
+        with zipfile.ZipFile(folder / name, "w") as wheel:
+            for path, data in files.items():
+                wheel.writestr(path, data)
+            wheel.writestr(f"vllm-{version}.dist-info/METADATA", f"Version: {version}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    return folder
+
+
+def test_a_command_line_that_is_right(call: Call, tree: Path) -> None:
+    line = "A=1 VLLM_PORT=80 exec vllm serve m --dtype auto --no-trust-remote-code"
+    answer = call("serve-check", "--command", line, "--target", tree)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == f"vllm serve on vLLM 0.19.1 ({tree})\n  2 flags: nothing is wrong\n"
+
+
+@pytest.mark.usefixtures("releases")
+def test_a_command_line_that_is_not(call: Call, tree: Path) -> None:
+    line = "VLLM_PROT=80 vllm serve m --silent --dtype half --dtype bf16"
+    answer = call("serve-check", "--command", line, "--target", tree)
+    assert answer.code == 1
+    assert answer.out.splitlines()[1:] == [
+        "  3 flags: 3 wrong",
+        "    --silent: vLLM 0.19.1 has no such flag; --silent came with 0.20.0 (0.19.1 has it not) [flag-unknown]",
+        "    --dtype: 'bf16' is not offered: there is auto, half, bfloat16 [value-choice]",
+        "    VLLM_PROT: vLLM 0.19.1 knows no such variable and ignores it; did you mean VLLM_PORT? [env-unknown]",
+        "    note: --dtype: is given 2 times: the last one counts [flag-twice]",
+    ]
+
+
+def test_json_has_every_finding(call: Call, tree: Path) -> None:
+    line = "vllm serve m --dtypes auto --config x.yaml"
+    answer = call("serve-check", "--command", line, "--target", tree, "--json", "--offline")
+    assert answer.code == 1
+    found = answer.json
+    assert found["schema"] == 1
+    assert found["pairing"] is None
+    assert found["command"] == ["m", "--dtypes", "auto", "--config", "x.yaml"]
+    assert found["tree"] == {"spec": str(tree), "version": "0.19.1"}
+    assert found["ok"] is False
+    assert [(f["code"], f["level"], f["subject"], f["suggestion"]) for f in found["findings"]] == [
+        ("flag-unknown", "error", "--dtypes", "--dtype"),
+        ("config-file", "note", "--config", None),
+    ]
+
+
+def test_a_pairing_is_checked_with_its_mods_in(
+    call: Call, tree: Path, paired: Callable[..., None]
+) -> None:
+    paired()
+    before = {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+    answer = call("serve-check", "desk", "--target", tree)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("pairing desk on vLLM 0.19.1")
+    assert {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()} == before
+    paired("--quite")
+    answer = call("serve-check", "desk", "--target", tree, "--json", "--offline")
+    assert answer.code == 1
+    assert [(f["subject"], f["suggestion"]) for f in answer.json["findings"]] == [
+        ("--quite", "--quiet")
+    ]
+
+
+def test_without_the_mod_the_choice_is_not_offered(call: Call, tree: Path) -> None:
+    answer = call("serve-check", "--command", "vllm serve m --gdn flashqla", "--target", tree)
+    assert answer.code == 1
+    assert "'flashqla' is not offered: there is flashinfer, triton" in answer.out
+
+
+@pytest.mark.usefixtures("releases")
+@pytest.mark.parametrize(("vllm", "version"), [("0.19.1", "0.19.1"), (">=0.19,<0.20", "0.19.1")])
+def test_the_tree_is_the_pairing_s_own_vllm(
+    call: Call, paired: Callable[..., None], vllm: str, version: str
+) -> None:
+    paired(vllm=vllm)
+    answer = call("serve-check", "desk", "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["tree"] == {"spec": f"pypi:{version}", "version": version}
+
+
+@pytest.mark.usefixtures("releases")
+def test_many_releases(call: Call, paired: Callable[..., None]) -> None:
+    paired("--quiet")
+    answer = call("serve-check", "desk", "--vllm", ">=0.19")
+    assert answer.code == 1
+    rows = answer.out.splitlines()
+    assert rows[:3] == ["vLLM    wrong", "0.19.1  nothing", "0.20.0  --quiet"]
+    assert "--quiet: vLLM 0.20.0 has no such flag; --quiet went after 0.19.1 [flag-unknown]" in rows
+    answer = call("serve-check", "desk", "--vllm", ">=0.19", "--json")
+    assert [(cell["version"], cell["ok"]) for cell in answer.json["cells"]] == [
+        ("0.19.1", True),
+        ("0.20.0", False),
+    ]
+    assert call("serve-check", "desk", "--vllm", "<0.20").code == 0
+
+
+def test_a_release_that_cannot_be_read_fails_its_own_row(
+    call: Call, paired: Callable[..., None], releases: Path
+) -> None:
+    paired()
+    (wheel,) = releases.glob("vllm-0.20.0-*")
+    wheel.write_bytes(wheel.read_bytes()[:1000])
+    answer = call("serve-check", "desk", "--vllm", ">=0.19", "--json")
+    assert answer.code == 1
+    assert [(cell["version"], cell["ok"]) for cell in answer.json["cells"]] == [
+        ("0.19.1", True),
+        ("0.20.0", False),
+    ]
+    assert answer.json["cells"][1]["findings"][0]["code"] == "unreadable"
+
+
+@pytest.mark.usefixtures("releases")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name a pairing or give --command"),
+        (("desk", "--command", "vllm serve m"), "one of them"),
+        (("nothing",), "no pairing named `nothing`"),
+        (("--command", "vllm serve m"), "no tree is named"),
+        (("--command", "vllm bench m", "--target", "TREE"), "not a command that serves"),
+        (("--command", "vllm serve 'm", "--target", "TREE"), "not one that bash reads"),
+        (("--command", " ", "--target", "TREE"), "empty"),
+        (("--command", "vllm serve m", "--vllm", "new"), "new"),
+        (("--command", "vllm serve m", "--vllm", ">9"), "no release of vLLM is in >9"),
+    ],
+)
+def test_a_wrong_call_is_usage(
+    call: Call, tree: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    answer = call("serve-check", *(str(tree) if one == "TREE" else one for one in arguments))
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert "hint: " in answer.err
+
+
+def test_a_tree_without_flags_is_a_no(call: Call, site: Path) -> None:
+    answer = call("serve-check", "--command", "vllm serve m", "--target", site)
+    assert answer.code == 1
+    assert "its flags cannot be read" in answer.err

@@ -1,0 +1,226 @@
+"""``vllm-mods serve-check``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_NO, EXIT_OK, TreeError, UsageError
+from vllm_mods.report import serve as report
+from vllm_mods.report import text
+from vllm_mods.serve import history, releases
+from vllm_mods.serve.check import Answer, Serving, check
+from vllm_mods.serve.command import words
+from vllm_mods.serve.known import Known, names_among
+from vllm_mods.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from vllm_mods.library import Library
+    from vllm_mods.model import Mod, Tree
+    from vllm_mods.shell import Script
+
+
+_CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
+
+
+class _Asked(NamedTuple):
+    """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    unknown: tuple[str, ...]
+    mods: tuple[Mod, ...] = ()
+    name: str | None = None
+    vllm: str | None = None
+
+
+@click.command(name="serve-check")
+@click.argument("pairing", required=False)
+@click.option("--command", "line", metavar="TEXT", help="A command line instead of a pairing's.")
+@click.option(
+    "--target",
+    metavar="TREE",
+    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE or git:REPO@REV [the pairing's vLLM].",
+)
+@click.option("--vllm", "spec", metavar="SPEC", help="All these releases, such as '>=0.19'.")
+@options.libraries
+@options.offline
+@options.json_output
+def command(
+    pairing: str | None,
+    line: str | None,
+    target: str | None,
+    spec: str | None,
+    libraries: tuple[str, ...],
+    *,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Hold a serve command against the vLLM it will run on.
+
+    PAIRING's command, environment, templates and mods, or --command alone. Flags, values,
+    keys of JSON and variables are read from the tree's source; vLLM is not imported. With
+    --vllm and no --target, a matrix over releases. Exit code 0 if nothing is wrong.
+    """
+    if (pairing is None) == (line is None):
+        raise UsageError(
+            "name a pairing or give --command, one of them",
+            hint=_CALL,
+        )
+    asked = _of_line(line) if line is not None else _of_pairing(pairing or "", libraries)
+    if spec is not None and target is None:
+        return _matrix(asked, spec, offline=offline, as_json=as_json)
+    return _one(asked, target, spec, offline=offline, as_json=as_json)
+
+
+def _one(
+    asked: _Asked, target: str | None, spec: str | None, *, offline: bool, as_json: bool
+) -> int:
+    from vllm_mods.trees.open import open_tree  # noqa: PLC0415  (as heavy as the tree's kind)
+
+    chosen = target or _default_target(asked, offline=offline)
+    tree = open_tree(chosen, offline=offline, progress=options.progress(), note=options.note)
+    answer = _ask(asked)(tree)
+    if unknown := history.unknown(answer.faults):
+        known = {
+            **_known_flags(unknown, spec, offline=offline),
+            tree.version or chosen: answer.names,
+        }
+        answer = answer._replace(faults=history.told(answer.faults, tree.version, known))
+    if as_json:
+        options.print_json(
+            report.answer_data(
+                answer,
+                pairing=asked.name,
+                argv=asked.argv,
+                spec=tree.spec,
+                version=tree.version,
+            )
+        )
+    else:
+        what = f"pairing {asked.name}" if asked.name else "vllm serve"
+        head = f"{what} on {text.tree_name(tree.version, tree.spec)}"
+        click.echo(report.answer_text(answer, head=head))
+    return EXIT_OK if answer.ok else EXIT_NO
+
+
+def _matrix(asked: _Asked, spec: str, *, offline: bool, as_json: bool) -> int:
+    opener, specs = _releases(spec, offline=offline)
+    found = releases.cells(specs, opener, _ask(asked))
+    if as_json:
+        options.print_json(report.cells_data(found, pairing=asked.name, argv=asked.argv))
+    else:
+        click.echo(report.cells_text(found))
+    return EXIT_OK if all(cell.answer.ok for cell in found) else EXIT_NO
+
+
+def _ask(asked: _Asked) -> Callable[[Tree], Answer]:
+    """Return the question for one tree: the command on it, with the mods in."""
+
+    def ask(tree: Tree) -> Answer:
+        serving = Serving(asked.argv, asked.env, asked.unknown)
+        if not asked.mods:
+            return check(Known(tree), serving)
+        from vllm_mods import plan  # noqa: PLC0415  (only where there are mods)
+        from vllm_mods.cli.planning import receipt_of  # noqa: PLC0415
+
+        planned = plan.plan(asked.mods, tree, receipt=receipt_of(tree))
+        return check(Known(View(tree, planned.changes)), serving._replace(mods=planned.mods))
+
+    return ask
+
+
+def _of_line(line: str) -> _Asked:
+    from vllm_mods import pairing, shell  # noqa: PLC0415
+
+    try:
+        script = shell.read(line)
+    except shell.ShellError as error:
+        raise UsageError(f"--command is not one that bash reads: {error}", hint=_CALL) from error
+    if not script.commands:
+        raise UsageError("--command is empty", hint=_CALL)
+    serving = script.commands[pairing.serving(script)]
+    env = {**_exported(script), **dict(serving.assignments)}
+    return _Asked(words(serving.argv), env, tuple(one.text for one in script.unknown))
+
+
+def _of_pairing(name: str, libraries: tuple[str, ...]) -> _Asked:
+    from vllm_mods import pairing  # noqa: PLC0415
+
+    library: Library = options.open_library(libraries)
+    found = library.pairing(name)
+    serving, script = pairing.serve_command(found)
+    return _Asked(
+        argv=words(serving.argv),
+        env={**found.env, **_exported(script), **dict(serving.assignments)},
+        unknown=tuple(one.text for one in script.unknown),
+        mods=library.select(library.mods_of(found)),
+        name=found.name,
+        vllm=found.vllm,
+    )
+
+
+def _exported(script: Script) -> dict[str, str]:
+    words_of = (one.argv[1:] for one in script.commands if one.argv[:1] == ("export",))
+    pairs = (word.partition("=") for argv in words_of for word in argv if "=" in word)
+    alone = (pair for one in script.commands if not one.argv for pair in one.assignments)
+    return {**{name: value for name, _, value in pairs}, **dict(alone)}
+
+
+def _default_target(asked: _Asked, *, offline: bool) -> str:
+    """Return the newest release that the pairing is for."""
+    if asked.vllm is None:
+        what = f"pairing `{asked.name}` does not say its vLLM" if asked.name else "no tree is named"
+        raise UsageError(f"{what}: which one is it to be held against?", hint="--target TREE")
+    if re.fullmatch(r"\d[\w.+]*", asked.vllm):
+        return f"pypi:{asked.vllm}"
+    from packaging.version import Version  # noqa: PLC0415
+
+    _, specs = _releases(asked.vllm, offline=offline)
+    plain = [one for one in specs if not one.endswith(".whl")]
+    final = [one for one in plain if not Version(one.removeprefix("pypi:")).is_prerelease]
+    if not final:
+        raise UsageError(
+            f"no release of vLLM is in {asked.vllm}, which pairing `{asked.name}` is for",
+            hint="--target TREE",
+        )
+    return final[-1]
+
+
+def _releases(spec: str, *, offline: bool) -> tuple[Callable[[str], Tree], tuple[str, ...]]:
+    from vllm_mods import matrix  # noqa: PLC0415
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415
+
+    index = Releases(offline=offline, progress=options.progress(), note=options.note)
+    specs = matrix.choose_releases((), index.files(), spec)
+    if not specs:
+        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --vllm '>=0.19,<0.22'")
+    return (lambda name: index.open(name.removeprefix("pypi:"))), specs
+
+
+def _known_flags(
+    wanted: frozenset[str], spec: str | None, *, offline: bool
+) -> dict[str, frozenset[str]]:
+    """Return which releases in ``spec``, else of those in the cache, have flags; by version."""
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415
+
+    index = Releases(offline=offline or spec is None)
+    known: dict[str, frozenset[str]] = {}
+    try:
+        from vllm_mods import matrix  # noqa: PLC0415
+
+        specs = matrix.choose_releases((), index.files(), spec or ">=0.9")
+    except TreeError:
+        return known  # it only adds to what is found already
+    for one in specs:
+        try:
+            tree = index.open(one.removeprefix("pypi:"))
+            known[tree.version or one] = names_among(tree, wanted)
+        except TreeError:
+            continue  # not in the cache
+    return known

@@ -1,0 +1,96 @@
+"""Answers of ``serve-check``, as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.model import Level
+from vllm_mods.report import text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vllm_mods.serve.check import Answer, Fault
+    from vllm_mods.serve.releases import Cell
+
+SCHEMA = 1
+
+
+def answer_data(
+    answer: Answer, *, pairing: str | None, argv: Sequence[str], spec: str, version: str | None
+) -> dict[str, Any]:
+    """Return the answer for one tree."""
+    return {
+        "schema": SCHEMA,
+        "pairing": pairing,
+        "command": list(argv),
+        "tree": {"spec": spec, "version": version},
+        "ok": answer.ok,
+        "findings": [fault_data(fault) for fault in answer.faults],
+    }
+
+
+def cells_data(
+    cells: Iterable[Cell], *, pairing: str | None, argv: Sequence[str]
+) -> dict[str, Any]:
+    """Return the answer for many trees."""
+    return {
+        "schema": SCHEMA,
+        "pairing": pairing,
+        "command": list(argv),
+        "cells": [
+            {
+                "version": cell.version,
+                "tree": cell.tree,
+                "ok": cell.answer.ok,
+                "findings": [fault_data(fault) for fault in cell.answer.faults],
+            }
+            for cell in cells
+        ],
+    }
+
+
+def fault_data(fault: Fault) -> dict[str, Any]:
+    """Return one finding."""
+    return {
+        "code": fault.code,
+        "level": fault.level.value,
+        "subject": fault.subject,
+        "message": fault.message,
+        "suggestion": fault.near or None,
+    }
+
+
+def answer_text(answer: Answer, *, head: str) -> str:
+    """Return a line per finding, what is wrong first."""
+    wrong = [fault for fault in answer.faults if fault.level is Level.ERROR]
+    notes = [fault for fault in answer.faults if fault.level is Level.NOTE]
+    flags = f"{answer.used} flag{'s' * (answer.used != 1)}"
+    verdict = f"{len(wrong)} wrong" if wrong else "nothing is wrong"
+    lines = [head, f"  {flags}: {verdict}"]
+    lines += [f"    {_line(fault)}" for fault in wrong]
+    lines += [f"    note: {_line(fault)}" for fault in notes]
+    return "\n".join(lines)
+
+
+def cells_text(cells: Sequence[Cell]) -> str:
+    """Return a row per tree with what is wrong there, then each finding once with its releases."""
+    labels = {cell.tree: text.label(cell.tree, cell.version) for cell in cells}
+    width = max((len(label) for label in labels.values()), default=0)
+    lines = [f"{'vLLM'.ljust(width)}  wrong"]
+    where: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
+    for cell in cells:
+        wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
+        shown = ", ".join(dict.fromkeys(fault.subject for fault in wrong)) or "nothing"
+        lines.append(f"{labels[cell.tree].ljust(width)}  {shown}")
+        for fault in wrong:
+            where.setdefault((fault.code, fault.subject), []).append((labels[cell.tree], fault))
+    for found in where.values():
+        first, last = found[0][0], found[-1][0]
+        trees = first if first == last else f"{first} to {last}, {len(found)} of {len(cells)}"
+        lines += ["", f"{_line(found[-1][1])}", f"  on {trees}"]
+    return "\n".join(lines)
+
+
+def _line(fault: Fault) -> str:
+    return f"{fault.subject}: {fault.message} [{fault.code}]"

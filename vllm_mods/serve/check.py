@@ -1,0 +1,438 @@
+"""A serve command and its environment against one tree: everything that is wrong with them.
+
+Pure but for the tree it reads. What only a run can tell is a note, with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.model import Level
+from vllm_mods.plan import WORKSPACE
+from vllm_mods.serve import command, envs, flags, registry, values
+from vllm_mods.serve.source import dotted
+from vllm_mods.trees.names import is_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from vllm_mods.model import ModPlan
+    from vllm_mods.serve.command import Parsed, Use
+    from vllm_mods.serve.known import Known
+    from vllm_mods.serve.shape import Shape
+    from vllm_mods.serve.values import Problem
+
+_BUILT_IN_TEMPLATES = "vllm/transformers_utils/chat_templates"
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+# How many flags are named that a word may stand for.
+_SHOWN = 4
+_DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b", re.IGNORECASE)
+
+
+class Serving(NamedTuple):
+    """What is to be served.
+
+    ``argv`` follows ``vllm serve``; ``unknown`` are the pieces of it that a shell fills in. ``mods``
+    are the plans of the mods that are to be in, on the tree as it was before them.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = {}
+    unknown: tuple[str, ...] = ()
+    mods: tuple[ModPlan, ...] = ()
+
+
+class Fault(NamedTuple):
+    """One finding. ``subject`` is the flag, variable or mod; ``near`` what was probably meant."""
+
+    code: str
+    subject: str
+    message: str
+    near: str = ""
+    level: Level = Level.ERROR
+
+
+class Answer(NamedTuple):
+    """What was found. ``names`` are all flags of the tree, ``used`` how many the command has."""
+
+    faults: tuple[Fault, ...]
+    names: frozenset[str]
+    used: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; notes do not count."""
+        return all(fault.level is Level.NOTE for fault in self.faults)
+
+
+def check(known: Known, serving: Serving) -> Answer:
+    """Hold a command against a tree with the changes of its mods in it.
+
+    Raises ``TreeError`` if a file of the tree cannot be read.
+    """
+    checker = _Checker(known, serving)
+    return Answer(
+        faults=tuple(dict.fromkeys(checker.faults())),
+        names=known.names(),
+        used=len(checker.parsed.uses),
+    )
+
+
+class _Checker:
+    def __init__(self, known: Known, serving: Serving) -> None:
+        self.sources = known.sources
+        self.flags = known.flags
+        self.shape = known.shape
+        self.serving = serving
+        self.parsed: Parsed = command.parse(serving.argv, known.flags, known.shape)
+        self.version = known.sources.tree.version or "this version"
+
+    def faults(self) -> Iterator[Fault]:
+        for use in self.parsed.uses:
+            yield from self.use(use)
+        yield from self.repeated()
+        yield from self.words()
+        yield from self.requirements()
+        yield from self.template()
+        for mod in self.serving.mods:
+            yield from self.mod(mod)
+        yield from self.environment()
+        for text in dict.fromkeys(self.serving.unknown):
+            yield _note("shell", text, "a shell fills this in when it runs: not checked")
+
+    # --- flags
+
+    def use(self, use: Use) -> Iterator[Fault]:
+        if use.flag is None:
+            yield self.no_flag(use)
+            return
+        found = self.shape(use.flag)
+        if use.shortened:
+            message = f"is taken as the beginning of {use.shortened}: write it out"
+            yield _note("flag-shortened", use.typed, message)
+        yield from self.deprecated(use, found)
+        if use.keys:
+            yield from self.key(use, found)
+        elif not found.takes_value:
+            if use.attached:
+                message = f"takes no value, and {use.values[0]!r} is attached to it"
+                yield Fault("value-unexpected", use.typed, message)
+        elif len(use.values) < _least(found):
+            yield Fault(
+                "value-missing",
+                use.typed,
+                f"takes {_how_many(found)}, and none follows it"
+                if not use.values
+                else f"takes {_how_many(found)}, and {len(use.values)} follow it",
+            )
+        else:
+            for value in use.values:
+                if not self.filled_in(value):
+                    yield from self.value(use, found, value)
+
+    def no_flag(self, use: Use) -> Fault:
+        if use.candidates:
+            names = " or ".join(use.candidates[:_SHOWN])
+            if len(use.candidates) > _SHOWN:
+                names += f" or {len(use.candidates) - _SHOWN} others"
+            return Fault("flag-ambiguous", use.typed, f"may stand for {names}: write it out")
+        head = use.typed.partition(".")[0]
+        there = [
+            *self.flags.by_name,
+            *(f"--no-{n[2:]}" for n in self.flags.by_name if n[:2] == "--"),
+        ]
+        if head.startswith("--no-") and f"--{head[5:]}" in self.flags.by_name:
+            base = f"--{head[5:]}"
+            message = (
+                f"{base} takes {_how_many(self.shape(self.flags.by_name[base]))} and is no switch"
+            )
+            return Fault("flag-unknown", use.typed, message, base)
+        near = values.nearest(head, there if head.startswith("--no-") else self.flags.by_name)
+        meant = f"; did you mean {near}?" if near else ""
+        return Fault(
+            "flag-unknown", use.typed, f"vLLM {self.version} has no such flag{meant}", near
+        )
+
+    def deprecated(self, use: Use, found: Shape) -> Iterator[Fault]:
+        assert use.flag is not None  # noqa: S101  (the caller asked)
+        given = use.flag.given
+        told = flags.constant(self.sources, given.get("help"))
+        text = told if isinstance(told, str) else found.field.doc if found.field else ""
+        sentences = re.split(r"(?<=[.!])\s+", " ".join(text.split()))
+        why = next((one for one in sentences if _DEPRECATED.search(one)), "")
+        if why or flags.constant(self.sources, given.get("deprecated")) is True:
+            yield _note(
+                "flag-deprecated",
+                use.typed,
+                f"is deprecated in vLLM {self.version}: {why}".rstrip(": "),
+            )
+
+    def key(self, use: Use, found: Shape) -> Iterator[Fault]:
+        """Check ``--flag.key value``."""
+        if found.kind not in {"json", "json-or-text"}:
+            message = f"takes {_how_many(found)}, no keys behind a dot"
+            yield Fault("json-value", use.typed, message)
+        elif not use.values:
+            yield Fault("value-missing", use.typed, "takes a value, and none follows it")
+        elif found.config is not None and not self.filled_in(use.values[0]):
+            for one in values.object_problems(self.sources, found.config, command.nested(use)):
+                yield _fault(use.typed, one)
+
+    def value(self, use: Use, found: Shape, value: str) -> Iterator[Fault]:
+        assert use.flag is not None  # noqa: S101  (the caller asked)
+        human = self.flags.rules.human_json
+        wrong = list(values.problems(self.sources, found, value, human_json=human))
+        yield from (_fault(use.typed, one) for one in wrong)
+        if wrong or (found.optional and value in {"", "None"}):
+            return
+        names = registry.offered(self.sources, use.flag, found)
+        if names is not None and value and not names.has(value):
+            yield self.unlisted(use, value, names)
+        if keys := registry.keys_read(found):
+            yield from self.unread(use, value, keys)
+
+    def unlisted(self, use: Use, value: str, names: registry.Offered) -> Fault:
+        plugin = next(
+            (u.typed for u in self.parsed.uses if u.flag and u.flag.name.endswith("-plugin")), ""
+        )
+        why = names.open or (f"{plugin} may register it" if plugin else "")
+        if not why and re.search(r"[A-Za-z_]\w*\.[A-Za-z_]|[/:]", value):
+            why = "it names code or a file of one's own"
+        shown = list(dict.fromkeys(name for name in names.names if name))
+        one = next(values.chosen(value, shown, why))
+        if not one.note:
+            one = one._replace(message=f"{one.message} (unless a plugin adds it)")
+        return _fault(use.typed, one)
+
+    def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[Fault]:
+        import json  # noqa: PLC0415
+
+        data = json.loads(value)
+        for key in data if isinstance(data, dict) else ():
+            if key in keys:
+                continue
+            near = values.nearest(key, keys)
+            if key in registry.request_keys(self.sources):
+                message = f"{key!r} has no effect here: vLLM takes {', '.join(keys)} out of it"
+                yield _note("json-key-unused", use.typed, message)
+            else:
+                meant = f"did you mean {near!r}? " if near else ""
+                message = f"vLLM does not read {key!r}: {meant}it takes {', '.join(keys)}"
+                yield Fault("json-key", use.typed, message, near)
+
+    def filled_in(self, value: str) -> bool:
+        return any(text in value for text in self.serving.unknown)
+
+    # --- the command as a whole
+
+    def repeated(self) -> Iterator[Fault]:
+        whole = Counter(u.flag.name for u in self.parsed.uses if u.flag and not u.keys)
+        by_key = {u.flag.name for u in self.parsed.uses if u.flag and u.keys}
+        for name, count in whole.items():
+            if name in by_key:
+                message = (
+                    "is given whole and by key: the keys make a JSON object of their own, which "
+                    "comes last and takes the place of the whole one"
+                )
+                yield Fault("flag-shadowed", name, message)
+            elif count > 1 and not self.shape(self.flags.by_name[name]).append:
+                yield _note("flag-twice", name, f"is given {count} times: the last one counts")
+
+    def words(self) -> Iterator[Fault]:
+        dashed: Use | str | None = ""  # the flag in front of the last word with a wrong dash
+        for word, behind in self.parsed.loose:
+            if command.looks_like_flag(word):
+                message = "begins with a typographic dash: to a parser it is no flag"
+                yield Fault("dash", word, message, f"--{word.lstrip(word[0]).lstrip('-')}")
+                dashed = behind
+            elif dashed is behind or self.filled_in(word):
+                continue  # meant as the value of that one, or there is a note on it already
+            elif not word.strip():
+                message = (
+                    "is a word of its own: a blank stands behind the backslash at a line's end"
+                )
+                yield Fault("argument-extra", repr(word), message)
+            elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
+                yield Fault("argument-extra", word, "is neither a flag nor the value of one")
+            else:
+                message = f"{word!r} follows it, and it takes no value"
+                yield Fault("value-unexpected", behind.typed, message)
+        model = next((u for u in self.parsed.uses if u.flag and u.flag.name == "--model"), None)
+        if model is not None and self.parsed.model is not None:
+            message = f"the model is {self.parsed.model!r} already: vLLM takes one"
+            yield Fault("argument-extra", "--model", message)
+        elif model is not None:
+            yield _note(
+                "flag-deprecated", "--model", "the model is the first word behind `vllm serve`"
+            )
+        if any(u.flag and u.flag.name == "--config" for u in self.parsed.uses):
+            yield _note("config-file", "--config", "the flags in that file are not checked")
+
+    def given(self, name: str) -> bool:
+        """Tell whether a flag is in the command, and not to be turned off."""
+        return any(u.flag and u.flag.name == name and not u.negated for u in self.parsed.uses)
+
+    def requirements(self) -> Iterator[Fault]:
+        """Find flags that vLLM refuses without another one: ``if args.a and not args.b: raise``."""
+        parsed = self.sources.parse(self.flags.entry.path)
+        for node in ast.walk(parsed) if parsed else ():
+            if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
+                continue
+            match node.test:
+                case ast.BoolOp(
+                    op=ast.And(),
+                    values=[ast.Attribute() as one, ast.UnaryOp(op=ast.Not(), operand=other)],
+                ):
+                    first, second = _flag_of(one), _flag_of(other)
+                    if first and second and self.given(first) and not self.given(second):
+                        yield Fault("flag-alone", first, f"needs {second}, which is not given")
+                case _:
+                    pass
+
+    # --- what the pairing brings
+
+    def template(self) -> Iterator[Fault]:
+        brought = sorted(
+            file.file
+            for mod in self.serving.mods
+            if mod.verdict.ok and mod.variant
+            for file in mod.variant.templates
+        )
+        uses = [u for u in self.parsed.uses if u.flag and u.flag.name == "--chat-template"]
+        for mod in self.serving.mods:
+            for file in (
+                mod.variant.templates if mod.verdict.ok and mod.variant and not uses else ()
+            ):
+                message = f"brings {file.file}, and no --chat-template uses it"
+                yield Fault(
+                    "template-unused", mod.mod.name, message, f"--chat-template {file.file}"
+                )
+        for use in uses:
+            for value in use.values:
+                if not self.filled_in(value):
+                    yield from self.template_at(use, value, brought)
+
+    def template_at(self, use: Use, value: str, brought: Sequence[str]) -> Iterator[Fault]:
+        if not value or any(char in value for char in "{}\n"):
+            return  # vLLM takes it as the template itself
+        tree = self.sources.tree
+        name = value.rpartition("/")[2]
+        inside = _PACKAGES.sub("", value) if _PACKAGES.match(value) else ""
+        place = inside or f"{_BUILT_IN_TEMPLATES}/{value}"
+        if is_plain(place) and tree.read(place) is not None:
+            return
+        if value.endswith(f"/{WORKSPACE}/{name}") and name in brought:
+            return
+        if name in brought:
+            message = (
+                f"a mod puts {name} into the workspace, by default {WORKSPACE} in the site root: as "
+                "written it is found only if that is where it says; `apply` prints the place"
+            )
+            yield _note("template-place", use.typed, message)
+            return
+        near = values.nearest(name, brought)
+        if inside:
+            yield Fault("template-missing", use.typed, f"{inside} is not in the tree", near)
+        elif brought and ("/" not in value or near):
+            message = f"nothing brings {value!r}: the mods have {', '.join(brought)}"
+            yield Fault("template-missing", use.typed, message, near)
+        elif self.serving.mods and "/" not in value:
+            message = (
+                f"nothing brings {value!r}, which vLLM looks up in the working directory of the "
+                "container: none of the mods has a template"
+            )
+            yield Fault("template-missing", use.typed, message)
+        else:
+            where = "at that path" if value.startswith("/") else "in the working directory"
+            message = f"whether {value!r} is {where} when vLLM starts can't be told from the tree"
+            yield _note("template-unclear", use.typed, message)
+
+    def mod(self, mod: ModPlan) -> Iterator[Fault]:
+        name = mod.mod.name
+        if not mod.verdict.ok:
+            why = f": {mod.findings[0].message}" if mod.findings else ""
+            yield Fault("mod-verdict", name, f"does not go in, it is {mod.verdict}{why}")
+            return
+        wanted = command.parse(mod.mod.serve_args, self.flags, self.shape)
+        for want in wanted.uses:
+            shown = " ".join((want.typed, *want.values))
+            if want.flag is None:
+                message = f"needs {shown}, and vLLM {self.version} has no such flag"
+                yield Fault("mod-flag-unknown", name, message)
+                continue
+            same = [u for u in self.parsed.uses if u.flag is want.flag]
+            if not same:
+                yield Fault("mod-flag-absent", name, f"needs {shown}, which is not given", shown)
+            elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
+                given = " ".join((same[-1].typed, *same[-1].values))
+                yield _note("mod-flag-differs", name, f"is meant for {shown}, and {given} is given")
+
+    def environment(self) -> Iterator[Fault]:
+        named = {k: v for k, v in self.serving.env.items() if k.startswith(envs.PREFIX)}
+        table = envs.variables(self.sources) if named else {}
+        if table is None:
+            yield _note("env-unclear", envs.PATH, "has no table of variables: they are not checked")
+            return
+        for name, value in named.items():
+            if name not in table:
+                yield self.no_variable(name, table)
+            elif not self.filled_in(value):
+                yield from (_fault(name, one) for one in _variable_problems(table[name], value))
+
+    def no_variable(self, name: str, table: Mapping[str, envs.Variable]) -> Fault:
+        changed = frozenset(change.path for mod in self.serving.mods for change in mod.changes)
+        reader = envs.mentioning(self.sources, name, changed)
+        if reader is not None:
+            return _note("env-elsewhere", name, f"is not in {envs.PATH}, but {reader} mentions it")
+        near = values.nearest(name, table)
+        meant = f"; did you mean {near}?" if near else ""
+        message = f"vLLM {self.version} knows no such variable and ignores it{meant}"
+        return Fault("env-unknown", name, message, near)
+
+
+def _variable_problems(variable: envs.Variable, value: str) -> Iterator[Problem]:
+    if variable.choices:
+        offered = variable.choices
+        if variable.any_case:
+            value, offered = value.lower(), tuple(one.lower() for one in offered)
+        for one in values.chosen(value, offered):
+            yield one._replace(code="env-value")
+    elif variable.number:
+        try:
+            (int if variable.number == "int" else float)(value)
+        except ValueError:
+            what = "a whole number" if variable.number == "int" else "a number"
+            yield values.Problem("env-value", f"{value!r} is not {what}, which vLLM makes of it")
+
+
+def _flag_of(node: ast.AST) -> str:
+    name = dotted(node) or ""
+    return f"--{name.removeprefix('args.').replace('_', '-')}" if name.startswith("args.") else ""
+
+
+def _least(found: Shape) -> int:
+    if isinstance(found.nargs, int):
+        return found.nargs
+    return 0 if found.nargs in {"?", "*"} else 1
+
+
+def _how_many(found: Shape) -> str:
+    if not found.takes_value:
+        return "no value"
+    if isinstance(found.nargs, int):
+        return f"{found.nargs} values"
+    return {"+": "one value or more", "*": "values", "?": "a value or none"}.get(
+        found.nargs or "", "a value"
+    )
+
+
+def _fault(subject: str, one: Problem) -> Fault:
+    level = Level.NOTE if one.note else Level.ERROR
+    return Fault(one.code, subject, one.message, one.near, level)
+
+
+def _note(code: str, subject: str, message: str) -> Fault:
+    return Fault(code, subject, message, level=Level.NOTE)

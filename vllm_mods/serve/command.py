@@ -1,0 +1,245 @@
+"""A command line against the flags of a tree: which word is a flag, which is whose value.
+
+Words are taken as vLLM's parser takes them: dashes or underscores, ``--flag=value``, short forms,
+beginnings of a name that only one flag has, ``--no-flag``, and ``--flag.key value`` for one key of a
+JSON value. It goes on where that parser would stop at the first error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vllm_mods.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from vllm_mods.serve.flags import Flag, Flags
+    from vllm_mods.serve.shape import Shape
+
+_HELP = frozenset({"-h", "--help"})
+_NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")
+_SERVER = "vllm.entrypoints.openai.api_server"
+# What word processors and forums make of `-`.
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+
+
+class Use(NamedTuple):
+    """One flag in a command.
+
+    ``typed`` is the flag as it stands there, without a value; ``keys`` are those behind its first
+    dot. ``flag`` is ``None`` where there is no such flag, and then ``candidates`` are the names that
+    the word is the beginning of.
+    """
+
+    typed: str
+    flag: Flag | None
+    values: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    negated: bool = False
+    attached: bool = False
+    shortened: str = ""
+    candidates: tuple[str, ...] = ()
+
+
+class Loose(NamedTuple):
+    """A word that is neither a flag nor the value of one; ``behind`` is the flag before it."""
+
+    word: str
+    behind: Use | None
+
+
+class Parsed(NamedTuple):
+    """A command taken apart. ``model`` is the first loose word, ``loose`` the others."""
+
+    uses: tuple[Use, ...]
+    model: str | None
+    loose: tuple[Loose, ...]
+
+
+class _Option(NamedTuple):
+    name: str
+    flag: Flag
+    negated: bool
+
+
+def words(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return what follows ``vllm serve`` or ``python -m …api_server``. Raises ``UsageError``."""
+    for i, word in enumerate(argv):
+        program = word.rsplit("/", 1)[-1]
+        if program == "vllm" and list(argv[i + 1 : i + 2]) == ["serve"]:
+            return tuple(argv[i + 2 :])
+        if word == _SERVER or program == "api_server.py":
+            return tuple(argv[i + 1 :])
+    raise UsageError(
+        f"`{' '.join(argv[:3])}` is not a command that serves: there is no `vllm serve` in it",
+        hint="vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE",
+    )
+
+
+def parse(argv: Sequence[str], flags: Flags, shape_of: Callable[[Flag], Shape]) -> Parsed:
+    """Take apart what follows ``vllm serve``."""
+    return _Parser(flags, shape_of).parse([_plain(word) for word in _optimized(argv)])
+
+
+def dotted_value(use: Use) -> Any:  # noqa: ANN401  (whatever JSON holds)
+    """Return what the words behind ``--flag.key`` say: JSON if it is, else the text itself."""
+    text = use.values[0] if use.values else ""
+    if use.keys[-1].endswith("+"):
+        return text.split(",")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def nested(use: Use) -> dict[str, Any]:
+    """Return the JSON object that one ``--flag.key value`` stands for."""
+    made: Any = dotted_value(use)
+    for key in reversed([*use.keys[:-1], use.keys[-1].removesuffix("+")]):
+        made = {key: made}
+    assert isinstance(made, dict)  # noqa: S101  (a dotted flag has a key)
+    return made
+
+
+def negatives(name: str, flags: Flags) -> Iterator[str]:
+    """Yield the names that turn a switch off."""
+    if name.startswith("--"):
+        yield f"--no-{name[2:]}"
+        for prefix, inverse in flags.rules.inverses.items():
+            if name.startswith(prefix):
+                yield inverse + name.removeprefix(prefix)
+
+
+def looks_like_flag(word: str) -> bool:
+    """Tell whether a word was meant as a flag: typographic dashes are no dashes to a parser."""
+    return word[:1] in tuple(_DASHES) and not word[1:2].isspace() and len(word) > 1
+
+
+class _Parser:
+    def __init__(self, flags: Flags, shape_of: Callable[[Flag], Shape]) -> None:
+        self.flags = flags
+        self.shape_of = shape_of
+        self.off: dict[str, Flag] = {
+            off: flag
+            for flag in flags.flags
+            for name in flag.names
+            for off in negatives(name, flags)
+            if off not in flags.by_name
+        }
+
+    def parse(self, argv: list[str]) -> Parsed:
+        uses: list[Use] = []
+        loose: list[Loose] = []
+        i = 0
+        only_words = False
+        while i < len(argv):
+            word = argv[i]
+            i += 1
+            if word == "--" and not only_words:
+                only_words = True
+            elif only_words or not self.is_flag(word):
+                loose.append(Loose(word, uses[-1] if uses else None))
+            elif word.partition("=")[0] not in _HELP:
+                following = 0
+                while i + following < len(argv) and not self.is_flag(argv[i + following]):
+                    following += 1
+                use, taken = self.use(word, argv[i : i + following])
+                uses.append(use)
+                i += taken
+        model = loose.pop(0).word if loose and not looks_like_flag(loose[0].word) else None
+        return Parsed(tuple(uses), model, tuple(loose))
+
+    def is_flag(self, word: str) -> bool:
+        if len(word) < 2 or not word.startswith("-"):
+            return False
+        if self.find(word.partition("=")[0]):
+            return True
+        return " " not in word and not _NUMBER.match(word)
+
+    def use(self, word: str, following: list[str]) -> tuple[Use, int]:
+        """Read one flag; return it and how many of the words behind it are its values."""
+        typed, equals, value = word.partition("=")
+        attached = [value] if equals else []
+        head, *keys = typed.split(".")
+        found = self.find(head)
+        if not found and not typed.startswith("--"):
+            short = self.flags.by_name.get(typed[:2])
+            if short is not None and len(typed) > 2:  # `-qawq`
+                found, head, attached = (
+                    [_Option(typed[:2], short, negated=False)],
+                    typed,
+                    [word[2:]],
+                )
+        if len({id(option.flag) for option in found}) != 1:
+            # what follows a flag that does not exist was meant for it
+            names = tuple(sorted(option.name for option in found))
+            return Use(typed, None, tuple(attached or following), tuple(keys), candidates=names), (
+                0 if attached else len(following)
+            )
+        option = found[0]
+        use = Use(
+            typed=typed,
+            flag=option.flag,
+            keys=tuple(keys),
+            negated=option.negated,
+            attached=bool(attached),
+            shortened=option.name if head.startswith("--") and option.name != head else "",
+        )
+        if attached:
+            return use._replace(values=tuple(attached)), 0
+        count = self.count(option.flag, len(following), dotted=bool(keys))
+        return use._replace(values=tuple(following[:count])), count
+
+    def count(self, flag: Flag, available: int, *, dotted: bool) -> int:
+        shape = self.shape_of(flag)
+        if not shape.takes_value and not dotted:
+            return 0
+        if dotted or shape.nargs in {None, "?"}:
+            return min(1, available)
+        return min(shape.nargs, available) if isinstance(shape.nargs, int) else available
+
+    def find(self, name: str) -> list[_Option]:
+        """Return the options that a word names: one, those it is the beginning of, or none."""
+        name = name.partition(".")[0] if name.startswith("-") else name
+        if name in self.flags.by_name:
+            return [_Option(name, self.flags.by_name[name], negated=False)]
+        if name in self.off and self.is_switch(self.off[name]):
+            return [_Option(name, self.off[name], negated=True)]
+        if not name.startswith("--") or len(name) < 3:
+            return []
+        begun = [
+            _Option(full, flag, negated=False)
+            for full, flag in self.flags.by_name.items()
+            if full.startswith(name)
+        ]
+        return begun + [
+            _Option(full, flag, negated=True)
+            for full, flag in self.off.items()
+            if full.startswith(name) and self.is_switch(flag)
+        ]
+
+    def is_switch(self, flag: Flag) -> bool:
+        return self.shape_of(flag).kind == "switch"
+
+
+def _plain(word: str) -> str:
+    """Write the name of a long flag with dashes; its keys and value stay as they are."""
+    if not word.startswith("--"):
+        return word
+    key, equals, value = word.partition("=")
+    name, dot, keys = key.partition(".")
+    return f"{name.replace('_', '-')}{dot}{keys}{equals}{value}"
+
+
+def _optimized(argv: Sequence[str]) -> Iterator[str]:
+    """Write ``-O3``, ``-O=3`` and ``-O 3`` as the flag that they stand for."""
+    for i, word in enumerate(argv):
+        if word == "-O" and list(argv[i + 1 : i + 2]) in (["0"], ["1"], ["2"], ["3"]):
+            yield "--optimization-level"
+        elif word.startswith("-O") and word != "-O" and "." not in word:
+            yield from ("--optimization-level", word[2:].removeprefix("="))
+        else:
+            yield word

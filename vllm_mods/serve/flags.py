@@ -1,0 +1,448 @@
+"""A tree → the flags that its ``vllm serve`` takes.
+
+vLLM makes them in ``make_arg_parser`` from the fields of config classes: ``get_kwargs(ModelConfig)``,
+then ``add_argument("--dtype", **model_kwargs["dtype"])``, with a few keywords changed in between.
+The same steps are followed here on the syntax tree. What a flag takes is looked up only when somebody
+asks (``shape.py``): its names are known from here.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.errors import TreeError
+from vllm_mods.serve import configs
+from vllm_mods.serve.source import Place, dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from vllm_mods.serve.source import Sources
+
+_ENTRY = "make_arg_parser"
+# Where the files are that make the flags.
+FOLDER = "vllm/entrypoints"
+FILE = "/cli_args.py"
+ENGINE = "vllm/engine/arg_utils.py"
+
+
+class Flag(NamedTuple):
+    """One flag. ``names`` is as vLLM writes them, short ones too.
+
+    ``owner`` and ``field`` are the config class, or where it is named, and the field of it that the
+    flag is made from (``owner_of`` finds the class).
+    ``given`` has the keywords of ``add_argument`` that are stated otherwise, ``None`` for one taken
+    away; ``removed`` the choices taken away; ``computed`` the keywords changed in a way only a run
+    can tell.
+    """
+
+    names: tuple[str, ...]
+    path: str
+    line: int
+    owner: Place | None = None
+    field: str | None = None
+    given: Mapping[str, Place | None] = {}
+    removed: tuple[object, ...] = ()
+    computed: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The first long name, else the first one."""
+        return next((name for name in self.names if name.startswith("--")), self.names[0])
+
+
+class Rules(NamedTuple):
+    """How this vLLM makes flags of fields, where releases differ.
+
+    ``human`` has, by field, the name of the function that reads numbers such as ``32k``; ``inverses``
+    what a switch is also called: ``--enable-`` → ``--disable-``.
+    """
+
+    human: Mapping[str, str]
+    inverses: Mapping[str, str]
+    optional_text: bool
+    dict_subclasses: bool
+    human_json: bool
+
+
+class Flags(NamedTuple):
+    """All flags of a tree."""
+
+    flags: tuple[Flag, ...]
+    by_name: Mapping[str, Flag]
+    rules: Rules
+    entry: Place
+
+
+@dataclass(slots=True)
+class _Change:
+    """What was done to the keywords of one field after ``get_kwargs``."""
+
+    given: dict[str, Place | None] = field(default_factory=dict)
+    removed: list[object] = field(default_factory=list)
+    computed: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Kwargs:
+    """The dict that ``get_kwargs(Cls)`` returns. ``cls`` is the class, or where it is named."""
+
+    cls: Place
+    changes: dict[str, _Change] = field(default_factory=dict)
+
+    def change(self, name: str) -> _Change:
+        return self.changes.setdefault(name, _Change())
+
+
+class _One(NamedTuple):
+    """``get_kwargs(Cls)["field"]`` under a name of its own."""
+
+    kwargs: _Kwargs
+    field: str
+
+
+class _Scope(NamedTuple):
+    """A function being followed: its file, the class it was found in and the one it is called on."""
+
+    path: str
+    inside: Place | None
+    cls: Place | None
+    names: dict[str, _Kwargs | _One]
+
+
+def read(sources: Sources) -> Flags:
+    """Return the flags of ``vllm serve``. Raises ``TreeError`` where the tree does not say them."""
+    entry = _entry(sources)
+    reader = _Reader(sources)
+    reader.function(entry, None, None, {})
+    flags = tuple(reader.flags)
+    return Flags(
+        flags=flags,
+        by_name={name: flag for flag in flags for name in flag.names},
+        rules=_rules(sources, reader.makers),
+        entry=entry,
+    )
+
+
+def _entry(sources: Sources) -> Place:
+    """Find ``make_arg_parser``: its file has moved twice."""
+    named = [path for path in sources.tree.paths(FOLDER) if path.endswith(FILE)]
+    for path in sorted(named, key=lambda path: (path.count("/"), path)):
+        found = sources.find(path, _ENTRY)
+        if found is not None and isinstance(found.node, ast.FunctionDef):
+            return found
+    raise TreeError(
+        f"{sources.tree.spec}: no cli_args.py below {FOLDER} has a function {_ENTRY}, so its flags "
+        "cannot be read",
+        hint="serve-check reads vLLM 0.9 and newer",
+    )
+
+
+class _Reader:
+    """Follows the functions that add arguments, statement by statement."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self.flags: list[Flag] = []
+        self.makers: dict[str, Place] = {}
+        self.followed: set[Place] = set()
+
+    def function(
+        self,
+        at: Place,
+        inside: Place | None,
+        cls: Place | None,
+        names: dict[str, _Kwargs | _One],
+    ) -> _Kwargs | None:
+        """Follow one function; return the keywords that it returns, if it does."""
+        assert isinstance(at.node, ast.FunctionDef)  # noqa: S101  (callers look for functions)
+        scope = _Scope(at.path, inside, cls, names)
+        self.block(at.node.body, scope)
+        last = at.node.body[-1]
+        value = names.get(dotted(last.value) or "") if isinstance(last, ast.Return) else None
+        return value if isinstance(value, _Kwargs) else None
+
+    def block(self, body: list[ast.stmt], scope: _Scope) -> None:
+        for node in body:
+            match node:
+                case ast.Assign(targets=[target], value=value):
+                    self.assign(target, value, scope)
+                case ast.AugAssign(target=ast.Subscript() as target):
+                    self.touch(target, scope)
+                case ast.Delete(targets=targets):
+                    for target in targets:
+                        self.set(target, None, scope)
+                case ast.Expr(value=ast.Call() as call):
+                    self.call(call, scope)
+                case ast.If():
+                    # Either branch may be the one that runs; a flag of both is one flag.
+                    self.block(node.body, scope)
+                    self.block(node.orelse, scope)
+                case ast.For():
+                    self.loop(node, scope)
+                case ast.Return(value=ast.Call() as call):
+                    self.call(call, scope)
+                case _:
+                    pass
+
+    def assign(self, target: ast.expr, value: ast.expr, scope: _Scope) -> None:
+        if isinstance(target, ast.Subscript):
+            self.set(target, Place(scope.path, value), scope)
+            return
+        made = self.value(value, scope)
+        if made is not None and isinstance(target, ast.Name):
+            scope.names[target.id] = made
+
+    def value(self, node: ast.expr, scope: _Scope) -> _Kwargs | _One | None:
+        if isinstance(node, ast.Call):
+            return self.call(node, scope)
+        if isinstance(node, ast.Subscript):
+            whole, name = self.value(node.value, scope), _text(node.slice)
+            return _One(whole, name) if isinstance(whole, _Kwargs) and name else None
+        if isinstance(node, ast.Name):
+            return scope.names.get(node.id)
+        return None
+
+    def call(self, node: ast.Call, scope: _Scope) -> _Kwargs | None:
+        name = dotted(node.func) or ""
+        last = node.func.attr if isinstance(node.func, ast.Attribute) else name
+        if last == "add_argument":
+            self.add(node, scope)
+        elif last in {"remove", "append", "extend", "insert", "update"}:
+            self.mutate(node, last, scope)
+        elif name == "get_kwargs" and node.args:
+            return self.kwargs(node, scope)
+        elif isinstance(node.func, ast.Attribute):
+            return self.method(node, node.func, scope)
+        return None
+
+    def kwargs(self, node: ast.Call, scope: _Scope) -> _Kwargs | None:
+        maker = self.sources.find(scope.path, "get_kwargs") or self.imported(scope)
+        if maker is not None:
+            self.makers[maker.path] = maker
+        named = Place(scope.path, node.args[0])
+        cls = scope.cls if dotted(named.node) == "cls" else named
+        return None if cls is None else _Kwargs(cls)
+
+    def imported(self, scope: _Scope) -> Place | None:
+        """Find ``get_kwargs`` where the function itself imports it."""
+        parsed = self.sources.parse(scope.path)
+        for one in ast.walk(parsed) if parsed else ():
+            if isinstance(one, ast.ImportFrom) and any(a.name == "get_kwargs" for a in one.names):
+                path = self.sources.file_of(one.module or "")
+                return self.sources.find(path, "get_kwargs") if path else None
+        return None
+
+    def method(self, node: ast.Call, func: ast.Attribute, scope: _Scope) -> _Kwargs | None:
+        """Follow ``FrontendArgs.add_cli_args(parser)``, ``cls.…`` and ``super().…``."""
+        above = None
+        if isinstance(func.value, ast.Call) and dotted(func.value.func) == "super":
+            cls, above = scope.cls, scope.inside
+        else:
+            named = dotted(func.value) or ""
+            cls = scope.cls if named == "cls" else self.sources.find(scope.path, named)
+        if cls is None or not isinstance(cls.node, ast.ClassDef):
+            return None
+        found = self.sources.method(cls, func.attr, above=above)
+        if found is None or found in self.followed:
+            return None
+        self.followed.add(found)
+        owner = next(
+            one for one in self.sources.bases(cls) if found.node in getattr(one.node, "body", ())
+        )
+        assert isinstance(found.node, ast.FunctionDef)  # noqa: S101  (what method returns)
+        parameters = [arg.arg for arg in found.node.args.args if arg.arg not in {"cls", "self"}]
+        passed = (self.value(arg, scope) for arg in node.args)
+        names = {
+            name: value
+            for name, value in zip(parameters, passed, strict=False)
+            if value is not None
+        }
+        return self.function(found, owner, cls, names)
+
+    def target(self, node: ast.expr, scope: _Scope) -> tuple[_Change, str] | None:
+        """Find what ``kwargs["field"]["keyword"]`` stands for."""
+        if not isinstance(node, ast.Subscript):
+            return None
+        one, key = self.value(node.value, scope), _text(node.slice)
+        return (one.kwargs.change(one.field), key) if isinstance(one, _One) and key else None
+
+    def set(self, node: ast.expr, value: Place | None, scope: _Scope) -> None:
+        found = self.target(node, scope)
+        if found is not None:
+            found[0].given[found[1]] = value
+
+    def touch(self, node: ast.expr, scope: _Scope) -> None:
+        found = self.target(node, scope)
+        if found is not None:
+            found[0].computed.add(found[1])
+
+    def mutate(self, node: ast.Call, what: str, scope: _Scope) -> None:
+        assert isinstance(node.func, ast.Attribute)  # noqa: S101  (it has a last name)
+        found = self.target(node.func.value, scope)
+        if found is None:
+            return
+        value = constant(self.sources, Place(scope.path, node.args[0])) if node.args else None
+        if what == "remove" and value is not None:
+            found[0].removed.append(value)
+        else:
+            found[0].computed.add(found[1])
+
+    def loop(self, node: ast.For, scope: _Scope) -> None:
+        """``for key, value in kwargs.items(): … add_argument(f"--{key}", **value)``: every field."""
+        over = node.iter.func if isinstance(node.iter, ast.Call) else None
+        whole = self.value(over.value, scope) if isinstance(over, ast.Attribute) else None
+        adds = any(
+            isinstance(one, ast.Call) and (dotted(one.func) or "").endswith(".add_argument")
+            for one in ast.walk(node)
+        )
+        if not isinstance(whole, _Kwargs) or not adds:
+            self.block(node.body, scope)
+            return
+        cls = _class(self.sources, whole.cls)
+        for name, one in (configs.fields(self.sources, cls) if cls else {}).items():
+            change = whole.changes.get(name, _Change())
+            more = constant(self.sources, change.given.get("flags"))
+            self.flags.append(
+                Flag(
+                    names=(*(more if isinstance(more, (list, tuple)) else ()), _dashed(name)),
+                    path=one.annotation.path,
+                    line=getattr(one.annotation.node, "lineno", 0),
+                    owner=whole.cls,
+                    field=name,
+                    given=dict(change.given),
+                    removed=tuple(change.removed),
+                    computed=frozenset(change.computed),
+                )
+            )
+
+    def add(self, node: ast.Call, scope: _Scope) -> None:
+        names = tuple(name for arg in node.args if (name := _text(arg)))
+        if not names or not names[0].startswith("-"):
+            return  # a positional
+        given: dict[str, Place | None] = {}
+        base: _One | None = None
+        for key, value in _keywords(node):
+            if key is not None:
+                given[key] = Place(scope.path, value)
+            else:
+                found = self.value(value, scope)
+                base = found if isinstance(found, _One) else base
+        change = base.kwargs.changes.get(base.field, _Change()) if base else _Change()
+        if any(name in one.names for one in self.flags for name in names):
+            return  # the other branch of an `if` has it
+        self.flags.append(
+            Flag(
+                names=names,
+                path=scope.path,
+                line=node.lineno,
+                owner=base.kwargs.cls if base else None,
+                field=base.field if base else None,
+                given={**change.given, **given},
+                removed=tuple(change.removed),
+                computed=frozenset(change.computed),
+            )
+        )
+
+
+def owner_of(sources: Sources, flag: Flag) -> Place | None:
+    """Return the config class that a flag is made from; ``None`` if it has none in the tree."""
+    return None if flag.owner is None else _class(sources, flag.owner)
+
+
+def _class(sources: Sources, at: Place) -> Place | None:
+    if isinstance(at.node, ast.ClassDef):
+        return at
+    found = sources.find(at.path, dotted(at.node) or "")
+    return found if found is not None and isinstance(found.node, ast.ClassDef) else None
+
+
+def constant(sources: Sources, at: Place | None) -> object | None:
+    """Return the value of an expression without anything to compute in it; else ``None``."""
+    if at is None:
+        return None
+    try:
+        value: object = ast.literal_eval(at.node)
+    except ValueError:
+        name = dotted(at.node)
+        found = sources.find(at.path, name) if name else None
+        inner = None if found is None else getattr(found.node, "value", None)
+        return None if inner is None else constant(sources, Place(at.path, inner))
+    return value
+
+
+def _keywords(node: ast.Call) -> Iterator[tuple[str | None, ast.expr]]:
+    """Yield the keywords of a call; what stands behind ``**`` has no name, ``**{**x, …}`` opened."""
+    for one in node.keywords:
+        if one.arg is None and isinstance(one.value, ast.Dict):
+            for key, value in zip(one.value.keys, one.value.values, strict=True):
+                yield (None if key is None else _text(key)), value
+        else:
+            yield one.arg, one.value
+
+
+def _text(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _dashed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _rules(sources: Sources, makers: Mapping[str, Place]) -> Rules:
+    human: dict[str, str] = {}
+    optional_text = dict_subclasses = human_json = False
+    inverses: dict[str, str] = {}
+    for path in makers:
+        parsed = sources.parse(path)
+        for node in parsed.body if parsed else ():
+            if isinstance(node, ast.FunctionDef):
+                dict_subclasses |= node.name == "is_dict_subclass"
+                if node.name in {"get_kwargs", "_compute_kwargs"}:
+                    human.update(_human(node))
+                    text = ast.unparse(node)
+                    optional_text |= "type_hints == {bool, str, type(None)}" in text
+                    human_json |= "_expand_json_human_readable_numbers(" in text
+        found = sources.find(path, "FlexibleArgumentParser")
+        inverses.update(_inverses(sources, found.path) if found else {})
+    return Rules(human, inverses, optional_text, dict_subclasses, human_json)
+
+
+def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """Yield the fields, compared with ``name``, whose flag a ``human_readable_…`` function reads."""
+    sets: dict[str, ast.expr] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            sets[node.targets[0].id] = node.value
+    for node in ast.walk(function):
+        if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
+            continue
+        reads = [
+            name.id
+            for statement in node.body
+            for name in ast.walk(statement)
+            if isinstance(name, ast.Name) and name.id.startswith("human_readable_")
+        ]
+        if dotted(node.test.left) == "name" and reads:
+            against = node.test.comparators[0]
+            against = sets.get(dotted(against) or "", against)
+            for one in ast.walk(against):
+                if text := _text(one) if isinstance(one, ast.expr) else None:
+                    yield text, reads[0]
+
+
+def _inverses(sources: Sources, path: str) -> dict[str, str]:
+    """Read which prefix of a switch stands for which other one, if this parser has such pairs."""
+    parsed = sources.parse(path)
+    for node in parsed.body if parsed else ():
+        if not isinstance(node, ast.ClassDef):
+            continue
+        if not any((dotted(base) or "").endswith("BooleanOptionalAction") for base in node.bases):
+            continue
+        for member in node.body:
+            if isinstance(member, ast.Assign) and isinstance(member.value, ast.Dict):
+                pairs = ast.literal_eval(member.value)
+                return {str(key): str(value) for key, value in pairs.items()}
+    return {}

@@ -1,0 +1,119 @@
+"""What an annotation allows: ``str | Literal["a", "b"] | None`` taken apart, through aliases."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.serve.source import Place, dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.serve.source import Sources
+
+_BUILTINS = frozenset({"bool", "int", "float", "str", "dict", "list", "tuple", "set", "None"})
+_CAPITAL = {"Dict": "dict", "List": "list", "Tuple": "tuple", "Set": "set"}
+# What only wraps the type that it says something about.
+_WRAPPERS = frozenset(
+    {"Annotated", "SkipValidation", "Final", "InitVar", "Required", "NotRequired"}
+)
+_DEPTH = 12
+
+
+class Hint(NamedTuple):
+    """One of the types of a union.
+
+    ``kind`` is ``builtin`` (``name`` says which), ``literal`` (``values``), ``class`` (``place``) or
+    ``other``: known to Python only, such as ``Any`` or a class from outside the tree. ``args`` are
+    what stands in brackets behind a builtin.
+    """
+
+    kind: str
+    name: str = ""
+    values: tuple[object, ...] = ()
+    args: tuple[Place, ...] = ()
+    place: Place | None = None
+
+
+def hints(sources: Sources, annotation: Place, *, typing: bool = False) -> tuple[Hint, ...]:
+    """Take an annotation apart; ``typing`` as for ``Sources.find``."""
+    return tuple(dict.fromkeys(_hints(sources, annotation, typing=typing, depth=0)))
+
+
+def has(found: tuple[Hint, ...], name: str) -> bool:
+    """Tell whether a builtin type is among the hints."""
+    return any(hint.kind == "builtin" and hint.name == name for hint in found)
+
+
+def _hints(sources: Sources, at: Place, *, typing: bool, depth: int) -> Iterator[Hint]:
+    node = at.node
+    if depth > _DEPTH:
+        yield Hint("other", "too deep")
+    elif isinstance(node, ast.Constant) and node.value is None:
+        yield Hint("builtin", "None")
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        quoted = ast.parse(node.value, mode="eval").body  # a forward reference
+        yield from _hints(sources, Place(at.path, quoted), typing=typing, depth=depth + 1)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        for side in (node.left, node.right):
+            yield from _hints(sources, Place(at.path, side), typing=typing, depth=depth + 1)
+    elif isinstance(node, ast.Subscript):
+        yield from _subscript(sources, at, node, typing=typing, depth=depth)
+    else:
+        yield from _named(sources, at, dotted(node), typing=typing, depth=depth)
+
+
+def _subscript(
+    sources: Sources, at: Place, node: ast.Subscript, *, typing: bool, depth: int
+) -> Iterator[Hint]:
+    inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    args = tuple(Place(at.path, one) for one in inside)
+    name = (dotted(node.value) or "").rpartition(".")[2]
+    name = _CAPITAL.get(name, name)
+    if name == "Literal":
+        yield Hint("literal", values=tuple(_values(sources, args, depth)))
+    elif name in {"Union", "Optional"}:
+        for one in args:
+            yield from _hints(sources, one, typing=typing, depth=depth + 1)
+        if name == "Optional":
+            yield Hint("builtin", "None")
+    elif name in _WRAPPERS:
+        yield from _hints(sources, args[0], typing=typing, depth=depth + 1)
+    elif name in _BUILTINS:
+        yield Hint("builtin", name, args=args)
+    else:
+        yield Hint("other", ast.unparse(node))
+
+
+def _named(
+    sources: Sources, at: Place, name: str | None, *, typing: bool, depth: int
+) -> Iterator[Hint]:
+    if name is None:
+        yield Hint("other", ast.unparse(at.node))
+        return
+    place = sources.find(at.path, name, typing=typing)
+    if place is None:
+        short = _CAPITAL.get(name, name)
+        yield Hint("builtin", short) if short in _BUILTINS else Hint("other", name)
+    elif isinstance(place.node, ast.ClassDef):
+        yield Hint("class", place.node.name, place=place)
+    else:
+        value = getattr(place.node, "value", None)  # of `X = …`, `X: TypeAlias = …`, `type X = …`
+        if value is None:
+            yield Hint("other", name)
+        else:
+            inner = Place(place.path, value)
+            yield from _hints(sources, inner, typing=typing, depth=depth + 1)
+
+
+def _values(sources: Sources, args: tuple[Place, ...], depth: int) -> Iterator[object]:
+    """Yield the values of a ``Literal``; another ``Literal`` inside it is opened."""
+    for one in args:
+        if isinstance(one.node, ast.Constant):
+            yield one.node.value
+        elif isinstance(one.node, ast.UnaryOp) and isinstance(one.node.operand, ast.Constant):
+            yield ast.literal_eval(one.node)
+        else:
+            for hint in _hints(sources, one, typing=False, depth=depth + 1):
+                yield from hint.values

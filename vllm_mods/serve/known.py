@@ -1,0 +1,57 @@
+"""What a tree takes on its command line, each part read when it is asked for and kept."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.serve import flags, shape
+from vllm_mods.serve.source import Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm_mods.model import Tree
+    from vllm_mods.serve.flags import Flag
+    from vllm_mods.serve.shape import Shape
+
+
+class Known:
+    """The flags of a tree. Raises ``TreeError`` if the tree does not say them."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.sources = Sources(tree)
+        self.flags = flags.read(self.sources)
+        self._shapes: dict[int, Shape] = {}
+
+    def shape(self, flag: Flag) -> Shape:
+        """Return what a flag takes."""
+        if id(flag) not in self._shapes:
+            self._shapes[id(flag)] = shape.shape(self.sources, flag, self.flags.rules)
+        return self._shapes[id(flag)]
+
+    def names(self) -> frozenset[str]:
+        """Return all flags by name, with what pairs of prefixes make of them."""
+        pairs = self.flags.rules.inverses.items()
+        paired = (
+            inverse + name.removeprefix(prefix)
+            for name in self.flags.by_name
+            for prefix, inverse in pairs
+            if name.startswith(prefix)
+        )
+        return frozenset(self.flags.by_name).union(paired)
+
+
+def names_among(tree: Tree, wanted: Iterable[str]) -> frozenset[str]:
+    """Return the flags of a tree, or none without parsing it if it does not mention what is wanted.
+
+    Raises ``TreeError`` as ``Known`` does.
+    """
+    files = [path for path in tree.paths(flags.FOLDER) if path.endswith(flags.FILE)]
+    texts = [tree.read(path) or b"" for path in (*files, flags.ENGINE)]
+    for name in wanted:
+        stem = re.sub("^--(no-|enable-|disable-)?", "", name)
+        forms = (stem.encode(), stem.replace("-", "_").encode())
+        if any(form in text for text in texts for form in forms):
+            return Known(tree).names()
+    return frozenset()

@@ -1,0 +1,48 @@
+"""One serve command on many trees: a cell per tree. Pure but for the trees it opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.errors import TreeError
+from vllm_mods.serve import history
+from vllm_mods.serve.check import Answer, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from vllm_mods.model import Tree
+
+
+class Cell(NamedTuple):
+    """The answer for one tree: ``version`` is vLLM's, ``tree`` the spec it was opened by."""
+
+    version: str
+    tree: str
+    answer: Answer
+
+
+def cells(
+    specs: Iterable[str], opener: Callable[[str], Tree], ask: Callable[[Tree], Answer]
+) -> tuple[Cell, ...]:
+    """Ask about each tree. One that cannot be read fails its own cell only."""
+    found = []
+    for spec in specs:
+        version = spec.removeprefix("pypi:")
+        try:
+            tree = opener(spec)
+            version = tree.version or version
+            answer = ask(tree)
+        except TreeError as error:
+            fault = Fault("unreadable", spec, error.message)
+            answer = Answer((fault,), frozenset(), 0)
+        found.append(Cell(version, spec, answer))
+    known = {cell.version: cell.answer.names for cell in found if cell.answer.names}
+    return tuple(
+        cell._replace(
+            answer=cell.answer._replace(
+                faults=history.told(cell.answer.faults, cell.version, known)
+            )
+        )
+        for cell in found
+    )

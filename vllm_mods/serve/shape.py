@@ -1,0 +1,188 @@
+"""What a flag takes: how many values, of what type, which of them are offered.
+
+Follows the rules by which vLLM turns an annotation into the keywords of ``add_argument``.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.serve import configs, hints
+from vllm_mods.serve.flags import constant, owner_of
+from vllm_mods.serve.source import Place, dotted
+
+if TYPE_CHECKING:
+    from vllm_mods.serve.configs import Field
+    from vllm_mods.serve.flags import Flag, Rules
+    from vllm_mods.serve.hints import Hint
+    from vllm_mods.serve.source import Sources
+
+_SWITCHES = {"store_true", "store_false", "store_const", "count", "version", "help"}
+
+
+class Shape(NamedTuple):
+    """What a flag takes.
+
+    ``kind`` of each value: ``text``, ``int``, ``float``, ``human`` and ``human-auto`` (32k; auto),
+    ``json``, ``json-or-text``; or of none: ``switch`` (which also has ``--no-…``) and ``flag``.
+    ``nargs`` is argparse's. ``choices`` are enforced by the parser; ``open`` is why there may be
+    more of them. ``config`` is the class whose fields are the keys of the JSON, ``validated`` whether
+    the parser itself makes one of it; ``cls`` and ``field`` are where the value goes.
+    """
+
+    kind: str
+    nargs: str | int | None = None
+    optional: bool = False
+    choices: tuple[object, ...] | None = None
+    open: str = ""
+    config: Place | None = None
+    cls: Place | None = None
+    field: Field | None = None
+    append: bool = False
+    validated: bool = False
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether anything follows the flag."""
+        return self.kind not in {"switch", "flag"}
+
+
+def shape(sources: Sources, flag: Flag, rules: Rules) -> Shape:
+    """Return what a flag takes. Reads the config class it is made from, if it is made from one."""
+    cls = owner_of(sources, flag)
+    field = None if cls is None else configs.fields(sources, cls).get(flag.field or "")
+    found = Shape("text", open="" if flag.owner is None or field else f"{flag.field} is not found")
+    if field is not None:
+        found = _of_field(sources, field, rules)._replace(cls=cls, field=field)
+    given = flag.given
+    if "type" in given and given["type"] is not None:
+        found = _of_type(given["type"].node, found)
+    if "nargs" in given:
+        nargs = constant(sources, given["nargs"])
+        found = found._replace(nargs=nargs if isinstance(nargs, (str, int)) else None)
+    if given.get("choices") is not None:
+        found = _of_choices(sources, given["choices"], found)
+    if "choices" in flag.computed:
+        found = found._replace(open="vLLM adds to its choices when it runs")
+    if found.choices is not None and flag.removed:
+        kept = tuple(one for one in found.choices if one not in flag.removed)
+        found = found._replace(choices=kept)
+    action = given.get("action")
+    return found if action is None else _of_action(action.node, found)
+
+
+def _of_field(sources: Sources, field: Field, rules: Rules) -> Shape:
+    found = hints.hints(sources, field.annotation)
+    if rules.dict_subclasses:
+        found = tuple(_as_dict(sources, hint) for hint in found)
+    optional = hints.has(found, "None")
+    config = next(
+        (h.place for h in found if h.place and configs.is_dataclass(sources, h.place)), None
+    )
+    if config is not None:
+        return Shape("json", optional=optional, config=config, validated=True)
+    names = {hint.name for hint in found if hint.kind == "builtin"}
+    if rules.optional_text and len(found) == len(names) and names == {"bool", "str", "None"}:
+        return Shape("text", nargs="?")
+    if "bool" in names:
+        return Shape("switch")
+    many = next((hint for hint in found if hint.name in {"tuple", "list", "set"}), None)
+    literals = [hint for hint in found if hint.kind == "literal"]
+    if literals:
+        made = _of_literal(literals, free="str" in names)
+    elif many is not None:
+        made = _of_collection(sources, many)
+    else:
+        made = Shape(_kind(found, names, rules.human.get(field.name)))
+    return made._replace(optional=optional)
+
+
+def _kind(found: tuple[Hint, ...], names: set[str], human: str | None) -> str:
+    if "int" in names:
+        return "int" if human is None else "human-auto" if human.endswith("auto") else "human"
+    if "float" in names:
+        return "float"
+    if "dict" in names:
+        mixed = "str" in names or any(hint.kind != "builtin" for hint in found)
+        return "json-or-text" if mixed else "json"
+    return "text"
+
+
+def _as_dict(sources: Sources, hint: Hint) -> Hint:
+    if hint.place is None:
+        return hint
+    above = (
+        dotted(base.value if isinstance(base, ast.Subscript) else base)
+        for one in sources.bases(hint.place)
+        if isinstance(one.node, ast.ClassDef)
+        for base in one.node.bases
+    )
+    return hints.Hint("builtin", "dict") if "dict" in above else hint
+
+
+def _of_literal(literals: list[Hint], *, free: bool) -> Shape:
+    values = tuple(value for hint in literals for value in hint.values)
+    kind = "int" if values and all(type(value) is int for value in values) else "text"
+    # with `str` beside the Literal, argparse is told of the values for its help only
+    return Shape(kind, choices=None if free else values)
+
+
+def _of_collection(sources: Sources, hint: Hint) -> Shape:
+    nargs: str | int = "+"
+    if (
+        hint.name == "tuple"
+        and hint.args
+        and "..." not in [ast.unparse(one.node) for one in hint.args]
+    ):
+        nargs = len(hint.args)
+    inner = hints.hints(sources, hint.args[0]) if hint.args else ()
+    literals = [one for one in inner if one.kind == "literal"]
+    if literals:
+        return _of_literal(literals, free=False)._replace(nargs=nargs)
+    kinds = {one.name for one in inner}
+    kind = kinds.pop() if len(kinds) == 1 else "str"
+    return Shape(kind if kind in {"int", "float"} else "text", nargs=nargs)
+
+
+def _of_type(node: ast.AST, found: Shape) -> Shape:
+    """Return the shape with the type that ``add_argument`` is told."""
+    name = dotted(node.func if isinstance(node, ast.Call) else node) or ""
+    if isinstance(node, ast.Call) and name in {"optional_type", "parse_type"} and node.args:
+        return _of_type(node.args[0], found)._replace(optional=name == "optional_type")
+    kinds = {"int": "int", "float": "float", "json.loads": "json", "str": "text"}
+    kinds |= {"human_readable_int": "human", "human_readable_int_or_auto": "human-auto"}
+    kinds |= {"union_dict_and_str": "json-or-text"}
+    return found._replace(kind=kinds.get(name, "text"), optional=False, validated=False)
+
+
+def _of_choices(sources: Sources, at: Place | None, found: Shape) -> Shape:
+    values = constant(sources, at)
+    if isinstance(values, (list, tuple, set)):
+        return found._replace(choices=tuple(values), open="")
+    node = at.node if at is not None else None
+    if at is not None and isinstance(node, ast.Call) and node.args:
+        name = (dotted(node.func) or "").rpartition(".")[2]
+        if name == "get_args":
+            inner = hints.hints(sources, Place(at.path, node.args[0]))
+            return found._replace(choices=tuple(v for hint in inner for v in hint.values), open="")
+        if name in {"list", "sorted", "tuple"}:
+            return _of_choices(sources, Place(at.path, node.args[0]), found)
+    sure = [ast.literal_eval(one) for one in ast.walk(node or ast.Pass()) if _is_plain_list(one)]
+    return found._replace(
+        choices=tuple(value for values in sure for value in values),
+        open=f"vLLM computes its choices when it runs: {ast.unparse(node) if node else ''}",
+    )
+
+
+def _is_plain_list(node: ast.AST) -> bool:
+    return isinstance(node, ast.List) and all(isinstance(one, ast.Constant) for one in node.elts)
+
+
+def _of_action(node: ast.AST, found: Shape) -> Shape:
+    name = node.value if isinstance(node, ast.Constant) else dotted(node) or ""
+    if str(name).endswith("BooleanOptionalAction"):
+        return found._replace(kind="switch", nargs=None)
+    if name in _SWITCHES:
+        return found._replace(kind="flag", nargs=0)
+    return found._replace(append=name in {"append", "extend"})

@@ -1,0 +1,228 @@
+"""Names of a tree's modules, followed through imports to where they are defined. Nothing is imported.
+
+A name may stand for one thing when vLLM runs and for another to a type checker (``if TYPE_CHECKING:
+from … import LoadFormats`` with ``LoadFormats = str`` in the ``else``): both can be asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.model import Tree
+
+# How far a chain of re-exports or of base classes is followed.
+_DEPTH = 16
+
+
+class Place(NamedTuple):
+    """Something in the tree: ``node`` in the file at ``path``."""
+
+    path: str
+    node: ast.AST
+
+
+class _Imported(NamedTuple):
+    """``from module import name``; without a name the module itself. ``module`` is absolute."""
+
+    module: str
+    name: str | None
+
+
+_Binding = ast.stmt | _Imported
+
+
+class _Module(NamedTuple):
+    runtime: dict[str, _Binding]
+    typing: dict[str, _Binding]
+    stars: list[str]
+
+
+class Sources:
+    """The parsed modules of one tree; each is read when it is asked for, and once."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self._modules: dict[str, _Module | None] = {}
+        self._parsed: dict[str, ast.Module | None] = {}
+
+    def parse(self, path: str) -> ast.Module | None:
+        """Return a file's syntax tree, ``None`` if there is no such file or it is no Python.
+
+        Raises ``TreeError`` if it cannot be read.
+        """
+        if path not in self._parsed:
+            self._parsed[path] = _parse(self.tree.read(path))
+        return self._parsed[path]
+
+    def file_of(self, dotted: str) -> str | None:
+        """Return the path of a module by its dotted name, ``None`` if it is not in the tree."""
+        if dotted.partition(".")[0] != "vllm":
+            return None  # beside vLLM is what people installed, not what the release says
+        stem = dotted.replace(".", "/")
+        for path in (f"{stem}.py", f"{stem}/__init__.py"):
+            if self.parse(path) is not None:
+                return path
+        return None
+
+    def find(self, path: str, name: str, *, typing: bool = False) -> Place | None:
+        """Find what a name, dotted or not, means at the module level of ``path``.
+
+        With ``typing`` what a type checker sees comes first. ``None`` if it is not in the tree.
+        """
+        head, *rest = name.split(".")
+        found: Place | str | None = self._look_up(path, head, typing=typing)
+        for part in rest:
+            if isinstance(found, str):
+                found = self._look_up(found, part, typing=typing)
+            elif found is not None and isinstance(found.node, ast.ClassDef):
+                inner = next((one for one in found.node.body if part in _bound(one)), None)
+                found = None if inner is None else Place(found.path, inner)
+            else:
+                return None
+        return found if isinstance(found, Place) else None
+
+    def bases(self, cls: Place) -> Iterator[Place]:
+        """Yield a class and the classes of the tree that it inherits from, in search order."""
+        seen: list[Place] = []
+        pending = [cls]
+        while pending and len(seen) < _DEPTH:
+            one = pending.pop(0)
+            if one in seen or not isinstance(one.node, ast.ClassDef):
+                continue
+            seen.append(one)
+            yield one
+            above = (self.find(one.path, dotted(base) or "") for base in one.node.bases)
+            pending = [*(base for base in above if base is not None), *pending]
+
+    def method(self, cls: Place, name: str, *, above: Place | None = None) -> Place | None:
+        """Find a method of a class or of its bases; ``above`` a class, of those behind it only."""
+        order = list(self.bases(cls))
+        if above is not None:
+            order = order[order.index(above) + 1 :] if above in order else []
+        for one in order:
+            assert isinstance(one.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
+            for member in one.node.body:
+                if isinstance(member, ast.FunctionDef) and member.name == name:
+                    return Place(one.path, member)
+        return None
+
+    def _look_up(self, path: str, name: str, *, typing: bool, depth: int = 0) -> Place | str | None:
+        """Return where a name is defined, or the path of the module that it stands for."""
+        module = self._module(path)
+        if module is None or depth > _DEPTH:
+            return None
+        both = (module.typing, module.runtime) if typing else (module.runtime, module.typing)
+        binding = both[0].get(name, both[1].get(name))
+        if binding is None:
+            return self._behind_stars(module, name, typing=typing, depth=depth) or self._submodule(
+                path, name
+            )
+        if not isinstance(binding, _Imported):
+            return Place(path, binding)
+        target = self.file_of(binding.module)
+        if target is None or binding.name is None:
+            return target
+        return self._look_up(target, binding.name, typing=typing, depth=depth + 1)
+
+    def _behind_stars(
+        self, module: _Module, name: str, *, typing: bool, depth: int
+    ) -> Place | str | None:
+        for star in module.stars:
+            path = self.file_of(star)
+            found = self._look_up(path, name, typing=typing, depth=depth + 1) if path else None
+            if found is not None:
+                return found
+        return None
+
+    def _submodule(self, path: str, name: str) -> str | None:
+        if not path.endswith("/__init__.py"):
+            return None
+        return self.file_of(f"{path.removesuffix('/__init__.py')}/{name}".replace("/", "."))
+
+    def _module(self, path: str) -> _Module | None:
+        if path not in self._modules:
+            node = self.parse(path)
+            self._modules[path] = None if node is None else _names(node.body, path)
+        return self._modules[path]
+
+
+def dotted(node: ast.AST | None) -> str | None:
+    """Return ``a.b.c`` for an expression that is such a name, else ``None``."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        head = dotted(node.value)
+        return f"{head}.{node.attr}" if head else None
+    return None
+
+
+def is_for_type_checkers(node: ast.stmt) -> bool:
+    """Tell whether a statement is an ``if`` that only type checkers enter."""
+    return isinstance(node, ast.If) and (dotted(node.test) or "").endswith("TYPE_CHECKING")
+
+
+def _parse(data: bytes | None) -> ast.Module | None:
+    if data is None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in somebody else's file are no news
+        try:
+            return ast.parse(data)
+        except (SyntaxError, ValueError):
+            return None
+
+
+def _names(body: Iterable[ast.stmt], path: str) -> _Module:
+    module = _Module({}, {}, [])
+    _collect(body, path, module.runtime, module)
+    return module
+
+
+def _collect(
+    body: Iterable[ast.stmt], path: str, into: dict[str, _Binding], module: _Module
+) -> None:
+    for node in body:
+        if isinstance(node, ast.If):
+            _collect(node.body, path, module.typing if is_for_type_checkers(node) else into, module)
+            _collect(node.orelse, path, into, module)
+        elif isinstance(node, ast.Try):
+            for handler in node.handlers:
+                _collect(handler.body, path, into, module)
+            _collect([*node.body, *node.orelse], path, into, module)
+        elif isinstance(node, ast.ImportFrom):
+            source = _absolute(path, node)
+            for alias in node.names:
+                if alias.name == "*":
+                    module.stars.append(source)
+                else:
+                    into[alias.asname or alias.name] = _Imported(source, alias.name)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                into[name] = _Imported(alias.name if alias.asname else name, None)
+        else:
+            into.update((name, node) for name in _bound(node))
+
+
+def _bound(node: ast.stmt) -> tuple[str, ...]:
+    """Return the names that one statement, other than an import, binds."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return (node.name,)
+    if isinstance(node, ast.Assign):
+        return tuple(target.id for target in node.targets if isinstance(target, ast.Name))
+    target = getattr(node, "target", None) or getattr(
+        node, "name", None
+    )  # `x: T = …`, `type X = …`
+    return (target.id,) if isinstance(target, ast.Name) else ()
+
+
+def _absolute(path: str, node: ast.ImportFrom) -> str:
+    if node.level == 0:
+        return node.module or ""
+    package = path.split("/")[: -node.level]
+    return ".".join([*package, node.module]) if node.module else ".".join(package)

@@ -1,0 +1,298 @@
+"""Values of flags: numbers, choices, JSON and its keys, against what the tree says of them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vllm_mods.serve import configs, hints, registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.serve.configs import Field
+    from vllm_mods.serve.shape import Shape
+    from vllm_mods.serve.source import Place, Sources
+
+_DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_CURLY = "\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
+# How many names are listed beside the one that was probably meant.
+_FEW = 8
+_TRUTHS = frozenset(["0", "1", "t", "f", "y", "n", "true", "false", "yes", "no", "on", "off"])
+
+
+class Problem(NamedTuple):
+    """One thing wrong with a value; a ``note`` is one that cannot be told. ``near`` was meant."""
+
+    code: str
+    message: str
+    near: str = ""
+    note: bool = False
+
+
+def problems(sources: Sources, shape: Shape, text: str, *, human_json: bool) -> Iterator[Problem]:
+    """Yield what is wrong with one value of a flag, as it stands on the command line."""
+    if shape.optional and text in {"", "None"}:
+        return
+    if shape.kind in {"json", "json-or-text"}:
+        if shape.kind == "json" or re.fullmatch(r"(?s)\s*{.*}\s*", text):
+            yield from _json(sources, shape, text, human_json=human_json)
+        return
+    value: object = text
+    if shape.kind != "text":
+        try:
+            value = _number(shape.kind, text)
+        except ValueError as error:
+            yield Problem("value-type", str(error))
+            return
+    if shape.choices is not None or shape.open:
+        yield from chosen(value, shape.choices or (), shape.open)
+    if isinstance(value, (int, float)) and shape.cls and shape.field:
+        yield from _in_bounds(sources, shape.cls, shape.field, value)
+
+
+def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterator[Problem]:
+    """Yield a problem if a value is none of the choices; ``open_`` is why there may be others."""
+    offered = [str(one) for one in choices]
+    if str(value) in offered:
+        return
+    if open_:
+        yield Problem(
+            "value-unclear", f"whether {value!r} is offered can't be told: {open_}", note=True
+        )
+        return
+    near = nearest(str(value), offered)
+    yield Problem("value-choice", f"{value!r} is not offered: {listed(offered, near)}", near)
+
+
+def nearest(word: str, there: Iterable[str]) -> str:
+    """Return the name that was probably meant, ``""`` if none is near."""
+    import difflib  # noqa: PLC0415  (only where something is wrong)
+
+    plain = {name.lower().replace("_", "-"): name for name in there}
+    found = difflib.get_close_matches(word.lower().replace("_", "-"), plain, 1, 0.7)
+    return plain[found[0]] if found else ""
+
+
+def listed(offered: list[str], near: str) -> str:
+    """Say what there is; of many only the one that was probably meant."""
+    every = f"there is {', '.join(offered)}"
+    if not near:
+        return every
+    return f"did you mean {near!r}?" + (f" {every}" if len(offered) <= _FEW else "")
+
+
+def object_problems(
+    sources: Sources, cls: Place, data: dict[str, Any], at: str = ""
+) -> Iterator[Problem]:
+    """Yield the keys of a JSON object that its config class lacks, and values of another type."""
+    assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (a config class)
+    fields = configs.fields(sources, cls)
+    anything = configs.takes_any_key(sources, cls)
+    settable = {name for name, field in fields.items() if field.init}
+    for key, value in data.items():
+        where = f"{at}{key}"
+        if key in settable:
+            yield from _field_problems(sources, cls, fields[key], value, where)
+        elif anything is not None:
+            message = f"{cls.node.name} has no {where!r}, but it can't be told: {anything}"
+            yield Problem("json-unclear", message, note=True)
+        elif key in fields:
+            yield Problem("json-key", f"{where!r} is set by {cls.node.name} itself, not given")
+        else:
+            near = nearest(key, settable)
+            meant = f"; did you mean {near!r}?" if near else ""
+            yield Problem("json-key", f"{cls.node.name} has no {where!r}{meant}", near)
+
+
+def _json(sources: Sources, shape: Shape, text: str, *, human_json: bool) -> Iterator[Problem]:
+    try:
+        plain = _without_suffixes(text) if human_json and shape.validated else text
+        data = json.loads(plain)
+    except ValueError as error:
+        yield Problem("json-invalid", f"not JSON: {_why_no_json(text, error)}")
+        return
+    if shape.config is None:
+        return
+    if isinstance(data, dict):
+        yield from object_problems(sources, shape.config, data)
+    elif data is not None:
+        assert isinstance(shape.config.node, ast.ClassDef)  # noqa: S101  (a config class)
+        message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
+        yield Problem("json-value", message)
+
+
+def _why_no_json(text: str, error: ValueError) -> str:
+    if any(char in text for char in _CURLY):
+        return f"typographic quotes in {text}"
+    if "{{" in text or ("}}" in text and "{" not in text):
+        return f"doubled braces in {text}, which only the template of a recipe has"
+    if "'" in text and '"' not in text:
+        return f"single quotes in {text}; JSON has double ones"
+    if '"' not in text and re.search(r"[A-Za-z]", text):
+        return f"no quotes are left in {text}: put the whole in single quotes"
+    return f"{error} in {text}"
+
+
+def _without_suffixes(text: str) -> str:
+    parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
+    pattern = rf"\b{_HUMAN.pattern}\b"
+    parts[::2] = [re.sub(pattern, lambda found: str(_human(found[0])), one) for one in parts[::2]]
+    return "".join(parts)
+
+
+def _human(text: str) -> int:
+    """Read ``32k``, ``1.5M`` and plain numbers. Raises ``ValueError``."""
+    text = text.strip()
+    found = _HUMAN.fullmatch(text)
+    if found is None:
+        return int(text)
+    if found[2] in _DECIMAL:
+        return int(float(found[1]) * _DECIMAL[found[2]])
+    if "." in found[1]:
+        raise ValueError(
+            f"{text!r}: {found[2]} is binary and takes no decimals; {text.lower()} does"
+        )
+    return int(found[1]) * _BINARY[found[2]]
+
+
+def _number(kind: str, text: str) -> int | float:
+    try:
+        if kind == "human-auto" and text.strip().lower() in {"-1", "auto"}:
+            return -1
+        if kind.startswith("human"):
+            return _human(text)
+        return int(text) if kind == "int" else float(text)
+    except ValueError as error:
+        if "binary" in str(error):
+            raise
+        what = {"int": "a whole number", "float": "a number"}.get(
+            kind, "a whole number, or 32k, 4M"
+        )
+        suffix = " (this flag takes no suffix)" if kind == "int" and _HUMAN.fullmatch(text) else ""
+        raise ValueError(f"{text!r} is not {what}{suffix}") from error
+
+
+def _in_bounds(
+    sources: Sources, cls: Place, field: Field, value: float, at: str = ""
+) -> Iterator[Problem]:
+    early = configs.validators(sources, cls, field.name)
+    if not field.bounds or not all(configs.lets_none_through(one) for one in early):
+        return
+    tests = {
+        "gt": lambda a, b: a > b,
+        "ge": lambda a, b: a >= b,
+        "lt": lambda a, b: a < b,
+        "le": lambda a, b: a <= b,
+    }
+    if not all(tests[name](value, bound) for name, bound in field.bounds):
+        asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
+        where = f"{at!r}: " if at else ""
+        yield Problem("value-range", f"{where}{value} is out of range: it has to be {asked}")
+
+
+def _field_problems(
+    sources: Sources,
+    cls: Place,
+    field: Field,
+    value: Any,  # noqa: ANN401  (whatever JSON holds)
+    at: str,
+) -> Iterator[Problem]:
+    """Yield what is wrong with one value in a JSON object, as far as its type is plain."""
+    if "SkipValidation" in ast.unparse(field.annotation.node):
+        return
+    early = configs.validators(sources, cls, field.name)
+    if early and (value is None or not all(configs.lets_none_through(one) for one in early)):
+        yield from _early_problems(sources, cls, field, value, at)
+        return
+    found = hints.hints(sources, field.annotation)
+    config = next(
+        (h.place for h in found if h.place and configs.is_dataclass(sources, h.place)), None
+    )
+    if isinstance(value, dict) and config is not None:
+        yield from object_problems(sources, config, value, f"{at}.")
+        return
+    wrong = _mismatch(sources, found, value)
+    if wrong is not None:
+        near = nearest(str(value), wrong)
+        yield Problem(
+            "json-value", f"{at!r}: {json.dumps(value)} is not offered: {listed(wrong, near)}", near
+        )
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield from _in_bounds(sources, cls, field, value, at)
+
+
+def _early_problems(
+    sources: Sources, cls: Place, field: Field, value: object, at: str
+) -> Iterator[Problem]:
+    """Yield a name that no validator in front makes one of the enumerated names of."""
+    plain = all(
+        hint.kind == "literal"
+        or hint.name == "None"
+        or (hint.place and configs.is_enum(sources, hint.place))
+        for hint in hints.hints(sources, field.annotation)
+    )
+    names = registry.named(sources, cls, field) if plain and isinstance(value, str) else None
+    if names is not None and not names.has(str(value)):
+        for one in chosen(value, names.names):
+            yield one._replace(code="json-value", message=f"{at!r}: {one.message}")
+
+
+def _mismatch(sources: Sources, found: tuple[hints.Hint, ...], value: object) -> list[str] | None:
+    """Return what a value may be if it is none of it; ``None`` if it fits or can't be told."""
+    offered: list[str] = []
+    for hint in found:
+        if hint.kind == "literal":
+            if value in hint.values:
+                return None
+            offered += [str(one) for one in hint.values]
+        elif hint.kind == "class" and hint.place and configs.is_enum(sources, hint.place):
+            members = configs.members(hint.place)
+            if None in members.values() or value in members.values():
+                return None
+            offered += [str(one) for one in members.values()]
+        elif hint.kind == "class" and hint.place and configs.is_dataclass(sources, hint.place):
+            offered.append("a JSON object")
+        elif hint.kind != "builtin" or _fits(hint.name, value):
+            return None
+        elif hint.name != "None":
+            offered.append(_IN_WORDS[hint.name])
+    return offered or None
+
+
+_IN_WORDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "dict": "a JSON object",
+    "list": "a list",
+    "tuple": "a list",
+    "set": "a list",
+}
+
+
+def _fits(name: str, value: object) -> bool:
+    """Tell whether pydantic would take a JSON value for a builtin type, or make one of it."""
+    if name == "None" or value is None:
+        return name == "None" and value is None
+    exact = {"list": list, "tuple": list, "set": list, "dict": dict, "str": str}
+    if name in exact:
+        return isinstance(value, exact[name])
+    if isinstance(value, str):
+        return _is_number(value) or (name == "bool" and value.lower() in _TRUTHS)
+    if not isinstance(value, (int, float)):
+        return False
+    return value in (0, 1) if name == "bool" else name == "float" or value == int(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
