@@ -45,7 +45,7 @@ class _Asked(NamedTuple):
 @click.option(
     "--target",
     metavar="TREE",
-    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE or git:REPO@REV [the pairing's vLLM].",
+    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the pairing's vLLM].",
 )
 @click.option("--vllm", "spec", metavar="SPEC", help="All these releases, such as '>=0.19'.")
 @options.libraries
