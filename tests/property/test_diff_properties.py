@@ -75,7 +75,7 @@ def test_what_git_writes_is_read_and_turns_one_file_into_the_other(
 
 @QUICK
 @given(before=PYTHON, after=PYTHON, above=PYTHON)
-def test_a_plan_gives_the_written_result_or_refuses_and_is_applied_afterwards(
+def test_a_plan_gives_the_written_result_or_refuses_and_never_does_it_twice(
     tmp_path: Path, before: str, after: str, above: str
 ) -> None:
     data = git_diff(tmp_path, before, after)
@@ -88,9 +88,10 @@ def test_a_plan_gives_the_written_result_or_refuses_and_is_applied_afterwards(
     (one,) = planned.mods
     if one.verdict.writes:
         assert planned.changes[0].after == after.encode()
-        # whatever became of it, it is never put in a second time
+        # whatever became of it, it is never put in a second time; a patch that renames the
+        # function it is in, and adds one of the old name, needs a receipt to be told as in
         again = plan([mod_], MemoryTree(patched(files, one))).mods[0]
-        assert again.verdict is Verdict.APPLIED
+        assert again.verdict in {Verdict.APPLIED, Verdict.PARTIAL}
     # below other code it goes where it was written for, or nowhere
     there = {"vllm/x.py": (above + before).encode()}
     moved = plan([mod_], MemoryTree(there)).mods[0]
