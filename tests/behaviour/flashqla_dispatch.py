@@ -20,7 +20,7 @@ import logging
 import os
 import sys
 import tempfile
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -66,6 +66,13 @@ def _pretend(gpu: str) -> None:
     kind.get_device_capability = classmethod(lambda *_, **__: capability)
     kind.get_cuda_runtime_major = classmethod(lambda _: 13)
     kind.device_name = gpu
+    if vendor == "rocm":
+        # Importing vLLM's own asks a real GPU. It is an MI300 with AITER, which 0.33 takes by itself.
+        rocm = ModuleType("vllm.platforms.rocm")
+        vars(rocm)["on_mi3xx"] = lambda: True
+        sys.modules[rocm.__name__] = rocm
+        if ops := getattr(_home(), "rocm_aiter_ops", None):
+            ops.is_gdn_flydsl_prefill_available = lambda: True
 
 
 @contextlib.contextmanager
@@ -307,6 +314,7 @@ def answers(standin: str) -> dict[str, Any]:
 
     logger = logging.getLogger("vllm")
     logger.addHandler(_Recorder())
+    logger.setLevel("INFO")  # from 0.32 it is so only once an engine has configured the logging
     rule = _home().ChunkGatedDeltaRule
     found = {
         "vllm": vllm.__file__,
