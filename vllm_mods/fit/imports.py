@@ -39,11 +39,17 @@ def _alias(
     inference: Inference, site: Site, node: ast.Import | ast.ImportFrom, alias: ast.alias
 ) -> Iterator[Problem | Doubt]:
     world, path = inference.world, inference.path
-    if isinstance(node, ast.Import):
-        module, name = alias.name, None
-    else:
-        module, name = absolute(path, node.level, node.module or ""), alias.name
+    module, name = _imported(path, node, alias)
     answer, why = _exists(world, module, name)
+    if answer is False and site.scope.instead_of:
+        first = {
+            _exists(world, *_imported(path, instead, wanted))[0]
+            for instead in site.scope.instead_of
+            for wanted in instead.names
+        }
+        if False not in first:
+            answer = None if None in first else True
+            why = "whether the import before it fails can't be told"
     if answer is True:
         return
     if answer is None or site.scope.guarded or site.scope.typing_only:
@@ -62,6 +68,15 @@ def _alias(
         scope=site.scope.name,
         message=f"cannot import {what}: {why}",
     )
+
+
+def _imported(
+    path: str, node: ast.Import | ast.ImportFrom, alias: ast.alias
+) -> tuple[str, str | None]:
+    """Return the module that is imported, and the name from it."""
+    if isinstance(node, ast.Import):
+        return alias.name, None
+    return absolute(path, node.level, node.module or ""), alias.name
 
 
 def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:

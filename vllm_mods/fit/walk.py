@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.shapes import Import, Parameter
@@ -31,6 +31,8 @@ class Scope:
     typing_only: bool = False
     guarded: bool = False
     tolerant: bool = False
+    # In a handler of import errors: the imports that have to fail before it is entered.
+    instead_of: tuple[ast.Import | ast.ImportFrom, ...] = ()
     bound: dict[str, list[Source]] | None = field(default=None, repr=False)
 
     @property
@@ -106,9 +108,13 @@ def _try(node: ast.Try, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         tolerant=scope.tolerant or "AttributeError" in caught or "TypeError" in caught,
         bound=scope.bound,
     )
-    for name, value in ast.iter_fields(node):
-        where = inner if name == "body" else scope
-        yield from ((child, where) for child in _nodes(value))
+    yield from ((child, inner) for child in node.body)
+    fallback = scope
+    imports = tuple(n for n in node.body if isinstance(n, ast.Import | ast.ImportFrom))
+    if catches_import_errors(node) and len(imports) == len(node.body):
+        fallback = replace(scope, instead_of=imports)
+    yield from ((child, fallback) for child in node.handlers)
+    yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
 
 
 def _inside(node: ast.AST, scope: Scope, name: str) -> Scope:

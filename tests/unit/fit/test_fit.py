@@ -64,6 +64,37 @@ YESES = [
 ]
 
 
+FALLBACK = """\
+        try:
+            from vllm.logger import {first}
+        except ImportError:
+            from vllm.logger import {second} as {first}
+        return {first}
+"""
+
+
+def test_an_import_to_fall_back_on_counts_where_the_first_one_fails() -> None:
+    old = FALLBACK.format(first="init_logger", second="make_logger")
+    assert findings(INC, (PICK, old)) == []
+    new = FALLBACK.format(first="make_logger", second="init_logger")
+    assert errors(INC, (PICK, new)) == []
+    (found,) = errors(INC, (PICK, FALLBACK.format(first="make_logger", second="get_logger")))
+    assert (found.code, "get_logger" in found.message) == ("fit-import", True)
+
+
+def test_a_fallback_that_can_be_reached_another_way_counts_always() -> None:
+    old = FALLBACK.format(first="init_logger", second="make_logger")
+    more = old.replace("        except", "            init_logger(self.bits)\n        except")
+    (found,) = errors(INC, (PICK, more))
+    assert (found.code, "make_logger" in found.message) == ("fit-import", True)
+
+
+def test_a_fallback_for_what_cannot_be_told_is_a_note() -> None:
+    maybe = FALLBACK.replace("vllm.logger import {first}", "elsewhere import {first}")
+    found = findings(INC, (PICK, maybe.format(first="one", second="make_logger")))
+    assert [(f.code, f.level) for f in found] == [("fit-unknown", Level.NOTE)]
+
+
 @pytest.mark.parametrize(("path", "old", "new"), YESES)
 def test_no_false_alarm(path: str, old: str, new: str) -> None:
     assert errors(path, (old, new)) == []
