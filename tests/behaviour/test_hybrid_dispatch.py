@@ -113,7 +113,30 @@ def _checkpoint(folder: Path, form: str, *, hybrid: bool) -> str:
         "packing_format": f"auto_round:auto_{form}",
         "extra_config": extra,
     }
-    case = {"config": quantization, "packed": PACKED, "mapper": MAPPER, "layers": LAYERS}
+    return _case(path, quantization, LAYERS)
+
+
+def _fp8_throughout(folder: Path) -> str:
+    """What INC itself loads from 0.29 on: block FP8, and said so for the whole checkpoint."""
+    layers = {name: kind for name, kind in LAYERS.items() if kind == "linear"}
+    tensors: Tensors = {}
+    for layer in layers:
+        parent, _, last = layer.replace(OURS, HF).rpartition(".")
+        for part in PACKED.get(last, [last]):
+            tensors |= fp8(f"{parent}.{part}")
+    quantization = {
+        "quant_method": "auto-round",
+        "bits": 8,
+        "group_size": [128, 128],
+        "data_type": "fp",
+        "sym": True,
+        "packing_format": "auto_round:fp8",
+    }
+    return _case(write_checkpoint(str(folder / "fp8"), [tensors]), quantization, layers)
+
+
+def _case(path: str, quantization: dict[str, object], layers: dict[str, str]) -> str:
+    case = {"config": quantization, "packed": PACKED, "mapper": MAPPER, "layers": layers}
     with open(os.path.join(path, "case.json"), "w") as file:
         json.dump(case, file)
     return path
@@ -147,6 +170,7 @@ def ask(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             for form in ("gptq", "awq")
             for hybrid in (True, False)
         }
+        cases["fp8", False] = _fp8_throughout(base / str(modded))
         done = subprocess.run(
             [PYTHON, SCRIPT, *cases.values()],
             capture_output=True,
@@ -154,7 +178,12 @@ def ask(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             check=False,
             timeout=300,
             cwd=base,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=os.environ
+            | {
+                "PYTHONPATH": os.pathsep.join(paths),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONHASHSEED": "0",  # some messages list a set
+            },
         )
         assert done.returncode == 0, done.stderr[-4000:]
         answers = [json.loads(line) for line in re.findall(r"(?m)^ANSWER (.*)$", done.stdout)]
@@ -211,3 +240,15 @@ def test_a_plain_checkpoint_gets_the_same_answers_as_without_the_mod(ask: Ask, f
 def test_without_the_mod_the_hybrid_checkpoint_gets_no_fp8_method(ask: Ask) -> None:
     methods = ask("gptq", hybrid=True, modded=False)["methods"]
     assert not [method for method in methods.values() if method.startswith("Fp8")]
+
+
+def test_block_fp8_throughout_stays_incs_own(ask: Ask) -> None:
+    before, after = (ask("fp8", hybrid=False, modded=modded) for modded in (False, True))
+    if "refused" in before:  # before 0.29
+        assert after["refused"] == before["refused"]
+        return
+    assert set(before["methods"].values()) == {"INCLinearMethod"}
+    assert after["methods"] == before["methods"]
+    assert after["use_deep_gemm"] == before["use_deep_gemm"] == "absent"
+    assert not after["blocked"]
+    assert after["log"] == before["log"] == []
