@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "small"
+BASE = "localhost/paired:latest"
+# When the patched file was written, and what was compiled of it then.
+OLD = 1_500_000_000
+STALE = f"vllm/__pycache__/{os.path.basename(importlib.util.cache_from_source('a.py'))}"
 TEMPLATE = "{{ messages }}"
 # The same number of bytes as before, and with OLD as its time: what bytecode is told apart by.
 PATCH = diff_of("vllm/a.py", "A = 1\n", "A = 2\n")

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     if options.reference_kernel:
         use_reference_kernel()
-    draw = random.Random(0)  # noqa: S311
+    draw = random.Random(0)
     prompts = [{"prompt_token_ids": [draw.randrange(1, 256) for _ in range(n)]} for n in LENGTHS]
     llm = LLM(
         model=options.model,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import py_compile
 import sys
 import sysconfig
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from making_images import File, Folder, Image, Link, Thing, from_disk, layer
+from paired import BASE, OLD, STALE
 from real_engines import (
     LEFT_OUT,
     REAL,
@@ -22,6 +25,7 @@ from real_engines import (
     served,
     started,
 )
+from small_site import FILES
 from small_site import build as build_site
 
 if TYPE_CHECKING:
@@ -143,3 +147,30 @@ def real_base(python_layer: bytes, tmp_path_factory: pytest.TempPathFactory) -> 
             found[name] = archive.read(name) or b""
     found[f"vllm-{REAL}.dist-info/METADATA"] = f"Name: vllm\nVersion: {REAL}\n".encode()
     return base(python_layer, found, "localhost/real:latest")
+
+
+@pytest.fixture(scope="session")
+def paired_base(python_layer: bytes, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """A base whose bytecode of vllm/a.py is up to date: same second, same number of bytes."""
+    files = {**FILES, "vllm/_version.py": b"__version__ = version = '0.19.1'\n"}
+    site = build_site(tmp_path_factory.mktemp("paired") / "site", files)
+    os.utime(site / "vllm/a.py", (OLD, OLD))
+    py_compile.compile(str(site / "vllm/a.py"), cfile=str(site / STALE), dfile="vllm/a.py")
+    made = base(python_layer, from_disk(site), BASE)
+    made.settings["Env"] = [*made.settings["Env"], "WORKSPACE_DIR=/root/space"]
+    # The tool reads mods that no lock vouches for with a compiled library, which is to run in there.
+    compiled = importlib.util.find_spec("libcst.native")
+    assert compiled is not None
+    assert compiled.origin is not None
+    things: dict[str, Thing] = {
+        f"usr/{place.lstrip('/').removeprefix('usr/')}": File(Path(place).read_bytes(), 0o755)
+        for place in libraries([compiled.origin])
+    }
+    folders = {"root": Folder(0o700), "root/space": Folder(0o2775), "usr/local": Folder(0o2755)}
+    made.layers.append(layer({**things, **folders}))
+    return made
+
+
+@pytest.fixture(scope="session")
+def paired_archive(paired_base: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return paired_base.archive(tmp_path_factory.mktemp("archive") / "paired.tar")

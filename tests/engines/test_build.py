@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import io
 import json
 import os
-import py_compile
 import shutil
 import signal
 import subprocess
@@ -18,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from making_images import File, Folder, Image, from_disk
+from making_images import Image, from_disk
 from making_images import layer as tar_of
-from paired import Tool, library
-from real_engines import PASSWORD, SITE, USER, base, libraries, need, started
+from paired import BASE as NAME
+from paired import OLD, STALE, Tool, library
+from real_engines import PASSWORD, SITE, USER, need, started
 from small_site import FILES
 from small_site import build as build_site
 
@@ -32,40 +31,9 @@ from vllm_mods.image.sources.open import open_base
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from making_images import Thing
     from real_engines import Engine, Registry
 
-OLD = 1_500_000_000
-NAME = "localhost/paired:latest"
 SHOW = "import vllm.a; print(vllm.a.A)"
-STALE = f"vllm/__pycache__/{os.path.basename(importlib.util.cache_from_source('a.py'))}"
-
-
-@pytest.fixture(scope="session")
-def paired_base(python_layer: bytes, tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """A base whose bytecode of vllm/a.py is up to date: same second, same number of bytes."""
-    files = {**FILES, "vllm/_version.py": b"__version__ = version = '0.19.1'\n"}
-    site = build_site(tmp_path_factory.mktemp("paired") / "site", files)
-    os.utime(site / "vllm/a.py", (OLD, OLD))
-    py_compile.compile(str(site / "vllm/a.py"), cfile=str(site / STALE), dfile="vllm/a.py")
-    made = base(python_layer, from_disk(site), NAME)
-    made.settings["Env"] = [*made.settings["Env"], "WORKSPACE_DIR=/root/space"]
-    # The tool reads mods that no lock vouches for with a compiled library, which is to run in there.
-    compiled = importlib.util.find_spec("libcst.native")
-    assert compiled is not None
-    assert compiled.origin is not None
-    things: dict[str, Thing] = {
-        f"usr/{place.lstrip('/').removeprefix('usr/')}": File(Path(place).read_bytes(), 0o755)
-        for place in libraries([compiled.origin])
-    }
-    folders = {"root": Folder(0o700), "root/space": Folder(0o2775), "usr/local": Folder(0o2755)}
-    made.layers.append(tar_of({**things, **folders}))
-    return made
-
-
-@pytest.fixture(scope="session")
-def paired_archive(paired_base: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return paired_base.archive(tmp_path_factory.mktemp("archive") / "paired.tar")
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ class Blob(NamedTuple):
 def thin(image: Image, ref: str | None) -> bytes:
     """Return the archive without the base's layers, to be loaded where they are."""
     # docker asks for the path of a layer only if it lacks the layer.
-    layers = [oci.blob_path(one) for one in image.diff_ids]
+    below = [oci.blob_path(one) for one in image.diff_ids[:-1]]
+    layers = [*below, oci.blob_path(image.layer_blob[0])]
     return tarball.write(_documents(image, ref, layers))
 
 
@@ -49,10 +50,11 @@ def whole(image: Image, ref: str | None, blobs: Iterator[Blob]) -> Iterator[byte
 
 
 def _documents(image: Image, ref: str | None, layers: list[str]) -> list[Entry]:
+    digest, layer = image.layer_blob
     files = {
         "manifest.json": oci.docker_manifest(image, ref, layers),
         oci.blob_path(image.config_digest): image.config,
-        oci.blob_path(image.layer_digest): image.layer,
+        oci.blob_path(digest): layer,
     }
     if image.manifest is not None:
         files |= {

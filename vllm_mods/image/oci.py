@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.digest import sha256
 from vllm_mods.errors import TreeError
+from vllm_mods.image import gzipped
 from vllm_mods.image.base import Descriptor
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ _SETTINGS = (
 class Image(NamedTuple):
     """A base with one layer more. ``layers`` are as in ``manifest``, the new one last.
 
-    Both are None where nobody knows how a manifest names the base's layers.
+    Both are None where nobody knows how a manifest names the base's layers, and so is ``packed``, the
+    new layer as the manifest has it.
     """
 
     config: bytes
@@ -62,6 +64,7 @@ class Image(NamedTuple):
     annotations: Mapping[str, str]
     manifest: bytes | None
     layers: tuple[Descriptor, ...] | None
+    packed: bytes | None
 
     @property
     def config_digest(self) -> str:
@@ -75,8 +78,15 @@ class Image(NamedTuple):
 
     @property
     def layer_digest(self) -> str:
-        """The new layer's digest and diff_id: it is not compressed, since gzips differ."""
+        """The new layer's diff_id: the digest of its tar."""
         return self.diff_ids[-1]
+
+    @property
+    def layer_blob(self) -> tuple[str, bytes]:
+        """The new layer as a file of an image, by its digest: packed where there is a manifest."""
+        if self.packed is None or self.layers is None:
+            return self.layer_digest, self.layer
+        return self.layers[-1].digest, self.packed
 
 
 def append(
@@ -126,18 +136,20 @@ def append(
         annotations=labels,
         manifest=None,
         layers=None,
+        packed=None,
     )
     return image if base_layers is None else with_layers(image, base_layers)
 
 
 def with_layers(image: Image, base_layers: Sequence[Descriptor]) -> Image:
     """Return an image with a manifest that names the base's layers so."""
+    packed = image.packed or gzipped.pack(image.layer)
     layers = (
         *(
             one._replace(media_type=_OCI_NAMES.get(one.media_type, one.media_type))
             for one in base_layers
         ),
-        Descriptor(LAYER, image.layer_digest, len(image.layer)),
+        Descriptor(f"{LAYER}+gzip", digest(packed), len(packed)),
     )
     manifest = {
         "schemaVersion": 2,
@@ -146,7 +158,7 @@ def with_layers(image: Image, base_layers: Sequence[Descriptor]) -> Image:
         "layers": [_descriptor(one) for one in layers],
         "annotations": dict(image.annotations),
     }
-    return image._replace(manifest=_json(manifest), layers=layers)
+    return image._replace(manifest=_json(manifest), layers=layers, packed=packed)
 
 
 def index(manifest: bytes, ref: str | None, others: Sequence[Mapping[str, Any]] = ()) -> bytes:

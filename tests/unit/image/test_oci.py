@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
@@ -66,13 +67,16 @@ def test_the_manifest_names_the_layers_as_the_bases_does() -> None:
     made = image()
     assert made.manifest is not None
     manifest = json.loads(made.manifest)
-    assert [one["digest"] for one in manifest["layers"]] == [BELOW.digest, oci.digest(LAYER)]
+    assert made.packed is not None
+    assert gzip.decompress(made.packed) == LAYER
+    assert manifest["layers"][0]["digest"] == BELOW.digest
     assert manifest["layers"][0]["mediaType"] == f"{oci.LAYER}+gzip"
     assert manifest["layers"][1] == {
-        "mediaType": oci.LAYER,
-        "digest": made.layer_digest,
-        "size": len(LAYER),
+        "mediaType": f"{oci.LAYER}+gzip",
+        "digest": oci.digest(made.packed),
+        "size": len(made.packed),
     }
+    assert made.layer_digest == oci.digest(LAYER)
     assert manifest["config"]["digest"] == oci.digest(made.config) == made.config_digest
     assert manifest["annotations"] == LABELS
     assert made.manifest_digest == oci.digest(made.manifest)
@@ -97,7 +101,7 @@ def test_a_thin_archive_is_a_layout_and_a_docker_archive_with_the_new_layer_alon
     (entry,) = json.loads(files["manifest.json"])
     assert entry["RepoTags"] == ["p:1-2"]
     assert files[entry["Config"]] == made.config
-    assert files[entry["Layers"][-1]] == LAYER
+    assert gzip.decompress(files[entry["Layers"][-1]]) == LAYER
     assert entry["Layers"][0] not in files
     assert len(entry["Layers"]) == 2
     (named,) = json.loads(files["index.json"])["manifests"]
@@ -110,7 +114,9 @@ def test_a_thin_archive_is_a_layout_and_a_docker_archive_with_the_new_layer_alon
 def test_without_the_bases_manifest_it_is_a_docker_archive_only() -> None:
     made = oci.append(json.dumps(BASE).encode(), None, LAYER, created_by="x", labels={}, epoch=0)
     assert made.manifest_digest is None
-    assert "index.json" not in members(archive.thin(made, "p:1"))
+    files = members(archive.thin(made, "p:1"))
+    assert "index.json" not in files
+    assert files[oci.blob_path(made.layer_digest)] == LAYER
 
 
 @pytest.mark.parametrize(

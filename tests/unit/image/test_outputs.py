@@ -246,7 +246,7 @@ def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Pat
     assert pushed == (f"{host}/me/it:1-2", made.image.manifest_digest, pushed.sent)
     puts = [(path, size) for method, path, size in Fake.sent if method == "PUT"]
     assert [size for _, size in puts] == [
-        len(made.image.layer),
+        len(made.image.layer_blob[1]),
         len(made.image.config),
         len(made.image.manifest or b""),
     ]

@@ -130,7 +130,7 @@ def _index(image: Image, others: list[dict[str, Any]], tag: str) -> bytes | None
 
 
 def _own(image: Image) -> dict[str, bytes]:
-    found = {image.config_digest: image.config, image.layer_digest: image.layer}
+    found = {image.config_digest: image.config, **dict([image.layer_blob])}
     if image.manifest is not None:
         found[oci.digest(image.manifest)] = image.manifest
     return found

@@ -59,7 +59,7 @@ def write(built: Built, base: Base, ref: str, tag: str) -> Pushed:
         raise moved(str(target), there, digest)
     for layer in dict.fromkeys(image.layers[:-1]):
         client.take(layer, base)
-    client.upload(image.layer_digest, image.layer)
+    client.upload(*image.layer_blob)
     client.upload(image.config_digest, image.config)
     client.put_manifest(image.manifest)
     return Pushed(str(target), digest, client.sent)
