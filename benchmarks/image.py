@@ -9,6 +9,7 @@ that runs this, the sources of vLLM 0.21.0 from the package index, and noise tha
 Compared are, from a lock on: ``vllm-mods build`` (in no cache: nothing of the base is remembered; and
 again), ``docker build`` of a Dockerfile with ``FROM`` and ``RUN vllm-mods apply``, the tool copied in,
 and ``docker build`` of the folder that ``build --output dockerfile:`` writes, without docker's cache.
+``docker load`` of the finished layer alone is what no way to build can do without.
 """
 
 from __future__ import annotations
@@ -154,6 +155,8 @@ def measured(
     tool("lock", PAIRING, "--base", base)
     places = contexts(tool, folder, base)
     tag = "bench:built"
+    thin = folder / "thin.tar"
+    tool("build", PAIRING, "--base", base, "--tag", tag, "--output", f"thin:{thin}")
     times: dict[str, list[float]] = {}
 
     def take(name: str, action: Callable[[], None]) -> None:
@@ -165,9 +168,14 @@ def measured(
         ours = partial(tool, "build", PAIRING, "--base", base, "--tag", tag)
         take("vllm-mods build, nothing remembered", ours)
         take("vllm-mods build", ours)
+        take("docker load of the layer alone", lambda: _load(engine, thin))
         for name, context in places.items():
             take(f"docker build: {name}", partial(docker_build, engine, tag, context))
     yield from times.items()
+
+
+def _load(engine: Engine, thin: Path) -> None:
+    engine("load", "-q", "-i", thin)
 
 
 def docker_build(engine: Engine, tag: str, context: Path) -> None:

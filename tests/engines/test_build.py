@@ -262,6 +262,7 @@ def test_a_push_mounts_the_base(
         "build", "small", "--base", known, "--output", f"registry:{registry.host}/me/it"
     )
     ref = f"{registry.host}/me/it:{made['tag'].rpartition(':')[2]}"
+    assert made["manifest"] == _manifest_digest(ref)
     pushed = tool(
         "build", "small", "--base", known, "--output", f"registry:{registry.host}/me/more:one"
     )
@@ -479,3 +480,9 @@ def _load(engine: Engine, data: bytes) -> None:
     subprocess.run(
         ["docker", "load", "-q"], env={**os.environ, **engine.environ}, input=data, check=True
     )
+
+
+def _manifest_digest(ref: str) -> str:
+    command = ["skopeo", "inspect", "--tls-verify=false", "--raw", f"docker://{ref}"]
+    told = subprocess.run(command, capture_output=True, check=True).stdout
+    return f"sha256:{hashlib.sha256(told).hexdigest()}"

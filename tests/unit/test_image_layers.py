@@ -234,6 +234,7 @@ def test_archives_of_older_dockers(tmp_path: Path) -> None:
         archive.addfile(link)
     assert opened(f"archive:{path}", tmp_path).read("usr/lib/a.py") == b"low"
     assert opened(f"archive:{path}:a:1", tmp_path).read("usr/lib/a.py") == b"low"
+    assert opened(f"docker-archive:{path}", tmp_path).read("usr/lib/a.py") == b"low"
     with pytest.raises(UsageError, match=r"holds 0 images called b:2; there are: a:1"):
         opened(f"archive:{path}:b:2", tmp_path)
 

@@ -87,7 +87,7 @@ def command(
             {
                 "schema": 1,
                 "image": built.image.config_digest,
-                "manifest": built.image.manifest_digest,
+                "manifest": written.pushed or built.image.manifest_digest,
                 "layer": built.image.layer_digest,
                 "lock": pairing_lock.digest(kept.data),
                 "tag": tag or built.tag,
@@ -96,7 +96,7 @@ def command(
             }
         )
         return EXIT_OK
-    click.echo(written)
+    click.echo(written.said)
     click.echo(f"image  {built.image.config_digest}")
     if verify:
         click.echo("built three times under different conditions: the same each time")

@@ -53,34 +53,44 @@ def parse(text: str | None, base: Base) -> Output:
     return Output(kind, place)
 
 
-def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str) -> str:
-    """Put an image there under a tag, whole or not at all, and say what was done.
+class Written(NamedTuple):
+    """What was done, in words, and the digest of the manifest that a registry has now."""
+
+    said: str
+    pushed: str | None = None
+
+
+def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str) -> Written:
+    """Put an image there under a tag, whole or not at all.
 
     Raises ``Refused`` and ``TreeError`` as the modules do.
     """
     if output.kind == ENGINE:
         engine.write(built, base.where, tag)
-        return (
+        return Written(
             f"loaded {tag} into {base.where}: {len(built.image.layer):,} bytes on top of the base"
         )
     if output.kind == DOCKERFILE:
         from vllm_mods.image.outputs import dockerfile  # noqa: PLC0415
 
         dockerfile.write(built, base, lock, output.place)
-        return f"wrote {output.place}: docker build -t {tag} {output.place}"
+        return Written(f"wrote {output.place}: docker build -t {tag} {output.place}")
     if output.kind == REGISTRY:
         from vllm_mods.image.outputs import registry  # noqa: PLC0415
 
         pushed = registry.write(built, base, output.place, tag)
-        return f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
+        said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
+        return Written(said, pushed.digest)
     from vllm_mods.image.outputs import files  # noqa: PLC0415
 
     place = os.path.abspath(output.place)
     if output.kind == THIN:
         files.whole_or_nothing(place, iter((archive.thin(built.image, tag),)))
-        return f"wrote {output.place}, without the base's layers: docker load -i {output.place}"
+        return Written(
+            f"wrote {output.place}, without the base's layers: docker load -i {output.place}"
+        )
     if output.kind == OCI:
         files.layout(built, base, place, tag)
     else:
         files.archived(built, base, place, tag)
-    return f"wrote {tag} to {output.place}"
+    return Written(f"wrote {tag} to {output.place}")
