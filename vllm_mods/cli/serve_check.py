@@ -123,7 +123,10 @@ def _ask(asked: _Asked) -> Callable[[Tree], Answer]:
     """Return the question for one tree: the command on it, with the mods in."""
 
     def ask(tree: Tree) -> Answer:
-        serving = Serving(asked.argv, asked.env, asked.unknown)
+        from vllm_mods.trees.image import ImageTree  # noqa: PLC0415
+
+        container = tree if isinstance(tree, ImageTree) else None
+        serving = Serving(asked.argv, asked.env, asked.unknown, container=container)
         if not asked.mods:
             return check(Known(tree), serving)
         from vllm_mods import plan  # noqa: PLC0415  (only where there are mods)

@@ -6,9 +6,10 @@ Pure but for the tree it reads. What only a run can tell is a note, with its rea
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from vllm_mods.model import Level
 from vllm_mods.plan import WORKSPACE
@@ -32,17 +33,32 @@ _SHOWN = 4
 _DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b", re.IGNORECASE)
 
 
+class Container(Protocol):
+    """Where vLLM is started: ``directory`` (absolute), and the files that are there."""
+
+    @property
+    def directory(self) -> str:
+        """The working directory."""
+        ...
+
+    def has(self, path: str) -> bool:
+        """Tell whether a path, absolute or from the working directory, leads to a file."""
+        ...
+
+
 class Serving(NamedTuple):
     """What is to be served.
 
     ``argv`` follows ``vllm serve``; ``unknown`` are the pieces of it that a shell fills in. ``mods``
-    are the plans of the mods that are to be in, on the tree as it was before them.
+    are the plans of the mods that are to be in, on the tree as it was before them. ``container`` is
+    None where the tree is not in an image.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = {}
     unknown: tuple[str, ...] = ()
     mods: tuple[ModPlan, ...] = ()
+    container: Container | None = None
 
 
 class Fault(NamedTuple):
@@ -326,6 +342,9 @@ class _Checker:
             return
         if value.endswith(f"/{WORKSPACE}/{name}") and name in brought:
             return
+        container = self.serving.container
+        if container is not None and container.has(value):
+            return
         if name in brought:
             message = (
                 f"a mod puts {name} into the workspace, by default {WORKSPACE} in the site root: as "
@@ -339,6 +358,9 @@ class _Checker:
         elif brought and ("/" not in value or near):
             message = f"nothing brings {value!r}: the mods have {', '.join(brought)}"
             yield Fault("template-missing", use.typed, message, near)
+        elif container is not None:
+            place = posixpath.join(container.directory, value)
+            yield Fault("template-missing", use.typed, f"the image has no {place}", near)
         elif self.serving.mods and "/" not in value:
             message = (
                 f"nothing brings {value!r}, which vLLM looks up in the working directory of the "

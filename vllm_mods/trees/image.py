@@ -93,6 +93,16 @@ class ImageTree:
         recorded = names.recorded_hash(self._record, path)
         return None if recorded is None else names.hash_agrees(recorded, data)
 
+    @property
+    def directory(self) -> str:
+        """Where a container starts, absolute."""
+        return str(_settings(self.base).get("WorkingDir") or "/")
+
+    def has(self, path: str) -> bool:
+        """Tell whether a path, relative to ``directory`` or absolute, leads to a file of the image."""
+        entry = self.base.entry(resolve(self.base, posixpath.join(self.directory, path)))
+        return entry is not None and entry.kind == FILE
+
     def close(self) -> None:
         """Close the image."""
         self.base.close()

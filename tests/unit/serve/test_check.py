@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from serve_tree import FILES, LATER
 
 from vllm_mods.errors import UsageError
 from vllm_mods.model import Level, ModPlan, TemplateFile, Verdict
-from vllm_mods.serve.check import Answer, Fault, Serving, check
+from vllm_mods.serve.check import Answer, Container, Fault, Serving, check
 from vllm_mods.serve.command import words
 from vllm_mods.serve.history import told
 from vllm_mods.serve.known import Known
@@ -30,9 +31,11 @@ def ask(
     mods: tuple[ModPlan, ...] = (),
     unknown: tuple[str, ...] = (),
     files: Mapping[str, bytes] = FILES,
+    container: Container | None = None,
 ) -> Answer:
     argv = words(shlex.split(f"vllm serve m {line}"))
-    return check(Known(MemoryTree(dict(files))), Serving(argv, env or {}, unknown, mods))
+    serving = Serving(argv, env or {}, unknown, mods, container)
+    return check(Known(MemoryTree(dict(files))), serving)
 
 
 def errors(answer: Answer) -> list[tuple[str, str]]:
@@ -242,6 +245,22 @@ def test_the_template_that_a_mod_brings() -> None:
     ]
     site = "/usr/lib/python3.12/site-packages/vllm/x.jinja"
     assert errors(ask(f"--chat-template {site}")) == [("template-missing", "--chat-template")]
+
+
+class _Work:
+    directory = "/work"
+
+    def has(self, path: str) -> bool:
+        return posixpath.join(self.directory, path) == "/work/there.jinja"
+
+
+def test_the_template_that_an_image_has_or_has_not() -> None:
+    for place in ("there.jinja", "/work/there.jinja"):
+        assert ask(f"--chat-template {place}", container=_Work()).faults == ()
+    fault = only(ask("--chat-template else.jinja", container=_Work()))
+    assert (fault.code, fault.level) == ("template-missing", Level.ERROR)
+    assert fault.message == "the image has no /work/else.jinja"
+    assert errors(ask("--chat-template /else/there.jinja", container=_Work())) != []
 
 
 def test_a_flag_is_told_when_it_came_or_went() -> None:

@@ -18,11 +18,8 @@ FORMS = (
     "docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG], archive:FILE, "
     "registry:HOST/NAME:TAG, or a bare NAME of an image that an engine here has"
 )
-_ARCHIVES = (
-    "archive",
-    "docker-archive",
-    "oci-archive",
-)  # as others call them; one reader reads both
+# The longer ones are what others call them; one reader reads both.
+_ARCHIVES = ("archive", "docker-archive", "oci-archive")
 _KINDS = ("docker", "podman", "buildah", "container", "oci", "registry", *_ARCHIVES)
 
 
