@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 def matching(before: Sequence[bytes], after: Sequence[bytes]) -> list[tuple[int, int]]:
     """Return the pairs of indexes of lines that stay, in order."""
-    return list(_between(before, after, 0, len(before), 0, len(after)))
+    size = min(len(before), len(after))
+    head = next((n for n in range(size) if before[n] != after[n]), size)
+    size -= head
+    tail = next((n for n in range(size) if before[-1 - n] != after[-1 - n]), size)
+    end, new_end = len(before) - tail, len(after) - tail
+    between = _between(before[head:end], after[head:new_end])
+    return [
+        *((n, n) for n in range(head)),
+        *((head + i, head + k) for i, k in between),
+        *((end + n, new_end + n) for n in range(tail)),
+    ]
 
 
 def changes(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[tuple[int, int, int, int]]:
@@ -29,47 +39,37 @@ def changes(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[tuple[i
         i, k = x + 1, y + 1
 
 
-def _between(
-    before: Sequence[bytes], after: Sequence[bytes], i: int, j: int, k: int, m: int
-) -> Iterator[tuple[int, int]]:
-    while i < j and k < m and before[i] == after[k]:
-        yield i, k
-        i, k = i + 1, k + 1
-    same = 0
-    while i < j and k < m and before[j - 1] == after[m - 1]:
-        j, m, same = j - 1, m - 1, same + 1
-    if i < j and k < m:
-        anchors = _anchors(before, after, i, j, k, m)
-        if anchors:
-            for x, y in (*anchors, (j, m)):
-                yield from _between(before, after, i, x, k, y)
-                if (x, y) != (j, m):
-                    yield x, y
-                i, k = x + 1, y + 1
-        else:
-            yield from _by_size(before, after, i, j, k, m)
-    yield from ((j + n, m + n) for n in range(same))
+def _between(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of two texts that begin and end differently."""
+    if not before or not after:
+        return
+    anchors = _anchors(before, after)
+    if not anchors:
+        yield from _by_size(before, after)
+        return
+    i = k = 0
+    for x, y in anchors:
+        yield from ((i + n, k + m) for n, m in matching(before[i:x], after[k:y]))
+        yield x, y
+        i, k = x + 1, y + 1
+    yield from ((i + n, k + m) for n, m in matching(before[i:], after[k:]))
 
 
-def _anchors(
-    before: Sequence[bytes], after: Sequence[bytes], i: int, j: int, k: int, m: int
-) -> list[tuple[int, int]]:
+def _anchors(before: Sequence[bytes], after: Sequence[bytes]) -> list[tuple[int, int]]:
     """Return the longest run, in order, of lines that occur once on each side."""
-    counts, others = Counter(before[i:j]), Counter(after[k:m])
-    places = {line: k + n for n, line in enumerate(after[k:m]) if others[line] == 1}
+    counts, others = Counter(before), Counter(after)
+    places = {line: n for n, line in enumerate(after) if others[line] == 1}
     pairs = [
-        (n, places[before[n]])
-        for n in range(i, j)
-        if counts[before[n]] == 1 and before[n] in places
+        (n, places[line]) for n, line in enumerate(before) if counts[line] == 1 and line in places
     ]
     # longest increasing subsequence of the second numbers, by piles
     tops: list[int] = []
     ends: list[int] = []
     back: list[int] = []
-    for index, (_, y) in enumerate(pairs):
-        pile = bisect_left(tops, y)
+    for index, (_, place) in enumerate(pairs):
+        pile = bisect_left(tops, place)
         back.append(ends[pile - 1] if pile else -1)
-        tops[pile : pile + 1] = [y]
+        tops[pile : pile + 1] = [place]
         ends[pile : pile + 1] = [index]
     found = []
     index = ends[-1] if ends else -1
@@ -79,12 +79,10 @@ def _anchors(
     return found[::-1]
 
 
-def _by_size(
-    before: Sequence[bytes], after: Sequence[bytes], i: int, j: int, k: int, m: int
-) -> Iterator[tuple[int, int]]:
+def _by_size(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Match the longest equal runs: what is left has no line of its own."""
     import difflib  # noqa: PLC0415  (slow to import)
 
-    matcher = difflib.SequenceMatcher(None, before[i:j], after[k:m], autojunk=False)
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for block in matcher.get_matching_blocks():
-        yield from ((i + block.a + n, k + block.b + n) for n in range(block.size))
+        yield from ((block.a + n, block.b + n) for n in range(block.size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def test_lines_that_stay_are_equal_and_in_order(before: bytes, after: bytes) -> 
     old, new = locate.split(before), locate.split(after)
     pairs = lines.matching(old, new)
     assert all(old[i] == new[k] for i, k in pairs)
-    assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(pairs, pairs[1:], strict=False))
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(pairs))
 
 
 def test_a_class_is_not_matched_with_its_neighbour() -> None:
