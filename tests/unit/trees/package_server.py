@@ -53,15 +53,18 @@ def make_wheel(
     rows = "".join(record_row(name, data) for name, data in contents.items())
     contents[f"{info}/RECORD"] = (rows if record is None else record).encode()
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in contents.items():
-            archive.writestr(name, data)
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in contents.items():  # without the time of day: made twice, it is the same
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
     return stream.getvalue()
 
 
 def make_sdist(files: Mapping[str, bytes] = SOURCES, *, version: str = "0.19.1") -> bytes:
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+    with (
+        gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
         pkg_info = f"Metadata-Version: 2.4\nName: vllm\nVersion: {version}\n\nText\n".encode()
         for name, data in {"PKG-INFO": pkg_info, **files}.items():
             member = tarfile.TarInfo(f"vllm-{version}/{name}")
