@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from vllm_mods.errors import TreeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from vllm_mods.model import Tree
 
 # Each read of a remote tree is a request of its own, and `check` may move a megabyte in all.
@@ -30,29 +32,48 @@ def search(tree: Tree, name: str, path: str) -> str:
     likeliest ones only of a remote tree; says which of the two it was.
     """
     last = name.rsplit(".", 1)[-1]
-    needle = re.compile(
-        rb"^[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]+%s\b" % re.escape(last.encode()), re.MULTILINE
-    )
-    top = path.split("/", 1)[0]
-    others = [other for other in tree.paths(top) if other.endswith(".py") and other != path]
-    others.sort(key=lambda other: (-_likeness(other, path), other))
-    looked = others[:_REMOTE_LIMIT] if tree.remote else others
+    looked, left = _likely(tree, path)
     places = []
     for other in looked:
-        try:
-            data = tree.read(other) or b""
-        except TreeError:
-            continue  # a link or a special file, which no mod could touch either
-        if last.encode() in data and (hit := needle.search(data)):
-            line = data.count(b"\n", 0, hit.start()) + 1
+        if (line := _defined_at(tree, other, last)) is not None:
             places.append(f"{other}:{line}")
             if len(places) == 3:
                 break
     if places:
         return f"`{name}` is now in {', '.join(places)}"
-    if len(looked) < len(others):
-        return f"`{name}` is not in the {len(looked)} likeliest of {len(others)} files, which is all that was looked at in a remote tree"
-    return f"`{name}` is nowhere in {top}/ ({len(others)} files)"
+    if left:
+        return f"`{name}` is not in the {len(looked)} likeliest of {len(looked) + left} files, which is all that was looked at in a remote tree"
+    return f"`{name}` is nowhere in {path.split('/', 1)[0]}/ ({len(looked)} files)"
+
+
+def defining(tree: Tree, path: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield the files other than ``path`` that define all of ``names``, likeliest first."""
+    for other in _likely(tree, path)[0]:
+        if all(_defined_at(tree, other, name) is not None for name in names):
+            yield other
+
+
+def _likely(tree: Tree, path: str) -> tuple[list[str], int]:
+    """Return the files to look in, likeliest first, and how many more there are."""
+    top = path.split("/", 1)[0]
+    others = [other for other in tree.paths(top) if other.endswith(".py") and other != path]
+    others.sort(key=lambda other: (-_likeness(other, path), other))
+    looked = others[:_REMOTE_LIMIT] if tree.remote else others
+    return looked, len(others) - len(looked)
+
+
+def _defined_at(tree: Tree, path: str, name: str) -> int | None:
+    """Return the line in a file at which a class or function of that name begins."""
+    try:
+        data = tree.read(path) or b""
+    except TreeError:
+        return None  # a link or a special file, which no mod could touch either
+    word = name.encode()
+    if word not in data:
+        return None
+    needle = rb"^[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]+%s\b" % re.escape(word)
+    hit = re.search(needle, data, re.MULTILINE)
+    return None if hit is None else data.count(b"\n", 0, hit.start()) + 1
 
 
 def _likeness(path: str, lost: str) -> float:

@@ -248,18 +248,18 @@ def test_the_template_that_a_mod_brings() -> None:
 
 
 class _Work:
-    directory = "/work"
+    directory = "/app"
 
     def has(self, path: str) -> bool:
-        return posixpath.join(self.directory, path) == "/work/there.jinja"
+        return posixpath.join(self.directory, path) == "/app/there.jinja"
 
 
 def test_the_template_that_an_image_has_or_has_not() -> None:
-    for place in ("there.jinja", "/work/there.jinja"):
+    for place in ("there.jinja", "/app/there.jinja"):
         assert ask(f"--chat-template {place}", container=_Work()).faults == ()
     fault = only(ask("--chat-template else.jinja", container=_Work()))
     assert (fault.code, fault.level) == ("template-missing", Level.ERROR)
-    assert fault.message == "the image has no /work/else.jinja"
+    assert fault.message == "the image has no /app/else.jinja"
     assert errors(ask("--chat-template /else/there.jinja", container=_Work())) != []
 
 
