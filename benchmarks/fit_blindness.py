@@ -80,7 +80,7 @@ def sample(old: Tree, new: Tree, per_kind: int, seed: int) -> list[tuple[FileCha
         for mutant in mutants(before, after, added_lines(before, after), index):
             found[mutant.kind, mutant.decidable].append((change, mutant))
     # Chosen by position, so that the sample is the same everywhere for one seed.
-    chooser = random.Random(seed)  # noqa: S311 - a sample, not a secret
+    chooser = random.Random(seed)
     chosen: list[tuple[FileChange, Mutant]] = []
     for key in sorted(found):
         chosen += chooser.sample(found[key], min(per_kind, len(found[key])))

@@ -92,7 +92,7 @@ class Library:
         files = self._pairing_files()
         if name not in files:
             raise self._unknown("pairing", name, files)
-        found = pairing.parse(_read(files[name]) or b"", files[name])
+        found = pairing.parse(read_file(files[name]) or b"", files[name])
         if found.name != name:
             raise ManifestError(
                 files[name], (f"name: {found.name!r} is not the name of its file, {name!r}",)
@@ -197,7 +197,7 @@ def load_mod(
     A template is looked up in the folder's own ``templates/`` first, then in each of ``roots``.
     Raises ``ManifestError`` with every problem.
     """
-    read = read or _read
+    read = read or read_file
     where = os.path.join(folder, MANIFEST)
     raw = read(where)
     if raw is None:
@@ -325,7 +325,8 @@ def _folders(parent: str, file: str) -> list[tuple[str, str]]:
     return [(name, path) for name, path in folders if os.path.isfile(os.path.join(path, file))]
 
 
-def _read(path: str) -> bytes | None:
+def read_file(path: str) -> bytes | None:
+    """Read a file of a library, None if there is none. Raises ``UsageError`` if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
-from vllm_mods import plan, versions
-from vllm_mods.digest import sha256
+from vllm_mods import locking, plan, versions
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.fit.world import Cache
-from vllm_mods.lock import Lock, LockedFile, LockedHunk, LockedTree
 from vllm_mods.model import Finding, ModPlan, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from vllm_mods.lock import Lock, LockedTree
     from vllm_mods.model import Mod, Tree
     from vllm_mods.trees.index import ReleaseFile
 
@@ -101,42 +99,15 @@ def lock_from(mod: Mod, found: Iterable[Cell]) -> Lock:
     witnesses: dict[LockedTree, list[str]] = {}
     for cell in found:
         planned = cell.planned
-        if planned.mod.name != mod.name or not planned.verdict.writes or planned.variant is None:
+        entry = locking.entry(planned)
+        if planned.mod.name != mod.name or entry is None:
             continue
-        entry = LockedTree(
-            vllm=(),
-            in_range=planned.in_range,
-            variant=planned.variant.id,
-            verdict=planned.verdict.value,
-            files=tuple(
-                LockedFile(
-                    path=change.path, before=sha256(change.before), after=sha256(change.after)
-                )
-                for change in planned.changes
-            ),
-            hunks=tuple(
-                LockedHunk(
-                    patch=hunk.patch,
-                    path=hunk.path,
-                    number=hunk.number,
-                    line=hunk.line,
-                    scope=hunk.scope,
-                )
-                for hunk in planned.hunks
-            ),
-            beside=planned.beside,
-            witness=(),
-        )
         for kept, one in ((labels, cell.version), (witnesses, planned.witness)):
             if one not in kept.setdefault(entry, []):
                 kept[entry].append(one)
-    return Lock(
-        mod=mod.name,
-        version=mod.version,
-        digest=mod.digest,
-        manifest_sha256=sha256(mod.manifest) or "",
-        manifest=tomllib.loads(mod.manifest.decode()),
-        trees=tuple(
+    return locking.of(
+        mod,
+        (
             entry._replace(vllm=tuple(labels[entry]), witness=tuple(witnesses[entry]))
             for entry in labels
         ),

@@ -28,6 +28,7 @@ COMMANDS = {
     "status": "Tell which mods are in a vLLM tree.",
     "verify": "Tell whether patched files were changed since.",
     "revert": "Take mods out again.",
+    "port": "Make a variant of a mod for another vLLM.",
     "matrix": "Check mods against many vLLM releases.",
     "serve-check": "Hold a serve command against the vLLM it will run on.",
     "lock": "Resolve a pairing to hashes; say what moved.",

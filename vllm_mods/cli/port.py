@@ -1,0 +1,330 @@
+"""``vllm-mods port``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_NO, EXIT_OK, Refused, UsageError
+
+if TYPE_CHECKING:
+    from vllm_mods.library import Library
+    from vllm_mods.model import Mod, Tree, Variant
+    from vllm_mods.port.job import Job, Outcome
+    from vllm_mods.port.writing import Unfinished
+    from vllm_mods.trees.release import Releases
+
+_SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
+
+
+class _Asked(NamedTuple):
+    """What the caller wants, but for the target: a base, a variant, a name and a range, or None."""
+
+    mod: Mod
+    library: Library
+    releases: Releases
+    base: str | None
+    variant: str | None
+    name: str | None
+    spec: str | None
+
+
+@click.command(name="port")
+@click.argument("mod", metavar="MOD", shell_complete=options.complete_mods)
+@click.option("--to", "target", metavar="TREE", help="A tree, or a range such as '>=0.22,<0.26'.")
+@click.option("--from", "base", metavar="TREE", help="What the variant was written for [mod.lock].")
+@click.option("--variant", metavar="ID", help="The variant to port [the nearest].")
+@click.option("--as", "name", metavar="ID", help="What to call the new variant.")
+@click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just the target].")
+@click.option("--output", metavar="DIR", help="Write a copy of the mod to DIR/patches instead.")
+@click.option("--continue", "go_on", is_flag=True, help="Take the edited files of a port.")
+@click.option("--abort", is_flag=True, help="Do away with an unfinished port.")
+@options.libraries
+@options.offline
+@options.json_output
+def command(
+    mod: str,
+    target: str | None,
+    base: str | None,
+    *,
+    variant: str | None,
+    name: str | None,
+    spec: str | None,
+    output: str | None,
+    libraries: tuple[str, ...],
+    go_on: bool,
+    abort: bool,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Make a variant of a mod for another vLLM.
+
+    What the variant changes in the tree that it was written for is merged with the target, the
+    whole file and class by class; both have to give the same bytes. Files, classes and functions
+    that are elsewhere by now are followed, and every one that was is named. A clean port becomes
+    a new variant, if the target takes it. What clashes is laid out as git does it, for
+    --continue; nothing else is written then. Exit code 0 for a new variant or none needed, 1 for
+    a conflict or one that would not work.
+    """
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415
+
+    if sum((go_on, abort, target is not None)) != 1:
+        raise UsageError(
+            "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
+        )
+    library = options.open_library(libraries)
+    asked = _Asked(
+        mod=library.load(mod) if output is None else _copied(library, mod, output),
+        library=library,
+        releases=Releases(offline=offline, progress=options.progress(), note=options.note),
+        base=base,
+        variant=variant,
+        name=name,
+        spec=spec,
+    )
+    if target is None:
+        return _ended(asked, abort=abort, as_json=as_json)
+    if _SPEC.match(target):
+        return _range(asked, target, as_json=as_json)
+    tree = _opened(target, asked.releases)
+    return _one(_job(asked, asked.mod, tree, name=name), as_json=as_json)
+
+
+def _one(job: Job, *, as_json: bool) -> int:
+    from vllm_mods.port import job as porting  # noqa: PLC0415
+    from vllm_mods.port import writing  # noqa: PLC0415
+
+    outcome = porting.run(job)
+    notes: tuple[str, ...] = ()
+    wrote = None
+    if outcome.fits and outcome.new is not None:
+        notes = _needless(job, outcome)
+        writing.write_files(job.mod, {**outcome.new.files, **_lock(job.mod, outcome)})
+        wrote = sorted(outcome.new.files)
+    _tell(outcome, _keep(outcome), wrote, notes, as_json=as_json)
+    return EXIT_OK if outcome.fits or (outcome.clean and outcome.new is None) else EXIT_NO
+
+
+def _range(asked: _Asked, spec: str, *, as_json: bool) -> int:
+    """Port to each release that no variant fits."""
+    from vllm_mods import matrix  # noqa: PLC0415
+    from vllm_mods.port import span, writing  # noqa: PLC0415
+    from vllm_mods.report import port as report  # noqa: PLC0415
+
+    specs = matrix.choose_releases((), asked.releases.files(), spec)
+    if not specs:
+        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --to '>=0.22,<0.26'")
+    if asked.name is not None or asked.spec is not None:
+        raise UsageError(
+            "--as and --vllm are for one tree, and --to is a range", hint="leave them out"
+        )
+    trees = (asked.releases.open(one.removeprefix("pypi:")) for one in specs)
+    roots = asked.library.roots
+    found = span.run(
+        asked.mod, trees, roots, lambda mod, tree, name: _job(asked, mod, tree, name=name)
+    )
+    if found.files:
+        writing.write_files(asked.mod, found.files)
+    work = None if found.stopped is None else _keep(found.stopped)
+    if as_json:
+        options.print_json(report.span_data(asked.mod, found, work))
+    else:
+        click.echo(report.span_text(asked.mod, found, work))
+    return EXIT_OK if found.stopped is None else EXIT_NO
+
+
+def _ended(asked: _Asked, *, abort: bool, as_json: bool) -> int:
+    """Finish or give up a port with conflicts."""
+    from vllm_mods.port import job as porting  # noqa: PLC0415
+    from vllm_mods.port import writing  # noqa: PLC0415
+    from vllm_mods.port.variant import Cut  # noqa: PLC0415
+
+    mod = asked.mod
+    work = writing.unfinished(mod)
+    if abort:
+        writing.remove(work)
+        if as_json:
+            options.print_json({"schema": 1, "mod": mod.name, "aborted": work.name})
+        else:
+            click.echo(f"removed {work.folder}")
+        return EXIT_OK
+    edited = writing.resolved(work)
+    tree = _opened(work.target, asked.releases)
+    for path, (before, _) in edited.items():
+        if tree.read(path) != before:
+            raise Refused(
+                f"{work.target}: {path} is not what it was when the port was begun; nothing was written",
+                hint=f"vllm-mods port {mod.name} --abort, then port again",
+            )
+    variant = next((one for one in mod.variants if one.id == work.variant), None)
+    if variant is None:
+        raise UsageError(f"{mod.name} has no variant `{work.variant}` any more", hint="--abort")
+    job = porting.Job(mod, variant, tree, tree, work.name, work.vllm, asked.library.roots)
+    new = porting.finish(
+        job, [Cut(path, before, after) for path, (before, after) in edited.items()], told=work.told
+    )
+    outcome = porting.Outcome(job, (), (), new, ())
+    wrote = None
+    if outcome.fits:
+        writing.write_files(mod, {**new.files, **_lock(mod, outcome)})
+        writing.remove(work)
+        wrote = sorted(new.files)
+    _tell(outcome, None if outcome.fits else work, wrote, (), as_json=as_json)
+    return EXIT_OK if outcome.fits else EXIT_NO
+
+
+def _job(asked: _Asked, mod: Mod, tree: Tree, *, name: str | None = None) -> Job:
+    """Say what is to be ported to a tree."""
+    from vllm_mods.port import job as porting  # noqa: PLC0415
+    from vllm_mods.port import variant as making  # noqa: PLC0415
+
+    source = _opened(asked.base, asked.releases) if asked.base is not None else None
+    if asked.variant is None:
+        version = source.version if source is not None else tree.version
+        variant = making.nearest(mod, version, making.lock_of(asked.mod))
+    else:
+        variant = _named(mod, asked.variant)
+    if not variant.patches:
+        raise UsageError(
+            f"variant `{variant.id}` of {mod.name} has no patches: there is nothing to port, its "
+            "files go into any vLLM",
+            hint=f"vllm-mods check {mod.name} --target {tree.spec}",
+        )
+    if name is not None and any(one.id == name for one in mod.variants):
+        raise UsageError(f"{mod.name} has a variant `{name}` already", hint="--as ANOTHER")
+    if asked.spec is None and tree.version is None:
+        raise UsageError(
+            f"{tree.spec} does not say its version, so nothing says what the variant is for",
+            hint="--vllm SPEC, such as --vllm '==0.23.0'",
+        )
+    return porting.Job(
+        mod=mod,
+        variant=variant,
+        base=source or making.base_tree(asked.mod, variant, tree.version, asked.releases),
+        target=tree,
+        name=name or making.default_name(mod, tree.version),
+        vllm=asked.spec or f"=={tree.version}",
+        roots=asked.library.roots,
+    )
+
+
+def _named(mod: Mod, name: str) -> Variant:
+    for one in mod.variants:
+        if one.id == name:
+            return one
+    known = ", ".join(one.id for one in mod.variants)
+    raise UsageError(f"{mod.name} has no variant `{name}`", hint=f"--variant {known}")
+
+
+def _opened(spec: str, releases: Releases) -> Tree:
+    from vllm_mods.trees.open import open_tree  # noqa: PLC0415
+
+    if spec.startswith("pypi:"):
+        return releases.open(spec.removeprefix("pypi:"))
+    tree = open_tree(spec)
+    options.close_later(tree)
+    return tree
+
+
+def _copied(library: Library, name: str, output: str) -> Mod:
+    """Copy a mod to a library of the caller's, and go on with the copy."""
+    from vllm_mods.library import load_mod  # noqa: PLC0415
+
+    mod = library.load(name)
+    place = os.path.join(output, "patches", name)
+    if os.path.lexists(place):
+        raise Refused(
+            f"{place} is there already: nothing was written",
+            hint="--output ANOTHER, or name that library: --library",
+        )
+    try:
+        shutil.copytree(mod.directory, place)
+    except OSError as error:
+        raise Refused(
+            f"{place} cannot be written: {error.strerror or error}", hint=f"ls -ld {output}"
+        ) from error
+    return load_mod(place, library.roots)
+
+
+def _keep(outcome: Outcome) -> Unfinished | None:
+    """Lay out what could not be merged."""
+    from vllm_mods.port import writing  # noqa: PLC0415
+
+    if outcome.clean:
+        return None
+    changes = {one.path: one for one in outcome.changes}
+    return writing.keep(outcome.job.mod, _unfinished(outcome.job, outcome), outcome.files, changes)
+
+
+def _unfinished(job: Job, outcome: Outcome) -> Unfinished:
+    from vllm_mods.port import writing  # noqa: PLC0415
+
+    return writing.Unfinished(
+        folder=writing.folder_of(job.mod, job.name),
+        mod=job.mod.name,
+        variant=job.variant.id,
+        name=job.name,
+        vllm=job.vllm,
+        target=_lasting(job.target.spec),
+        told=job.told,
+        files=tuple(
+            (one.new_path, one.before is not None)
+            for one in outcome.files
+            if one.ported.text is not None or one.ported.stretches
+        ),
+    )
+
+
+def _lasting(spec: str) -> str:
+    """Return a tree's name that holds in another folder too."""
+    return os.path.abspath(spec) if os.path.exists(spec) else spec
+
+
+def _lock(mod: Mod, outcome: Outcome) -> dict[str, bytes]:
+    """Return mod.lock with the target in it, if it is of the mod as it was."""
+    from vllm_mods import locking  # noqa: PLC0415
+    from vllm_mods.port import variant as making  # noqa: PLC0415
+
+    locked = making.lock_of(mod)
+    if locked is None or outcome.new is None:
+        return {}
+    version = outcome.job.target.version
+    return {
+        "mod.lock": locking.extended(locked, outcome.new.mod, outcome.new.planned, version or "")
+    }
+
+
+def _needless(job: Job, outcome: Outcome) -> tuple[str, ...]:
+    """Say it if a variant that is there would do as well."""
+    from vllm_mods import plan  # noqa: PLC0415
+
+    assert outcome.new is not None  # noqa: S101  (the caller has looked)
+    before = plan.plan([job.mod._replace(requires=(), conflicts=(), after=())], job.target).mods[0]
+    if before.variant is None or before.changes != outcome.new.planned.changes:
+        return ()
+    told = f"variant `{before.variant.id}` goes in there too ({before.verdict}), and gives the same bytes"
+    return (f"{told}: the new one is not needed",)
+
+
+# --- what is told
+
+
+def _tell(
+    outcome: Outcome,
+    work: Unfinished | None,
+    wrote: list[str] | None,
+    notes: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    from vllm_mods.report import port as report  # noqa: PLC0415
+
+    if as_json:
+        options.print_json(report.data(outcome, work, wrote))
+    else:
+        click.echo(report.text(outcome, work, wrote, notes))

@@ -1,0 +1,1 @@
+"""From a variant written for one release to a variant for another."""

@@ -1,0 +1,93 @@
+"""A variant's changes to files, carried over to a tree, each to the file that it is in there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.port import follow, outline, structure, text
+from vllm_mods.port.structure import Problem
+from vllm_mods.port.text import Ported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm_mods.model import FileChange, Tree
+    from vllm_mods.port.follow import Followed
+
+
+class FilePort(NamedTuple):
+    """One file: ``path`` in the base, ``new_path`` and ``before`` in the target.
+
+    ``before`` is None for a file that the mod makes, or that the target has not got.
+    """
+
+    path: str
+    new_path: str
+    before: bytes | None
+    ported: Ported
+    followed: tuple[Followed, ...] = ()
+
+    @property
+    def carried(self) -> bool:
+        """Whether the target has the change already."""
+        return self.ported.text is not None and self.ported.text == self.before
+
+
+def port(changes: Iterable[FileChange], tree: Tree) -> tuple[FilePort, ...]:
+    """Carry changes over to a tree. Raises ``TreeError`` for a file that cannot be read."""
+    return tuple(_file(change, tree) for change in changes)
+
+
+def _file(change: FileChange, tree: Tree) -> FilePort:
+    path, there = change.path, tree.read(change.path)
+    if change.before is None or change.after is None:
+        return _whole(change, there)
+    if there is not None:
+        done = _port(change, there, path)
+        lost = [problem for problem in done.ported.problems if problem.code == "gone"]
+        if not lost:
+            return done
+        names = {problem.scope.split(".")[0] for problem in lost}
+    else:
+        problem = Problem(
+            "file-gone", "", f"the target has no {path}, and nothing says what became of it"
+        )
+        done = FilePort(path, path, None, Ported(None, [], (problem,)))
+        names = _tops(change.before, change.after)
+    home = follow.home(tree, path, change.before, sorted(names)) if names else None
+    if home is None:
+        return done
+    return _port(change, home.data, home.path)._replace(path=path, followed=(home.followed,))
+
+
+def _port(change: FileChange, there: bytes, path: str) -> FilePort:
+    assert change.before is not None  # noqa: S101  (the caller has looked)
+    assert change.after is not None  # noqa: S101
+    python = path.endswith((".py", ".pyi"))
+    return FilePort(
+        change.path, path, there, text.port(change.before, change.after, there, python=python)
+    )
+
+
+def _whole(change: FileChange, there: bytes | None) -> FilePort:
+    """Carry over a file that the mod makes or removes."""
+    path = change.path
+    if there == change.before:
+        ported = Ported(change.after or b"", [], proof="file")
+    elif there == change.after:
+        ported = Ported(there or b"", [], proof="file")
+    else:
+        what = "makes" if change.before is None else "removes"
+        message = f"the mod {what} {path}, and the target has it with other bytes"
+        ported = Ported(
+            None, [], (Problem("both-add" if change.before is None else "removed", "", message),)
+        )
+    return FilePort(path, path, there, ported)
+
+
+def _tops(before: bytes, after: bytes) -> set[str]:
+    """Return the top-level definitions that a change is in."""
+    old, new = outline.read(before), outline.read(after)
+    if old is None or new is None:
+        return set()
+    return {scope.split(".")[0] for scope in structure.touched(old, new) if scope}

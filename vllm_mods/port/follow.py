@@ -1,0 +1,159 @@
+"""Where the target has what a mod changes: another file, another name, another place in the file.
+
+By definition first, then by likeness, and never without saying so: whoever ports reads what was
+followed, with how much of the old text the new place still has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import lines, locate, whereabouts
+from vllm_mods.port import outline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.model import Tree
+    from vllm_mods.port.outline import Outline
+
+_LIKE = 0.5
+"""How much of a definition has to be there under another name for it to be the same one."""
+_AHEAD = 0.15
+"""By how much it has to be more alike than the next one."""
+
+
+class Followed(NamedTuple):
+    """Something that is elsewhere by now: places as ``path: dotted.scope``, ``likeness`` 0 to 1."""
+
+    old: str
+    new: str
+    likeness: float
+
+
+class Home(NamedTuple):
+    """The file of the target that holds what another file held."""
+
+    path: str
+    data: bytes
+    followed: Followed
+
+
+def home(tree: Tree, path: str, base: bytes, names: Sequence[str]) -> Home | None:
+    """Find the file that ``path`` became: it defines all of ``names``, and most like it.
+
+    ``names`` are top-level definitions. None if there is none, or two are as good.
+    """
+    before = outline.read(base)
+    wanted = {one.name: one for one in before.inner if one.name in names} if before else {}
+    found = []
+    for other in whereabouts.defining(tree, path, tuple(wanted)):
+        data = tree.read(other) or b""
+        after = outline.read(data)
+        there = {one.name: one for one in after.inner} if after is not None else {}
+        if wanted and wanted.keys() <= there.keys():
+            score = sum(likeness(one, there[name]) for name, one in wanted.items()) / len(wanted)
+            found.append(Home(other, data, Followed(path, other, score)))
+    found.sort(key=lambda one: -one.followed.likeness)
+    if not found or found[0].followed.likeness < _LIKE / 2:
+        return None
+    if len(found) > 1 and found[0].followed.likeness - found[1].followed.likeness < _AHEAD:
+        return None
+    return found[0]
+
+
+def renamed(
+    base: Outline, ours: Outline, theirs: Outline
+) -> list[tuple[tuple[str, ...], Followed]]:
+    """Find definitions that the mod changes and the target has under another name in the same place.
+
+    Returns for each the chain of keys that leads there, its own last, and where it is:
+    ``new`` is the key of the target's.
+    """
+    return list(_renamed(base, ours, theirs, ()))
+
+
+def with_names(one: Outline, chain: tuple[str, ...], key: str) -> Outline:
+    """Give the definition at the end of a chain the key of another."""
+    first, rest = chain[0], chain[1:]
+    if not rest:
+        marks = {outline.mark(first): outline.mark(key)}
+        return one._replace(
+            lines=tuple(marks.get(line, line) for line in one.lines),
+            inner=tuple(i._replace(key=key) if i.key == first else i for i in one.inner),
+        )
+    inner = tuple(with_names(i, rest, key) if i.key == first else i for i in one.inner)
+    return one._replace(inner=inner)
+
+
+def likeness(one: Outline, other: Outline) -> float:
+    """Return the share of lines, without those that say nothing, that two definitions have in common."""
+    mine, theirs = (
+        [line.strip() for line in list(side.flat())[1:] if line.strip()] for side in (one, other)
+    )
+    if not mine or not theirs:
+        return 0.0
+    return 2 * len(lines.matching(mine, theirs)) / (len(mine) + len(theirs))
+
+
+def _renamed(
+    base: Outline, ours: Outline, theirs: Outline, chain: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Followed]]:
+    mine = {one.key: one for one in ours.inner}
+    there = {one.key: one for one in theirs.inner}
+    known = {one.key for one in base.inner}
+    for one in base.inner:
+        if one.key not in mine or mine[one.key].text() == one.text():
+            continue
+        if one.key in there:
+            yield from _renamed(one, mine[one.key], there[one.key], (*chain, one.key))
+            continue
+        if any(other.name == one.name for other in theirs.inner):
+            continue  # several of that name, in one of the two
+        kind = _kind(one)
+        scores = sorted(
+            (
+                (likeness(one, other), other.key)
+                for key, other in there.items()
+                if key not in known and _kind(other) == kind
+            ),
+            reverse=True,
+        )
+        if (
+            scores
+            and scores[0][0] >= _LIKE
+            and (len(scores) == 1 or scores[0][0] - scores[1][0] >= _AHEAD)
+        ):
+            score, key = scores[0]
+            yield (*chain, one.key), Followed(one.key, key, score)
+
+
+def _kind(one: Outline) -> bytes:
+    head = next((line.split() for line in one.lines if not line.lstrip().startswith(b"@")), [])
+    return b"class" if head[:1] == [b"class"] else b"def"
+
+
+def definition(one: Outline, scope: str) -> Outline | None:
+    """Return the one definition with a dotted chain, None if there is none or there are several."""
+    found = [one]
+    for name in scope.split("."):
+        found = [inner for outer in found for inner in outer.inner if inner.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def named(one: Outline, name: str, scope: str = "") -> list[tuple[str, Outline]]:
+    """Return every definition of a name, with its dotted chain."""
+    found = []
+    for inner in one.inner:
+        chain = f"{scope}.{inner.name}" if scope else inner.name
+        found += [(chain, inner)] if inner.name == name else []
+        found += named(inner, name, chain)
+    return found
+
+
+def reindented(data: bytes, old: bytes, new: bytes) -> bytes:
+    """Move lines that begin with one indentation to another; others stay."""
+    return b"".join(
+        new + line[len(old) :] if line.startswith(old) and line.strip() else line
+        for line in locate.split(data)
+    )

@@ -1,0 +1,54 @@
+"""Imports that a mod adds, of things that another module has by now."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods import locate, whereabouts
+from vllm_mods.port.follow import Followed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm_mods.model import Finding, Tree
+
+_FROM = re.compile(rb"(\s*from\s+)([\w.]+)(\s+import\s+)([\w, ]+?)(\s*)\Z")
+
+
+def follow(
+    path: str, before: bytes | None, after: bytes, findings: Iterable[Finding], tree: Tree
+) -> tuple[bytes, tuple[Followed, ...]]:
+    """Point added ``from … import`` lines, of which the fit says that they fail, to where the names are.
+
+    ``before`` is the target's file, ``after`` the ported one. Only a line that the mod adds, whose
+    names one single other file of the tree defines, is changed; every change is told.
+    """
+    there = set(locate.split(before or b""))
+    text = list(locate.split(after))
+    followed = []
+    for finding in findings:
+        if finding.code != "fit-import" or finding.path != path or finding.line is None:
+            continue
+        line = text[finding.line - 1]
+        match = _FROM.match(line)
+        if line in there or match is None:
+            continue
+        names = [name.split()[0].decode() for name in match[4].split(b",") if name.strip()]
+        module = match[2].decode()
+        homes = list(whereabouts.defining(tree, _path(module), names))
+        if len(homes) != 1:
+            continue
+        new = _module(homes[0])
+        text[finding.line - 1] = match[1] + new.encode() + match[3] + match[4] + match[5]
+        said = ", ".join(names)
+        followed.append(Followed(f"{said} of {module}", f"{said} of {new}", 1.0))
+    return b"".join(text), tuple(followed)
+
+
+def _path(module: str) -> str:
+    return module.replace(".", "/") + ".py"
+
+
+def _module(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -1,0 +1,125 @@
+"""One variant ported to one tree, from reading its base to the verdict on what came out. Writes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.model import Verdict
+from vllm_mods.port import files, imports, variant
+from vllm_mods.port.variant import Cut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.model import FileChange, Mod, Tree, Variant
+    from vllm_mods.port.files import FilePort
+    from vllm_mods.port.follow import Followed
+    from vllm_mods.port.variant import NewVariant
+
+
+class Job(NamedTuple):
+    """What is to be ported: a variant of a mod from its base to a target, and what to call it.
+
+    ``vllm`` is the range that the new variant states, ``roots`` are the library's folders.
+    """
+
+    mod: Mod
+    variant: Variant
+    base: Tree
+    target: Tree
+    name: str
+    vllm: str
+    roots: Sequence[str]
+
+    @property
+    def told(self) -> str:
+        """What the manifest says of where the variant comes from."""
+        base, target = (tree.version or tree.spec for tree in (self.base, self.target))
+        return f"Ported from `{self.variant.id}` (vLLM {base}) to vLLM {target}."
+
+
+class Outcome(NamedTuple):
+    """What came out. ``new`` is None where something clashes, or the target has the change already."""
+
+    job: Job
+    changes: tuple[FileChange, ...]
+    files: tuple[FilePort, ...]
+    new: NewVariant | None
+    followed: tuple[Followed, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything was merged."""
+        return all(one.ported.text is not None for one in self.files)
+
+    @property
+    def carried(self) -> bool:
+        """Whether the target has everything already."""
+        return bool(self.files) and all(one.carried for one in self.files)
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is a variant, and the target takes it."""
+        return self.new is not None and self.new.planned.verdict.writes
+
+
+def run(job: Job) -> Outcome:
+    """Port a variant. Raises ``Refused`` for a base that is not the one it was written for.
+
+    ``TreeError`` for a tree that cannot be read.
+    """
+    changes = variant.changes_of(job.mod, job.variant, job.base)
+    variant.check_base(job.mod, job.variant, changes, job.base)
+    ports = files.port(changes, job.target)
+    followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
+    outcome = Outcome(job, changes, ports, None, followed)
+    if not outcome.clean or (outcome.carried and not _brings_files(job.variant)):
+        return outcome
+    gone = {change.path for change in changes if change.after is None}
+    cuts = [
+        Cut(one.new_path, one.before, None if one.path in gone else one.ported.text)
+        for one in ports
+    ]
+    new = finish(job, cuts)
+    if new.planned.verdict is Verdict.UNFIT:
+        fixed, more = _imports(job, cuts, new)
+        if more:
+            return outcome._replace(new=finish(job, fixed), followed=(*followed, *more))
+    return outcome._replace(new=new)
+
+
+def finish(job: Job, cuts: Sequence[Cut], told: str | None = None) -> NewVariant:
+    """Make the variant out of finished files, and plan it on the target.
+
+    ``told`` is what the manifest says of it, by default what the job says.
+    """
+    return variant.make(
+        job.mod,
+        job.variant,
+        cuts,
+        job.target,
+        name=job.name,
+        vllm=job.vllm,
+        roots=job.roots,
+        told=told or job.told,
+    )
+
+
+def _imports(
+    job: Job, cuts: Sequence[Cut], new: NewVariant
+) -> tuple[list[Cut], tuple[Followed, ...]]:
+    found: list[Cut] = []
+    followed: tuple[Followed, ...] = ()
+    for cut in cuts:
+        if cut.after is not None:
+            after, more = imports.follow(
+                cut.path, cut.before, cut.after, new.planned.findings, job.target
+            )
+            cut = cut._replace(after=after)  # noqa: PLW2901
+            followed += more
+        found.append(cut)
+    return found, followed
+
+
+def _brings_files(one: Variant) -> bool:
+    return bool(one.overlay or one.templates)

@@ -1,0 +1,74 @@
+"""A mod ported over several releases with as few new variants as do. Writes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import library, plan
+from vllm_mods.port import job as porting
+from vllm_mods.port import variant as making
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from vllm_mods.model import Mod, Tree
+    from vllm_mods.port.job import Job, Outcome
+
+
+class Row(NamedTuple):
+    """A release, the variant that goes in there, and its verdict: ``ported`` for a new one."""
+
+    release: str
+    variant: str | None
+    verdict: str
+
+
+class Span(NamedTuple):
+    """What came out: the mod as it would be, its new files, and the port that could not be done."""
+
+    mod: Mod
+    rows: tuple[Row, ...]
+    files: dict[str, bytes]
+    stopped: Outcome | None
+
+
+def run(
+    mod: Mod, trees: Iterable[Tree], roots: Sequence[str], first: Callable[[Mod, Tree, str], Job]
+) -> Span:
+    """Go through trees, the oldest first, and port where no variant goes in.
+
+    A variant that was made on the way is ported on; otherwise ``first`` says what to port to
+    a tree, and under which name. Stops at the first tree that takes none.
+    """
+    rows: list[Row] = []
+    files: dict[str, bytes] = {}
+    spans: dict[str, tuple[str, str]] = {}
+    last: tuple[Tree, str] | None = None
+    stopped = None
+    for tree in trees:
+        version = tree.version or tree.spec
+        planned = plan.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
+        if planned.verdict.ok:
+            used = planned.variant.id if planned.variant is not None else None
+            rows.append(Row(version, used, planned.verdict.value))
+            if used in spans:
+                spans[used], last = (spans[used][0], version), (tree, used)
+            continue
+        name = making.default_name(mod, tree.version)
+        if last is None:
+            job = first(mod, tree, name)
+        else:
+            source = next(one for one in mod.variants if one.id == last[1])
+            job = porting.Job(mod, source, last[0], tree, name, f"=={version}", roots)
+        outcome = porting.run(job)
+        if outcome.new is None or not outcome.fits:
+            stopped = outcome
+            break
+        mod, files = outcome.new.mod, {**files, **outcome.new.files}
+        spans[name], last = (version, version), (tree, name)
+        rows.append(Row(version, name, "ported"))
+    for name, (start, end) in spans.items():
+        if start != end:
+            wider = making.with_range(files[library.MANIFEST], name, f">={start},<={end}")
+            files[library.MANIFEST] = wider
+    return Span(mod, tuple(rows), files, stopped)

@@ -1,0 +1,69 @@
+"""Three-way merge as git does it, where git is; the other opinion beside our own algorithm."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING
+
+from vllm_mods import locate
+from vllm_mods.errors import TreeError
+from vllm_mods.port import diff3
+from vllm_mods.port.diff3 import Clash
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.port.diff3 import Lines
+
+_LONG = 40  # letters of a marker: no source has a line that begins so
+_CONFLICTS, _BROKEN = 127, 128
+
+
+def merge(
+    base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
+) -> list[Lines | Clash]:
+    """Merge with ``git merge-file``, or with our own diff3 where there is no git.
+
+    Raises ``TreeError`` if git fails.
+    """
+    if shutil.which("git") is None:
+        return diff3.merge(base, ours, theirs)
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+        for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.writelines(text)
+        command = ["git", "merge-file", "-p", "-q", "--diff3", f"--marker-size={_LONG}"]
+        done = subprocess.run(
+            [*command, "ours", "base", "theirs"], cwd=folder, capture_output=True, check=False
+        )
+    if done.returncode >= _BROKEN or (done.returncode and b"<" * _LONG not in done.stdout):
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise TreeError(f"git merge-file failed: {said or done.returncode}", hint="git --version")
+    return _read(locate.split(done.stdout))
+
+
+def _read(text: Sequence[bytes]) -> list[Lines | Clash]:
+    """Read the stretches out of what git marked."""
+    out: list[Lines | Clash] = []
+    sides: list[list[bytes]] = [[]]
+    at = 0
+    for line in text:
+        mark = line[:_LONG]
+        if mark == b"<" * _LONG:
+            if sides[0]:
+                out.append(tuple(sides[0]))
+            sides = [[], [], []]
+            at = 0
+        elif mark in (b"|" * _LONG, b"=" * _LONG):
+            at += 1
+        elif mark == b">" * _LONG:
+            out.append(Clash(*(tuple(side) for side in sides)))
+            sides, at = [[]], 0
+        else:
+            sides[at].append(line)
+    if sides[0]:
+        out.append(tuple(sides[0]))
+    return out

@@ -1,0 +1,231 @@
+"""A ported variant as files of its mod: patches cut anew, a block in the manifest. Pure but for trees."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import diff, library, plan, toml_text, unified
+from vllm_mods.errors import Refused, UsageError
+from vllm_mods.lock import Lock, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from vllm_mods.model import FileChange, Mod, ModPlan, Tree, Variant
+    from vllm_mods.trees.release import Releases
+
+_CONTEXTS = (3, 5, 8, 12, 20)
+"""How many lines of context are tried until a patch has one proven place."""
+
+
+class Cut(NamedTuple):
+    """One changed file of the target: what its patch is cut from."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+
+
+class NewVariant(NamedTuple):
+    """A mod with a variant more: the files to be written, and what the target says of it."""
+
+    mod: Mod
+    files: Mapping[str, bytes]
+    planned: ModPlan
+
+
+def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]:
+    """Return what the patches of a variant change in the tree they were written for.
+
+    Raises ``Refused`` if they do not go in there.
+    """
+    alone = mod._replace(variants=(variant,), requires=(), conflicts=(), after=())
+    planned = plan.plan([alone], tree).mods[0]
+    if not planned.verdict.writes:
+        why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
+        raise Refused(
+            f"variant `{variant.id}` of {mod.name} is to be ported from vLLM {tree.version}, and does not "
+            f"go in there: {planned.verdict}{why}",
+            hint=f"vllm-mods port {mod.name} --from TREE …  # one that it was written for",
+        )
+    patched = {
+        path
+        for patch in variant.patches
+        for file in diff.parse(patch.data, patch.source, root=patch.root)
+        for path in (file.old_path, file.new_path)
+    }
+    return tuple(change for change in planned.changes if change.path in patched)
+
+
+def nearest(mod: Mod, version: str | None, locked: Lock | None) -> Variant:
+    """Return the variant to port to a version: the one whose range begins nearest to it.
+
+    A variant whose range names it comes first.
+    """
+    from vllm_mods import versions  # noqa: PLC0415
+
+    named = [one for one in mod.variants if versions.in_range(version, one.vllm)]
+    if named or version is None:
+        return (named or list(mod.variants))[-1]
+    starts: dict[str, Variant] = {}
+    for variant in reversed(mod.variants):
+        for known in recorded(locked, variant) or (_start(variant),):
+            starts.setdefault(known, variant)
+    return starts[versions.nearest(version, starts, 1)[0]]
+
+
+def recorded(locked: Lock | None, variant: Variant) -> tuple[str, ...]:
+    """Return the releases on which mod.lock has seen a variant, as it is meant."""
+    trees = locked.trees if locked is not None else ()
+    return tuple(
+        version
+        for tree in trees
+        if tree.variant == variant.id and tree.in_range
+        for version in tree.vllm
+    )
+
+
+def lock_of(mod: Mod) -> Lock | None:
+    """Return a mod's lock if it was made from this very mod."""
+    locked = parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
+    return locked if locked is not None and locked.digest == mod.digest else None
+
+
+def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Releases) -> Tree:
+    """Open the recorded base of a variant that is nearest to a version.
+
+    Raises ``UsageError`` where none is recorded, ``TreeError`` if it cannot be had.
+    """
+    from vllm_mods import versions  # noqa: PLC0415
+
+    known = recorded(lock_of(mod), variant)
+    if not known:
+        raise UsageError(
+            f"nothing records what variant `{variant.id}` of {mod.name} was written for: mod.lock is "
+            "missing, stale, or does not have it",
+            hint=f"vllm-mods port {mod.name} --from TREE …, or first vllm-mods matrix --update-lock",
+        )
+    best = versions.nearest(version, known, 1)[0] if version is not None else known[-1]
+    return releases.open(best)
+
+
+def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: Tree) -> None:
+    """Hold the files of a base against the hashes that mod.lock has for its release.
+
+    Raises ``Refused`` if they are others.
+    """
+    from vllm_mods.digest import sha256  # noqa: PLC0415
+
+    locked = lock_of(mod)
+    states = [
+        {file.path: file.before for file in one.files}
+        for one in (locked.trees if locked is not None else ())
+        if one.variant == variant.id and tree.version in one.vllm
+    ]
+    found = {change.path: sha256(change.before) for change in changes}
+    if states and not any(found.items() <= state.items() for state in states):
+        raise Refused(
+            f"{tree.spec} calls itself {tree.version}, and its {', '.join(sorted(found))} are not what "
+            f"mod.lock of {mod.name} has for that release: nothing was written",
+            hint="--from the tree that the variant was written for",
+        )
+
+
+def make(
+    mod: Mod,
+    variant: Variant,
+    cuts: Sequence[Cut],
+    tree: Tree,
+    *,
+    name: str,
+    vllm: str,
+    roots: Sequence[str],
+    told: str,
+) -> NewVariant:
+    """Make a variant ``name`` for ``vllm`` out of changed files, and plan it on the target.
+
+    ``told`` goes above it in the manifest as a comment, ``roots`` are the library's. The
+    patches get more context until every hunk has one proven place; what the plan says then is for the
+    caller to judge.
+    """
+    made: NewVariant | None = None
+    block = {"id": name, "vllm": vllm}
+    for context in _CONTEXTS:
+        patches = _patches(variant, cuts, name, context)
+        files = {
+            **patches,
+            library.MANIFEST: _manifest(mod, variant, {**block, "patches": list(patches)}, told),
+        }
+        new = _load(mod, files, roots)
+        alone = next(one for one in new.variants if one.id == name)
+        planned = plan.plan(
+            [new._replace(variants=(alone,), requires=(), conflicts=(), after=())], tree
+        ).mods[0]
+        made = NewVariant(new, files, planned)
+        if planned.verdict != "misplaced":
+            break
+    assert made is not None  # noqa: S101  (there are contexts)
+    return made
+
+
+def with_range(manifest: bytes, name: str, vllm: str) -> bytes:
+    """Return a manifest in which the variant ``name`` states another range."""
+    head, table, rest = manifest.decode().partition(f"id = {toml_text.value(name)}\n")
+    line = re.compile(r"^vllm = .*$", re.MULTILINE)
+    return (head + table + line.sub(f"vllm = {toml_text.value(vllm)}", rest, count=1)).encode()
+
+
+def default_name(mod: Mod, version: str | None) -> str:
+    """Return a name for the variant for a version: its first two numbers, or all of it."""
+    taken = {variant.id for variant in mod.variants}
+    text = version or "ported"
+    short = ".".join(re.split(r"[.+]", text)[:2])
+    for name in (short, text, *(f"{text}-{n}" for n in range(2, 100))):
+        if name not in taken and not os.path.exists(os.path.join(mod.directory, name)):
+            return name
+    raise UsageError(f"{mod.name} has too many variants for {text}", hint="--as ID")
+
+
+def _patches(variant: Variant, cuts: Sequence[Cut], name: str, context: int) -> dict[str, bytes]:
+    """Cut patches named as those of the variant that they come from."""
+    sources = [os.path.basename(patch.source) for patch in variant.patches]
+    owner = {
+        path: os.path.basename(patch.source)
+        for patch in variant.patches
+        for file in diff.parse(patch.data, patch.source, root=patch.root)
+        for path in (file.old_path, file.new_path)
+    }
+    found: dict[str, bytes] = {}
+    for cut in sorted(cuts, key=lambda cut: cut.path):
+        source = f"{name}/{owner.get(cut.path, sources[0])}"
+        piece = unified.file_diff(cut.path, cut.before, cut.after, context=context)
+        found[source] = found.get(source, b"") + piece
+    return {source: data for source, data in found.items() if data}
+
+
+def _manifest(mod: Mod, variant: Variant, new: Mapping[str, object], told: str) -> bytes:
+    """Return the manifest with a variant more at its end; all that is there stays as it is."""
+    raw = tomllib.loads(mod.manifest.decode())
+    old = next(one for one in raw["variant"] if one["id"] == variant.id)
+    old.pop("root", None)  # paths in the patches are from the site root
+    block = {**dict.fromkeys(new), **old, **new}
+    rows = [f"{toml_text.key(key)} = {toml_text.value(value)}" for key, value in block.items()]
+    text = mod.manifest.decode().rstrip("\n")
+    return "\n".join([text, "", f"# {told}", "[[variant]]", *rows, ""]).encode()
+
+
+def _load(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:
+    def read(path: str) -> bytes | None:
+        name = os.path.relpath(path, mod.directory)
+        if name == library.LOCK:
+            return None  # it is of the mod as it was
+        return files[name] if name in files else library.read_file(path)
+
+    return library.load_mod(mod.directory, roots, read=read)
+
+
+def _start(variant: Variant) -> str:
+    return variant.vllm.split(",")[0].strip(" <>=!~") or "0"

@@ -1,0 +1,119 @@
+"""What became of a port, for people and for scripts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.report.data import SCHEMA
+from vllm_mods.report.data import finding as finding_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.model import Mod
+    from vllm_mods.port.files import FilePort
+    from vllm_mods.port.job import Outcome
+    from vllm_mods.port.span import Span
+    from vllm_mods.port.writing import Unfinished
+
+
+def data(outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None) -> dict[str, Any]:
+    """Return a port as ``port --json`` prints it."""
+    job, new = outcome.job, outcome.new
+    return {
+        "schema": SCHEMA,
+        "mod": job.mod.name,
+        "from": {"variant": job.variant.id, "version": job.base.version},
+        "to": {"tree": job.target.spec, "version": job.target.version},
+        "clean": outcome.clean,
+        "carried": outcome.carried,
+        "files": [
+            {
+                "path": one.path,
+                "new_path": one.new_path,
+                "proof": one.ported.proof,
+                "scopes": list(one.ported.touched),
+                "problems": [problem._asdict() for problem in one.ported.problems],
+            }
+            for one in outcome.files
+        ],
+        "followed": [one._asdict() for one in outcome.followed],
+        "variant": None if new is None else job.name,
+        "verdict": None if new is None else new.planned.verdict.value,
+        "findings": [] if new is None else [finding_data(one) for one in new.planned.findings],
+        "wrote": None if wrote is None else [os.path.join(job.mod.directory, one) for one in wrote],
+        "unfinished": None if work is None else work.folder,
+    }
+
+
+def text(
+    outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
+) -> str:
+    """Return a port as a person reads it."""
+    return "\n".join(_lines(outcome, work, wrote, notes))
+
+
+def span_data(mod: Mod, found: Span, work: Unfinished | None) -> dict[str, Any]:
+    """Return a port over several releases as ``port --json`` prints it."""
+    return {
+        "schema": SCHEMA,
+        "mod": mod.name,
+        "releases": [row._asdict() for row in found.rows],
+        "wrote": [os.path.join(mod.directory, one) for one in sorted(found.files)],
+        "stopped": None if found.stopped is None else data(found.stopped, work, None),
+    }
+
+
+def span_text(mod: Mod, found: Span, work: Unfinished | None) -> str:
+    """Return a port over several releases as a person reads it."""
+    rows = [f"{row.release:14} {row.verdict} ({row.variant})" for row in found.rows]
+    rows += [f"wrote {os.path.join(mod.directory, one)}" for one in sorted(found.files)]
+    if found.stopped is not None:
+        rows.append(text(found.stopped, work, None, ()))
+    elif not found.files:
+        rows.append("every release has its variant: nothing was written")
+    return "\n".join(rows)
+
+
+def _lines(
+    outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
+) -> Iterator[str]:
+    job, new = outcome.job, outcome.new
+    base, target = (tree.version or tree.spec for tree in (job.base, job.target))
+    yield f"{job.mod.name}: variant {job.variant.id}, from vLLM {base} to {target}"
+    for one in outcome.files:
+        yield from _file(one)
+    for place in outcome.followed:
+        yield f"  followed: {place.old} is now {place.new} ({place.likeness:.0%} alike)"
+    if outcome.carried:
+        yield f"  vLLM {target} has every change already"
+    if new is not None:
+        yield f"variant {job.name} ({job.vllm}) {new.planned.verdict}"
+        yield from (f"  {one.message}" for one in new.planned.findings)
+    yield from (f"note: {one}" for one in notes)
+    if wrote is not None:
+        yield from (f"wrote {os.path.join(job.mod.directory, one)}" for one in wrote)
+        yield f"hint: vllm-mods matrix {job.mod.name} --update-lock  # on every release that it names"
+    elif new is not None:
+        yield "it would not work there: nothing was written"
+    if work is not None:
+        yield f"left to you, in {work.folder}:"
+        yield from (f"  {work.edited(path)}" for path, _ in work.files)
+        yield f"hint: edit them, then vllm-mods port {job.mod.name} --continue  # or --abort"
+    elif not outcome.clean:
+        yield "nothing was written"
+
+
+def _file(one: FilePort) -> Iterator[str]:
+    where = one.path if one.new_path == one.path else f"{one.path} -> {one.new_path}"
+    if one.carried:
+        yield f"  {where}: is so already"
+    elif one.ported.text is not None:
+        how = {"file": "merged", "scopes": "merged class by class"}[one.ported.proof or "file"]
+        yield f"  {where}: {how}"
+    else:
+        yield f"  {where}: left to you"
+    for problem in one.ported.problems:
+        scope = f"`{problem.scope}`" if problem.scope else "module level"
+        yield f"    {scope}: {problem.message} [{problem.code}]"
