@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from vllm_mods import locate, unified
-from vllm_mods.port import diff3, outline, text, textual
+from vllm_mods.port import diff3, outline, structure, text, textual
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -124,18 +124,14 @@ def with_function(data: bytes, function: str, lines: Sequence[bytes]) -> bytes:
     return b"".join([*text_[: one.start - 1], *lines, *text_[one.end :]])
 
 
-def changed(before: bytes, after: bytes) -> set[str] | None:
-    """Return which functions differ, ``""`` for anything else."""
+def in_place(before: bytes, after: bytes, function: str) -> bool:
+    """Tell whether nothing but one function, and what is in it, differs."""
     old, new = outline.read(before), outline.read(after)
     if old is None or new is None:
-        return None
-    x, y = dict(functions(old)), dict(functions(new))
-    found = {
-        key
-        for key in x.keys() | y.keys()
-        if key not in x or key not in y or x[key].lines != y[key].lines
-    }
-    return found or {""}
+        return False
+    meant = ".".join(key.split(" ")[0] for key in function.split("."))
+    scopes = structure.touched(old, new)
+    return all(scope == meant or scope.startswith(f"{meant}.") for scope in scopes)
 
 
 def ours(base: bytes, mod: bytes, target: bytes, _path: str) -> bytes | None:
@@ -194,8 +190,7 @@ def judged(result: bytes | None, target: bytes, merged: bytes | None, meant: str
         return "refused"
     if result == target:
         return "wrong: nothing" if merged not in {None, target} else "clean"
-    there = changed(target, result)
-    if there != {meant}:
+    if not in_place(target, result, meant):
         return "wrong: place"
     return "wrong: result" if merged is not None and result != merged else "clean"
 

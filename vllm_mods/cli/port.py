@@ -164,10 +164,11 @@ def _ended(asked: _Asked, *, abort: bool, as_json: bool) -> int:
     variant = next((one for one in mod.variants if one.id == work.variant), None)
     if variant is None:
         raise UsageError(f"{mod.name} has no variant `{work.variant}` any more", hint="--abort")
-    job = porting.Job(mod, variant, tree, tree, work.name, work.vllm, asked.library.roots)
-    new = porting.finish(
-        job, [Cut(path, before, after) for path, (before, after) in edited.items()], told=work.told
+    job = porting.Job(
+        mod, variant, None, work.base, tree, work.name, work.vllm, asked.library.roots
     )
+    cuts = [Cut(path, before, after) for path, (before, after) in edited.items()]
+    new = porting.finish(job, cuts)
     outcome = porting.Outcome(job, (), (), new, ())
     wrote = None
     if outcome.fits:
@@ -202,10 +203,12 @@ def _job(asked: _Asked, mod: Mod, tree: Tree, *, name: str | None = None) -> Job
             f"{tree.spec} does not say its version, so nothing says what the variant is for",
             hint="--vllm SPEC, such as --vllm '==0.23.0'",
         )
+    base = source or making.base_tree(asked.mod, variant, tree.version, asked.releases)
     return porting.Job(
         mod=mod,
         variant=variant,
-        base=source or making.base_tree(asked.mod, variant, tree.version, asked.releases),
+        base=base,
+        base_version=base.version or base.spec,
         target=tree,
         name=name or making.default_name(mod, tree.version),
         vllm=asked.spec or f"=={tree.version}",
@@ -268,10 +271,10 @@ def _unfinished(job: Job, outcome: Outcome) -> Unfinished:
         folder=writing.folder_of(job.mod, job.name),
         mod=job.mod.name,
         variant=job.variant.id,
+        base=job.base_version,
         name=job.name,
         vllm=job.vllm,
         target=_lasting(job.target.spec),
-        told=job.told,
         files=tuple(
             (one.new_path, one.before is not None)
             for one in outcome.files

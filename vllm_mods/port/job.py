@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 class Job(NamedTuple):
     """What is to be ported: a variant of a mod from its base to a target, and what to call it.
 
-    ``vllm`` is the range that the new variant states, ``roots`` are the library's folders.
+    ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
+    is the range that the new variant states, ``roots`` are the library's folders.
     """
 
     mod: Mod
     variant: Variant
-    base: Tree
+    base: Tree | None
+    base_version: str
     target: Tree
     name: str
     vllm: str
@@ -34,8 +36,12 @@ class Job(NamedTuple):
     @property
     def told(self) -> str:
         """What the manifest says of where the variant comes from."""
-        base, target = (tree.version or tree.spec for tree in (self.base, self.target))
-        return f"Ported from `{self.variant.id}` (vLLM {base}) to vLLM {target}."
+        return f"Ported from `{self.variant.id}` (vLLM {self.base_version}) to vLLM {self.target_version}."
+
+    @property
+    def target_version(self) -> str:
+        """The version of the target, or what it was named."""
+        return self.target.version or self.target.spec
 
 
 class Outcome(NamedTuple):
@@ -68,6 +74,7 @@ def run(job: Job) -> Outcome:
 
     ``TreeError`` for a tree that cannot be read.
     """
+    assert job.base is not None  # noqa: S101  (only `finish` does without)
     changes = variant.changes_of(job.mod, job.variant, job.base)
     variant.check_base(job.mod, job.variant, changes, job.base)
     ports = files.port(changes, job.target)
@@ -88,11 +95,8 @@ def run(job: Job) -> Outcome:
     return outcome._replace(new=new)
 
 
-def finish(job: Job, cuts: Sequence[Cut], told: str | None = None) -> NewVariant:
-    """Make the variant out of finished files, and plan it on the target.
-
-    ``told`` is what the manifest says of it, by default what the job says.
-    """
+def finish(job: Job, cuts: Sequence[Cut]) -> NewVariant:
+    """Make the variant out of finished files, and plan it on the target."""
     return variant.make(
         job.mod,
         job.variant,
@@ -101,7 +105,7 @@ def finish(job: Job, cuts: Sequence[Cut], told: str | None = None) -> NewVariant
         name=job.name,
         vllm=job.vllm,
         roots=job.roots,
-        told=told or job.told,
+        told=job.told,
     )
 
 

@@ -59,7 +59,8 @@ def run(
             job = first(mod, tree, name)
         else:
             source = next(one for one in mod.variants if one.id == last[1])
-            job = porting.Job(mod, source, last[0], tree, name, f"=={version}", roots)
+            old = last[0].version or last[0].spec
+            job = porting.Job(mod, source, last[0], old, tree, name, f"=={version}", roots)
         outcome = porting.run(job)
         if outcome.new is None or not outcome.fits:
             stopped = outcome

@@ -26,7 +26,7 @@ _MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
 
 
 class Unfinished(NamedTuple):
-    """A port with conflicts: what it is from and to, and where its files lie.
+    """A port with conflicts: what it is from (``base`` is a version) and to, and where its files lie.
 
     ``files`` are pairs of the path in the target and whether the target has that file.
     """
@@ -34,10 +34,10 @@ class Unfinished(NamedTuple):
     folder: str
     mod: str
     variant: str
+    base: str
     name: str
     vllm: str
     target: str
-    told: str
     files: tuple[tuple[str, bool], ...]
 
     def edited(self, path: str) -> str:
@@ -93,9 +93,9 @@ def keep(
     """
     from vllm_mods import unified  # noqa: PLC0415
 
-    if os.path.lexists(state.folder):
+    if earlier := _begun(mod):
         raise Refused(
-            f"{state.folder} is there: an earlier port is not finished; nothing was written",
+            f"{earlier[0]} is there: an earlier port is not finished; nothing was written",
             hint=f"vllm-mods port {mod.name} --continue, or --abort",
         )
     with _refusing(mod.directory):
@@ -111,7 +111,10 @@ def keep(
                 text = one.ported.text
                 if text is None:
                     text = diff3.marked(
-                        one.ported.stretches, f"{mod.name} on {state.variant}", "base", state.target
+                        one.ported.stretches,
+                        f"{mod.name}, variant {state.variant}",
+                        f"vLLM {state.base}",
+                        state.target,
                     )
                 _put(work.edited(one.new_path), text)
                 if one.before is not None:
@@ -194,6 +197,12 @@ def remove(work: Unfinished) -> None:
     """Do away with an unfinished port."""
     with _refusing(work.folder):
         shutil.rmtree(work.folder)
+
+
+def _begun(mod: Mod) -> list[str]:
+    """Return the folders of ports that are not finished; there is at most one."""
+    names = sorted(os.listdir(mod.directory))
+    return [os.path.join(mod.directory, name) for name in names if name.startswith(_PREFIX)]
 
 
 def _is_new(name: str) -> bool:

@@ -24,7 +24,7 @@ def data(outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None)
     return {
         "schema": SCHEMA,
         "mod": job.mod.name,
-        "from": {"variant": job.variant.id, "version": job.base.version},
+        "from": {"variant": job.variant.id, "version": job.base_version},
         "to": {"tree": job.target.spec, "version": job.target.version},
         "clean": outcome.clean,
         "carried": outcome.carried,
@@ -80,8 +80,8 @@ def _lines(
     outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
 ) -> Iterator[str]:
     job, new = outcome.job, outcome.new
-    base, target = (tree.version or tree.spec for tree in (job.base, job.target))
-    yield f"{job.mod.name}: variant {job.variant.id}, from vLLM {base} to {target}"
+    target = job.target_version
+    yield f"{job.mod.name}: variant {job.variant.id}, from vLLM {job.base_version} to {target}"
     for one in outcome.files:
         yield from _file(one)
     for place in outcome.followed:
