@@ -60,7 +60,7 @@ class Case(NamedTuple):
 def functions(one: Outline, scope: str = "") -> Iterator[tuple[str, Outline]]:
     """Yield the definitions that hold no other, by their chain of keys."""
     for inner in one.inner:
-        chain = f"{scope}.{inner.key}" if scope else inner.key
+        chain = f"{scope}::{inner.key}" if scope else inner.key
         if inner.inner:
             yield from functions(inner, chain)
         else:
@@ -129,7 +129,7 @@ def in_place(before: bytes, after: bytes, function: str) -> bool:
     old, new = outline.read(before), outline.read(after)
     if old is None or new is None:
         return False
-    meant = ".".join(key.split(" ")[0] for key in function.split("."))
+    meant = ".".join(key.split(" ")[0] for key in function.split("::"))
     scopes = structure.touched(old, new)
     return all(scope == meant or scope.startswith(f"{meant}.") for scope in scopes)
 

@@ -285,7 +285,8 @@ class _Planner:
             if len(results) > 1:
                 return self.undecided(mod, good)
             if good:
-                return self.fits(mod, good[0])
+                exact = (one for one in good if one.verdict is Verdict.APPLIES)
+                return self.fits(mod, next(exact, good[0]))
             failed += tries
         return self.refuse(mod, inside, failed)
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "verify": "Tell whether patched files were changed since.",
     "revert": "Take mods out again.",
     "port": "Make a variant of a mod for another vLLM.",
+    "refresh": "Cut a mod's patches anew; what they do stays the same.",
     "matrix": "Check mods against many vLLM releases.",
     "serve-check": "Hold a serve command against the vLLM it will run on.",
     "lock": "Resolve a pairing to hashes; say what moved.",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import locate
+from vllm_mods import lines, locate
 from vllm_mods.port import diff3, follow, outline, structure, textual
+from vllm_mods.port.diff3 import Clash
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.structure import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.port.diff3 import Clash, Lines
+    from vllm_mods.port.diff3 import Lines
     from vllm_mods.port.outline import Outline
 
 
@@ -68,7 +69,20 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
         return Ported(None, worst.stretches, worst.problems, **told)  # type: ignore[arg-type]
     message = "a merge of the whole file and one by scopes do not give the same bytes"
     problem = Problem("disagree", ", ".join(found[0].touched), message)
-    return Ported(None, whole, (problem,), **told)  # type: ignore[arg-type]
+    first, second = by_scope
+    both = _both(first or b"", (second if by_text is None else by_text) or b"")
+    return Ported(None, both, (problem,), **told)  # type: ignore[arg-type]
+
+
+def _both(one: bytes, other: bytes) -> list[Lines | Clash]:
+    """Return two results as one text, with both where they differ."""
+    mine, theirs = locate.split(one), locate.split(other)
+    out: list[Lines | Clash] = []
+    at = 0
+    for i, j, k, m in lines.changes(mine, theirs):
+        out += [mine[at:i], Clash(mine[i:j], (), theirs[k:m])]
+        at = j
+    return [*out, mine[at:]]
 
 
 def _moved(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) -> Ported | None:

@@ -14,7 +14,7 @@ from vllm_mods.lock import Lock, parse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from vllm_mods.model import FileChange, Mod, ModPlan, Tree, Variant
+    from vllm_mods.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
     from vllm_mods.trees.release import Releases
 
 _CONTEXTS = (3, 5, 8, 12, 20)
@@ -51,13 +51,14 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
             f"go in there: {planned.verdict}{why}",
             hint=f"vllm-mods port {mod.name} --from TREE …  # one that it was written for",
         )
-    patched = {
-        path
-        for patch in variant.patches
-        for file in diff.parse(patch.data, patch.source, root=patch.root)
-        for path in (file.old_path, file.new_path)
-    }
+    patched = set().union(*map(paths_of, variant.patches))
     return tuple(change for change in planned.changes if change.path in patched)
+
+
+def paths_of(patch: PatchFile) -> set[str]:
+    """Return the files that a patch names, from the site root."""
+    files = diff.parse(patch.data, patch.source, root=patch.root)
+    return {path for file in files for path in (file.old_path, file.new_path) if path is not None}
 
 
 def nearest(mod: Mod, version: str | None, locked: Lock | None) -> Variant:
@@ -159,7 +160,7 @@ def make(
             **patches,
             library.MANIFEST: _manifest(mod, variant, {**block, "patches": list(patches)}, told),
         }
-        new = _load(mod, files, roots)
+        new = loaded(mod, files, roots)
         alone = next(one for one in new.variants if one.id == name)
         planned = plan.plan(
             [new._replace(variants=(alone,), requires=(), conflicts=(), after=())], tree
@@ -195,8 +196,7 @@ def _patches(variant: Variant, cuts: Sequence[Cut], name: str, context: int) -> 
     owner = {
         path: os.path.basename(patch.source)
         for patch in variant.patches
-        for file in diff.parse(patch.data, patch.source, root=patch.root)
-        for path in (file.old_path, file.new_path)
+        for path in paths_of(patch)
     }
     found: dict[str, bytes] = {}
     for cut in sorted(cuts, key=lambda cut: cut.path):
@@ -217,7 +217,9 @@ def _manifest(mod: Mod, variant: Variant, new: Mapping[str, object], told: str) 
     return "\n".join([text, "", f"# {told}", "[[variant]]", *rows, ""]).encode()
 
 
-def _load(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:
+def loaded(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:
+    """Read a mod as it would be with other files. Raises ``ManifestError`` as ``load_mod`` does."""
+
     def read(path: str) -> bytes | None:
         name = os.path.relpath(path, mod.directory)
         if name == library.LOCK:

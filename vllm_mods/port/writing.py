@@ -83,6 +83,29 @@ def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
             raise
 
 
+def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
+    """Replace files of a mod; all of them, or what was there is put back.
+
+    Raises ``Refused`` if the folder cannot be written.
+    """
+    before = {name: library.read_file(os.path.join(mod.directory, name)) for name in files}
+    done: list[str] = []
+    with _refusing(mod.directory):
+        try:
+            for name in sorted(files):
+                done.append(name)
+                _replace(os.path.join(mod.directory, name), files[name])
+        except BaseException:
+            for name in done:
+                place = os.path.join(mod.directory, name)
+                if (data := before[name]) is None:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(place)
+                elif library.read_file(place) != data:
+                    _replace(place, data)
+            raise
+
+
 def keep(
     mod: Mod, state: Unfinished, ports: Sequence[FilePort], changes: Mapping[str, FileChange]
 ) -> Unfinished:

@@ -1,0 +1,345 @@
+"""``port``: to a tree, with conflicts, to a range; what is written, and what is not."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import FILES, LOADER
+from making import diff_of
+
+from vllm_mods import lock, locking, plan
+from vllm_mods.library import load_mod
+from vllm_mods.port import recut, writing
+from vllm_mods.trees.open import open_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Answer
+
+    from vllm_mods.model import Tree
+
+    Call = Callable[..., Answer]
+
+
+def tree(folder: Path, version: str, **changed: str | None) -> Path:
+    """Make a vLLM of a version: the one that the mods were written for, with other files."""
+    files = {path: data.decode() for path, data in FILES.items()}
+    files |= {f"vllm/{name.replace('__', '/')}.py": text for name, text in changed.items()}  # type: ignore[misc]
+    for path, text in files.items():
+        if text is not None:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    info = folder / f"vllm-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: vllm\nVersion: {version}\n")
+    return folder
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tree(tmp_path / "base", "0.19.1")
+
+
+NEWER = LOADER.replace("import os\n", "import os\nimport sys\n").replace(
+    "class Saver", "class Other:\n    pass\n\n\nclass Saver"
+)
+
+
+def test_a_clean_port_is_a_new_variant_that_goes_in(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=NEWER)
+    manifest = (library / "patches/fast/mod.toml").read_text()
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 0, done.err
+    assert "variant 0.20 (==0.20.0) applies" in done.out
+    written = (library / "patches/fast/mod.toml").read_text()
+    assert written.startswith(manifest.rstrip("\n"))
+    assert "# Ported from `a` (vLLM 0.19.1) to vLLM 0.20.0.\n[[variant]]\n" in written
+    patch = (library / "patches/fast/0.20/x.patch").read_text()
+    assert "@@ -4,7 +4,7 @@ import os" not in patch
+    assert '+        path = os.path.join("fast", name)\n' in patch
+    shown = call("check", "fast", "--target", target, "--json").json["mods"][0]
+    assert (shown["verdict"], shown["in_range"]) == ("applies", True)
+    assert call("apply", "fast", "--target", target).code == 0
+    assert (target / "vllm/loader.py").read_text() == NEWER.replace('"weights"', '"fast"', 1)
+
+
+def test_a_variant_that_does_as_well_is_named(call: Call, base: Path, tmp_path: Path) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader="# newer\n" + LOADER)
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 0
+    assert "variant `a` goes in there too (moved), and gives the same bytes" in done.out
+
+
+def test_the_file_that_a_module_became_is_followed(call: Call, base: Path, tmp_path: Path) -> None:
+    target = tree(
+        tmp_path / "target",
+        "0.20.0",
+        loader=None,
+        loader__core=NEWER,
+        loader____init__="from .core import Loader\n",
+    )
+    (target / "vllm/loader/__init__.py").write_text("from .core import Loader\n")
+    done = call("port", "fast", "--from", base, "--to", target, "--json")
+    assert done.code == 0, done.err
+    (file,) = done.json["files"]
+    assert (file["path"], file["new_path"]) == ("vllm/loader.py", "vllm/loader/core.py")
+    assert done.json["verdict"] == "applies"
+    assert done.json["followed"][0]["new"] == "vllm/loader/core.py"
+
+
+CLASHING = LOADER.replace(
+    'path = os.path.join("weights", name)', 'path = os.path.join("heavy", name)'
+)
+
+
+def test_a_conflict_is_laid_out_finished_and_gone(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    before = files_of(library)
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 1
+    assert "`Loader.load`: the target changed the same lines [clash]" in done.out
+    edited = library / "patches/fast/.port-0.20/files/vllm/loader.py"
+    text = edited.read_text()
+    for line in ("<<<<<<< fast, variant a\n", "||||||| vLLM 0.19.1\n", f">>>>>>> {target}\n"):
+        assert text.count(line) == 1
+    assert {
+        name: data for name, data in files_of(library).items() if ".port-" not in name
+    } == before
+
+    again = call("port", "fast", "--from", base, "--to", target)
+    assert again.code == 3
+    assert "an earlier port is not finished" in again.err
+    early = call("port", "fast", "--continue")
+    assert early.code == 3
+    assert "loader.py:6: a conflict marker" in early.err
+
+    resolved = CLASHING.replace('"heavy"', '"fast"', 1)
+    edited.write_text(resolved)
+    done = call("port", "fast", "--continue")
+    assert done.code == 0, done.err
+    assert "from vLLM 0.19.1 to 0.20.0" in done.out
+    assert not (library / "patches/fast/.port-0.20").exists()
+    assert call("apply", "fast", "--target", target).code == 0
+    assert (target / "vllm/loader.py").read_text() == resolved
+
+
+def test_abort_leaves_what_was_there(call: Call, library: Path, base: Path, tmp_path: Path) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    before = files_of(library)
+    assert call("port", "fast", "--from", base, "--to", target).code == 1
+    assert call("port", "fast", "--abort").code == 0
+    assert files_of(library) == before
+    nothing = call("port", "fast", "--abort")
+    assert nothing.code == 2
+    assert "no port of fast is unfinished" in nothing.err
+
+
+def test_a_target_that_changed_meanwhile_is_told(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    assert call("port", "fast", "--from", base, "--to", target).code == 1
+    (library / "patches/fast/.port-0.20/files/vllm/loader.py").write_text(LOADER)
+    (target / "vllm/loader.py").write_text(NEWER)
+    done = call("port", "fast", "--continue")
+    assert done.code == 3
+    assert "is not what it was when the port was begun" in done.err
+
+
+def test_a_file_that_is_gone_is_a_patch_to_do_away_with(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=None)
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 1
+    assert "[file-gone]" in done.out
+    left = library / "patches/fast/.port-0.20/loader.py.patch"
+    assert '"fast"' in left.read_text()
+    assert "delete this file" in call("port", "fast", "--continue").err
+
+
+def test_what_would_not_work_is_not_written(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    """The merge is clean, and the name that the mod uses is no longer imported."""
+    gone = LOADER.replace("import os\n", "import pathlib\n")
+    gone = gone.replace("os.path.join(", "pathlib.Path(")
+    more = LOADER.replace(
+        "return path\n\n\nclass",
+        "return path\n\n    def name(self):\n        return os.sep\n\n\nclass",
+    )
+    (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, more))
+    target = tree(tmp_path / "target", "0.20.0", loader=gone)
+    before = files_of(library)
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 1, done.out
+    assert "unfit" in done.out
+    assert "nothing was written" in done.out
+    assert files_of(library) == before
+
+
+def test_what_the_target_has_already_needs_no_variant(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    landed = LOADER.replace('"weights"', '"fast"', 1)
+    target = tree(tmp_path / "target", "0.20.0", loader="# newer\n" + landed)
+    before = files_of(library)
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 0
+    assert "has every change already" in done.out
+    assert files_of(library) == before
+
+
+def test_the_lock_knows_the_new_variant(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    recorded(library, {"0.19.1": base})
+    target = tree(tmp_path / "target", "0.20.0", loader=NEWER)
+    assert call("port", "fast", "--from", base, "--to", target).code == 0
+    trees = json.loads((library / "patches/fast/mod.lock").read_text())["trees"]
+    assert [(one["variant"], one["vllm"]) for one in trees] == [
+        ("a", ["0.19.1"]),
+        ("0.20", ["0.20.0"]),
+    ]
+    assert "placed by lock" in call("check", "fast", "--target", target).out
+    # and a base that calls itself 0.19.1 and is another is no base
+    (base / "vllm/loader.py").write_text("# edited\n" + LOADER)
+    other = tree(tmp_path / "other", "0.21.0", loader=NEWER)
+    done = call("port", "fast", "--from", base, "--to", other, "--variant", "a")
+    assert done.code == 3
+    assert "are not what mod.lock of fast has for that release" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give one of --to, --continue and --abort"),
+        (("--to", "{target}", "--abort"), "give one of --to, --continue and --abort"),
+        (("--to", "{target}"), "nothing records what variant `a` of fast was written for"),
+        (("--to", "{target}", "--from", "{base}", "--variant", "z"), "has no variant `z`"),
+        (("--to", "{target}", "--from", "{base}", "--as", "a"), "has a variant `a` already"),
+        (("--to", "{target}", "--from", "{target}/x"), "x"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(
+    call: Call, library: Path, base: Path, words: tuple[str, ...], message: str
+) -> None:
+    target = tree(base.parent / "target", "0.20.0", loader=NEWER)
+    before = files_of(library)
+    done = call("port", "fast", *(word.format(target=target, base=base) for word in words))
+    assert done.code == 2
+    assert message in done.err
+    assert files_of(library) == before
+
+
+def test_a_base_that_the_variant_does_not_fit_is_refused(
+    call: Call, base: Path, tmp_path: Path
+) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    done = call("port", "fast", "--from", target, "--to", base)
+    assert done.code == 3
+    assert "is to be ported from vLLM 0.20.0, and does not go in there: conflict" in done.err
+
+
+def test_a_folder_that_cannot_be_written_stays_as_it_is(
+    call: Call, library: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=NEWER)
+    before = files_of(library)
+    real = os.replace
+
+    def full(source: str, place: str) -> None:
+        if place.endswith("mod.toml"):
+            raise OSError(28, "No space left on device")
+        real(source, place)
+
+    monkeypatch.setattr(os, "replace", full)
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 3
+    assert "No space left on device; nothing was changed" in done.err
+    assert files_of(library) == before
+    assert not (library / "patches/fast/0.20").exists()
+
+
+def test_output_leaves_the_library_alone(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=NEWER)
+    before = files_of(library)
+    out = tmp_path / "mine"
+    assert call("port", "fast", "--from", base, "--to", target, "--output", out).code == 0
+    assert (out / "patches/fast/0.20/x.patch").exists()
+    assert files_of(library) == before
+    again = call("port", "fast", "--from", base, "--to", target, "--output", out)
+    assert again.code == 3
+
+
+def recorded(library: Path, trees: dict[str, Path]) -> None:
+    """Write the lock of the mod `fast` on these trees."""
+    mod = load_mod(str(library / "patches/fast"))
+    entries = []
+    for version, folder in trees.items():
+        planned = plan.plan([mod], open_tree(str(folder))).mods[0]
+        entry = locking.entry(planned)
+        assert entry is not None
+        entries.append(entry._replace(vllm=(version,), witness=(planned.witness,)))
+    (library / "patches/fast/mod.lock").write_bytes(lock.dump(locking.of(mod, entries)))
+
+
+def test_refresh_cuts_patches_anew_and_changes_nothing_else(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    trees = {"0.19.1": base, "0.20.0": tree(tmp_path / "target", "0.20.0", loader=NEWER)}
+    patch = library / "patches/fast/x.patch"
+    careless = patch.read_text().replace("@@ -3,7 +3,7 @@", "@@ -9,7 +9,7 @@")
+    patch.write_text(f"Why: faster.\n{careless}")
+    recorded(library, trees)
+    mod = load_mod(str(library / "patches/fast"))
+
+    def opener(version: str) -> Tree:
+        return open_tree(str(trees[version]))
+
+    done = recut.run(mod, mod.variants[0], opener, ())
+    assert done.files["x.patch"].startswith(b"Why: faster.\ndiff --git a/vllm/loader.py")
+    assert b"\n@@ -3,7 +3,7 @@" in done.files["x.patch"]
+    writing.overwrite(mod, done.files)
+    for folder in trees.values():
+        assert "placed by lock" in call("check", "fast", "--target", folder).out
+    again = load_mod(str(library / "patches/fast"))
+    assert recut.run(again, again.variants[0], opener, ()).files == {}
+
+
+def test_refresh_takes_the_context_that_every_release_needs(
+    library: Path, base: Path, tmp_path: Path
+) -> None:
+    """Three lines of context stand in both classes; the recorded releases tell where it was meant."""
+    twin = LOADER.replace("class Saver:\n    def save(", "class Saver:\n    def load(")
+    trees = {"0.19.1": tree(tmp_path / "twin", "0.19.1", loader=twin)}
+    changed = twin.replace('"weights"', '"fast"', 1)
+    whole = diff_of("vllm/loader.py", twin, changed, context=20)
+    (library / "patches/fast/x.patch").write_bytes(whole)
+    recorded(library, trees)
+    mod = load_mod(str(library / "patches/fast"))
+    done = recut.run(mod, mod.variants[0], lambda version: open_tree(str(trees[version])), ())
+    (library / "patches/fast/mod.lock").unlink()
+    writing.overwrite(mod, done.files)
+    assert base.exists()
+    planned = plan.plan([load_mod(str(library / "patches/fast"))], open_tree(str(trees["0.19.1"])))
+    assert planned.changes[0].after == changed.encode()

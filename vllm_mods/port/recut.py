@@ -1,0 +1,111 @@
+"""A variant's patches cut anew, on the base that mod.lock records. What they do stays the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import library, lock, locking, plan, unified
+from vllm_mods.digest import sha256
+from vllm_mods.errors import Refused, UsageError
+from vllm_mods.port import variant as making
+from vllm_mods.port.variant import Cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vllm_mods.lock import LockedTree
+    from vllm_mods.model import Mod, Tree, Variant
+
+_CONTEXTS = (3, 5, 8, 12, 20)
+
+
+class Recut(NamedTuple):
+    """New files of a mod, none if nothing would change, and the releases that were looked at."""
+
+    files: dict[str, bytes]
+    releases: tuple[str, ...]
+
+
+def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequence[str]) -> Recut:
+    """Cut a variant's patches anew: line numbers, three lines of context, section headers.
+
+    More context is taken until every release that mod.lock records gets the very bytes it did.
+    Raises ``UsageError`` without a lock of the mod as it is, ``Refused`` where no context does.
+    """
+    locked = making.lock_of(mod)
+    states = [
+        (version, tree)
+        for tree in (locked.trees if locked is not None else ())
+        if tree.variant == variant.id
+        for version in tree.vllm
+    ]
+    if locked is None or not states:
+        raise UsageError(
+            f"nothing records what variant `{variant.id}` of {mod.name} was written for",
+            hint=f"vllm-mods matrix {mod.name} --update-lock",
+        )
+    exact = (version for version, tree in states if tree.verdict == "applies")
+    base = opener(next(exact, states[0][0]))
+    changes = making.changes_of(mod, variant, base)
+    cuts = [Cut(change.path, change.before, change.after) for change in changes]
+    trees = {version: opener(version) for version, _ in states}
+    for context in _CONTEXTS:
+        files = _files(variant, cuts, context)
+        if all(
+            library.read_file(f"{mod.directory}/{name}") == data for name, data in files.items()
+        ):
+            return Recut({}, tuple(trees))
+        new = making.loaded(mod, files, roots)
+        entries = _same(new, variant, states, trees)
+        if entries is not None:
+            others = [tree for tree in locked.trees if tree.variant != variant.id]
+            order = {one.id: n for n, one in enumerate(mod.variants)}
+            kept = sorted([*others, *entries], key=lambda tree: order[tree.variant])
+            files[library.LOCK] = lock.dump(locking.of(new, kept))
+            return Recut(files, tuple(trees))
+    raise Refused(
+        f"variant `{variant.id}` of {mod.name}: no patches with up to {_CONTEXTS[-1]} lines of context do "
+        "the same on every release that mod.lock records; nothing was written",
+        hint=f"vllm-mods matrix {mod.name}",
+    )
+
+
+def _files(variant: Variant, cuts: Sequence[Cut], context: int) -> dict[str, bytes]:
+    """Return each patch of the variant, what stands above its first file kept."""
+    found = {}
+    for patch in variant.patches:
+        paths = making.paths_of(patch)
+        pieces = [
+            unified.file_diff(cut.path, cut.before, cut.after, context=context)
+            for cut in cuts
+            if cut.path in paths
+        ]
+        starts = [at for mark in (b"diff --git ", b"--- ") if (at := patch.data.find(mark)) >= 0]
+        found[patch.source] = patch.data[: min(starts)] + b"".join(pieces)
+    return found
+
+
+def _same(
+    mod: Mod,
+    variant: Variant,
+    states: Sequence[tuple[str, LockedTree]],
+    trees: dict[str, Tree],
+) -> list[LockedTree] | None:
+    """Plan the new patches on every recorded release; None unless each gives what it gave before."""
+    new = next(one for one in mod.variants if one.id == variant.id)
+    alone = mod._replace(variants=(new,), requires=(), conflicts=(), after=())
+    labels: dict[LockedTree, list[str]] = {}
+    witnesses: dict[LockedTree, list[str]] = {}
+    for version, state in states:
+        planned = plan.plan([alone], trees[version]).mods[0]
+        after = {change.path: sha256(change.after) for change in planned.changes}
+        entry = locking.entry(planned)
+        if entry is None or after != {file.path: file.after for file in state.files}:
+            return None
+        labels.setdefault(entry, []).append(version)
+        seen = witnesses.setdefault(entry, [])
+        seen += [] if planned.witness in seen else [planned.witness]
+    return [
+        entry._replace(vllm=tuple(dict.fromkeys(labels[entry])), witness=tuple(witnesses[entry]))
+        for entry in labels
+    ]
