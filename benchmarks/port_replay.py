@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import os
 import random
 import subprocess
@@ -30,7 +31,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from vllm_mods import locate, unified
-from vllm_mods.port import diff3, outline, structure, text, textual
+from vllm_mods.model import FileChange
+from vllm_mods.port import diff3, files, outline, structure, text, textual
+from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -202,17 +205,23 @@ def replay(trees: str, case: Case) -> tuple[str, dict[str, tuple[str, float]]]:
     target = read(trees, case.to, change.path)
     assert base is not None
     assert source is not None
+    new = dict(functions(outline.read(source)))[change.function]  # type: ignore[arg-type]
+    mod = with_function(base, change.function, new.lines)
     if target is None:
-        return "file gone", {}
+        return "file gone", elsewhere(trees, case, base, mod)
     there = outline.read(target)
     if there is None or change.function not in dict(functions(there)):
         kind = "function gone"
     else:
         kind = "function there"
-    new = dict(functions(outline.read(source)))[change.function]  # type: ignore[arg-type]
-    mod = with_function(base, change.function, new.lines)
     if kind == "function there" and dict(functions(there))[change.function].lines == new.lines:  # type: ignore[arg-type]
         return "carried", {}
+    return kind, in_every_way(base, mod, target, change)
+
+
+def in_every_way(
+    base: bytes, mod: bytes, target: bytes, change: Change
+) -> dict[str, tuple[str, float]]:
     merged = diff3.clean(textual.merge(*map(locate.split, (base, mod, target))))
     results = {}
     for name, way in WAYS.items():
@@ -220,7 +229,50 @@ def replay(trees: str, case: Case) -> tuple[str, dict[str, tuple[str, float]]]:
         result = way(base, mod, target, change.path)
         spent = time.perf_counter() - start
         results[name] = (judged(result, target, merged, change.function), spent)
-    return kind, results
+    return results
+
+
+def elsewhere(trees: str, case: Case, base: bytes, mod: bytes) -> dict[str, tuple[str, float]]:
+    """Follow a file that the target has not got; nothing else does."""
+    start = time.perf_counter()
+    change = FileChange(path=case.change.path, before=base, after=mod)
+    (done,) = files.port([change], open_tree(f"{trees}/{case.to}"))
+    judgement = "refused"
+    if done.ported.text is not None and done.before is not None:
+        judgement = judged(done.ported.text, done.before, None, case.change.function)
+    found = dict.fromkeys(WAYS, ("refused", 0.0))
+    return {**found, "vllm-mods port": (judgement, time.perf_counter() - start)}
+
+
+def siblings(trees: str, case: Case, shuffle: int) -> tuple[str, dict[str, tuple[str, float]]]:
+    """Put the definitions around a function into another order, or a second one behind it."""
+    change = case.change
+    base, source = read(trees, change.release, change.path), read(trees, change.other, change.path)
+    assert base is not None
+    assert source is not None
+    new = dict(functions(outline.read(source)))[change.function]  # type: ignore[arg-type]
+    mod = with_function(base, change.function, new.lines)
+    draw = random.Random(shuffle)
+    text_ = locate.split(base)
+    one = dict(functions(outline.read(base)))[change.function]  # type: ignore[arg-type]
+    if shuffle % 2:
+        twin = text_[one.start - 1 : one.end]
+        target = b"".join([*text_[: one.end], b"\n", *twin, *text_[one.end :]])
+        return "doubled", in_every_way(base, mod, target, change)
+    whole = outline.read(base)
+    assert whole is not None
+    around = whole
+    for key in change.function.split("::")[:-1]:
+        around = next(inner for inner in around.inner if inner.key == key)
+    blocks = [text_[inner.start - 1 : inner.end] for inner in around.inner]
+    order = draw.sample(blocks, len(blocks))
+    pieces: list[bytes] = []
+    at = 0
+    for inner, block in zip(around.inner, order, strict=True):
+        pieces += [*text_[at : inner.start - 1], *block]
+        at = inner.end
+    target = b"".join([*pieces, *text_[at:]])
+    return "shuffled", in_every_way(base, mod, target, change)
 
 
 def main() -> None:
@@ -237,8 +289,13 @@ def main() -> None:
     spent = dict.fromkeys(WAYS, 0.0)
     with ProcessPoolExecutor(options.jobs) as pool:
         todo = cases(pool, options.trees, releases, options.changes, options.seed)
-        for case, (kind, results) in zip(
-            todo, pool.map(functools.partial(replay, options.trees), todo, chunksize=8), strict=True
+        replayed = pool.map(functools.partial(replay, options.trees), todo, chunksize=8)
+        turned = list({case.change: case for case in todo}.values())
+        mixed = pool.map(
+            functools.partial(siblings, options.trees), turned, range(len(turned)), chunksize=8
+        )
+        for case, (kind, results) in itertools.chain(
+            zip(todo, replayed, strict=True), zip(turned, mixed, strict=True)
         ):
             tally[kind, "", ""] += 1
             for name, (judgement, seconds) in results.items():
