@@ -111,3 +111,31 @@ def test_the_sources_decide_and_not_the_version_string(
     assert (answer.code, mod["variant"], mod["verdict"]) == (0, "0.20", "applies")
     assert call("revert", "--target", str(tmp_path)).code == 0
     shutil.rmtree(info)
+
+
+def test_a_port_to_the_next_release_is_clean(call: Callable[..., Answer], tmp_path: Path) -> None:
+    words = ("--from", "pypi:0.21.0", "--to", "pypi:0.23.0", "--output", tmp_path / "out", "--json")
+    answer = call("port", "hybrid-int4-fp8", *words)
+    assert answer.code == 0
+    assert (answer.json["variant"], answer.json["verdict"]) == ("0.23", "applies")
+    assert [one["proof"] for one in answer.json["files"]] == ["file"]
+
+
+def test_a_port_follows_the_class_into_the_package(
+    call: Callable[..., Answer], tmp_path: Path
+) -> None:
+    words = ("--from", "pypi:0.21.0", "--to", "pypi:0.24.0", "--output", tmp_path / "out", "--json")
+    answer = call("port", "hybrid-int4-fp8", *words)
+    assert answer.code == 1
+    (file,) = answer.json["files"]
+    assert (file["path"], file["new_path"]) == (
+        f"{QUANTIZATION}/inc.py",
+        f"{QUANTIZATION}/inc/inc.py",
+    )
+    assert {one["scope"] for one in file["problems"]} == {
+        "INCConfig.__init__",
+        "INCConfig.get_quant_method",
+    }
+    edited = f"{answer.json['unfinished']}/files/{QUANTIZATION}/inc/inc.py"
+    with open(edited) as marked:
+        assert marked.read().count("<<<<<<< hybrid-int4-fp8, variant 0.20\n") == 2
