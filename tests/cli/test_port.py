@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 def tree(folder: Path, version: str, **changed: str | None) -> Path:
     """Make a vLLM of a version: the one that the mods were written for, with other files."""
-    files = {path: data.decode() for path, data in FILES.items()}
-    files |= {f"vllm/{name.replace('__', '/')}.py": text for name, text in changed.items()}  # type: ignore[misc]
+    files: dict[str, str | None] = {path: data.decode() for path, data in FILES.items()}
+    for name, text in changed.items():
+        files[f"vllm/{name.replace('__', '/', 1)}.py"] = text
     for path, text in files.items():
         if text is not None:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -100,6 +101,23 @@ def test_the_file_that_a_module_became_is_followed(call: Call, base: Path, tmp_p
     assert (file["path"], file["new_path"]) == ("vllm/loader.py", "vllm/loader/core.py")
     assert done.json["verdict"] == "applies"
     assert done.json["followed"][0]["new"] == "vllm/loader/core.py"
+
+
+def test_an_import_of_what_another_module_has_by_now_is_followed(
+    call: Call, library: Path, tmp_path: Path
+) -> None:
+    helper = "def weigh(path):\n    return path\n"
+    using = LOADER.replace("import os\n", "import os\n\nfrom vllm.helpers import weigh\n").replace(
+        "        return path", "        return weigh(path)", 1
+    )
+    (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, using))
+    base = tree(tmp_path / "base", "0.19.1", helpers=helper)
+    target = tree(tmp_path / "target", "0.20.0", tools__scales=helper, tools____init__="")
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 0, done.out
+    assert "followed: weigh of vllm.helpers is now weigh of vllm.tools.scales" in done.out
+    assert call("apply", "fast", "--target", target).code == 0
+    assert "from vllm.tools.scales import weigh\n" in (target / "vllm/loader.py").read_text()
 
 
 CLASHING = LOADER.replace(
