@@ -30,6 +30,7 @@ COMMANDS = {
     "revert": "Take mods out again.",
     "port": "Make a variant of a mod for another vLLM.",
     "refresh": "Cut a mod's patches anew; what they do stays the same.",
+    "lint": 'Name what makes a mod say "done" when it is not.',
     "matrix": "Check mods against many vLLM releases.",
     "serve-check": "Hold a serve command against the vLLM it will run on.",
     "lock": "Resolve a pairing to hashes; say what moved.",

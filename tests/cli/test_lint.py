@@ -1,0 +1,147 @@
+"""``lint``: each way to fail open is named with its line; what fails closed passes."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+TOP = "#!/bin/bash\nset -euo pipefail\n"
+SOUND = f"""{TOP}
+root=${{VLLM_SITE_PACKAGES:-/usr/local/lib/python3.12/dist-packages}}
+if ! patch -p1 -F0 --dry-run -d "$root" < fix.patch; then
+    echo "it does not fit" >&2
+    exit 1
+fi
+patch -p1 -F0 -d "$root" < fix.patch
+cp overlay.py "$root/vllm/overlay.py"
+cp qwen.jinja "$WORKSPACE_DIR/qwen.jinja"
+pip install --no-deps ./flash_qla-0.1.3-py3-none-any.whl einops==0.8.1
+python3 - <<'PY'
+import pathlib
+file = pathlib.Path("x.py")
+text = file.read_text()
+assert text.count("old") == 1
+file.write_text(text.replace("old", "new"))
+PY
+find "$root/vllm" -name __pycache__ -prune -exec rm -r {{}} +
+"""
+
+
+def folder(parent: Path, text: str) -> Path:
+    place = parent / "mod"
+    place.mkdir()
+    (place / "run.sh").write_text(text)
+    return place
+
+
+def test_a_script_that_fails_closed_passes(call: Call, tmp_path: Path) -> None:
+    answer = call("lint", folder(tmp_path, SOUND))
+    assert (answer.code, answer.out) == (0, "")
+    assert "1 looked at, no findings" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "code"),
+    [
+        (f"{TOP}patch -p1 -F0 < a.patch || true\n", 3, "fail-open"),
+        (f'{TOP}cd x && git apply a.patch || echo "already applied"\n', 3, "fail-open"),
+        (f"{TOP}cp a b || {{ echo oops; }}\n", 3, "fail-open"),
+        (f"{TOP}python3 - <<'PY' || true\nraise SystemExit\nPY\n", 3, "fail-open"),
+        (f"{TOP}grep -q fixed x.py || true\n", 3, "check-cannot-fail"),
+        (f'{TOP}python3 -c "import vllm" || echo fine\n', 3, "check-cannot-fail"),
+        ("#!/bin/bash\n\npatch -p1 -F0 < a.patch\n", 3, "no-set-e"),
+        (f"{TOP}set +e\ncp a b\n", 3, "set-e-off"),
+        (f"{TOP}if git apply a.patch; then echo done; fi\n", 3, "failure-passed-over"),
+        (f"{TOP}if cp a b; then echo x; else echo failed; fi\n", 3, "failure-passed-over"),
+        ("set -e\npatch -p1 -F0 < a.patch | tee log\n", 2, "pipe-unwatched"),
+        (f"{TOP}cp a b &\n", 3, "background"),
+        (f"{TOP}curl -sL https://x.test/a.patch | patch -p1 -F0\n", 3, "network-patch"),
+        (f"{TOP}curl -L https://github.com/a/b/pull/12.diff -o x\n", 3, "live-diff"),
+        (f"{TOP}wget https://raw.githubusercontent.com/a/b/main/x.py\n", 3, "moving-url"),
+        (f"{TOP}curl -O https://x.test/1.0/x.py\n", 3, "network"),
+        (f"{TOP}git clone https://github.com/a/b\n", 3, "moving-clone"),
+        (f"{TOP}pip install flash-qla\n", 3, "unpinned-install"),
+        (f"{TOP}python3 -m pip install -q 'a>=1' b==2\n", 3, "unpinned-install"),
+        (f"{TOP}uv pip install --system -r requirements.txt\n", 3, "unpinned-install"),
+        (f"{TOP}cp a /usr/local/lib/python3.12/dist-packages/vllm/a\n", 3, "hard-coded-root"),
+        (f"{TOP}export VLLM_USE_X=1\n", 3, "lost-export"),
+        (f"{TOP}sed -i 's/a/b/' x.py\n", 3, "edit-unchecked"),
+        (
+            f"{TOP}python3 - <<'PY'\nopen('x','w').write(t.replace('a','b'))\nPY\n",
+            3,
+            "edit-unchecked",
+        ),
+        (f"{TOP}patch -p1 < a.patch\n", 3, "fuzz"),
+        (f"{TOP}git apply --reject a.patch\n", 3, "half-applied"),
+        (f"{TOP}if true; then\n", 3, "not-bash"),
+    ],
+)
+def test_each_flaw_is_named_with_its_line(
+    call: Call, tmp_path: Path, text: str, line: int, code: str
+) -> None:
+    answer = call("lint", folder(tmp_path, text), "--json")
+    assert answer.code == 1
+    found = [(one["line"], one["code"]) for one in answer.json["findings"]]
+    assert (line, code) in found
+    # and nothing else but what the same line brings along
+    assert {one for one, _ in found} == {line}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TOP}if grep -q fixed x.py; then exit 0; fi\n",
+        f"{TOP}if git apply --check a.patch; then git apply a.patch; else exit 3; fi\n",
+        f"{TOP}patch -p1 -F0 < a.patch || {{ echo no >&2; exit 1; }}\n",
+        f"{TOP}patch -p1 -F0 < a.patch || exit 1\n",
+        f"{TOP}rm -rf ~/.cache/vllm/torch_compile_cache\n",
+        f'{TOP}export ROOT=/x\ncp a "$ROOT/a"\n',
+        "#!/bin/bash -e\ncp a b\n",
+        "set -o errexit\ncp a b\n",
+    ],
+)
+def test_what_fails_closed_is_no_finding(call: Call, tmp_path: Path, text: str) -> None:
+    answer = call("lint", folder(tmp_path, text))
+    assert (answer.code, answer.out) == (0, "")
+
+
+def test_a_zip_and_a_collection_of_folders(call: Call, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "mods" / name).mkdir(parents=True)
+        (tmp_path / "mods" / name / "run.sh").write_text(f"{TOP}cp a b || true\n")
+    packed = tmp_path / "three.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("run.sh", f"{TOP}cp a b || true\n")
+    answer = call("lint", tmp_path / "mods", packed)
+    assert answer.code == 1
+    assert len(answer.out.splitlines()) == 3
+    assert f"{packed}:run.sh:3: " in answer.out
+
+
+def test_a_library_is_read_with_its_patches(call: Call, library: Path) -> None:
+    assert call("lint", library).code == 0
+    patch = library / "patches/fast/x.patch"
+    patch.write_text(patch.read_text().replace("@@ -3,7", "@@ -3,9"))
+    answer = call("lint", library)
+    assert answer.code == 1
+    assert "[broken-mod]" in answer.out
+
+
+def test_a_path_with_nothing_to_look_at(call: Call, tmp_path: Path) -> None:
+    assert call("lint", tmp_path / "none").code == 2
+    (tmp_path / "empty").mkdir()
+    answer = call("lint", tmp_path / "empty")
+    assert answer.code == 2
+    assert "holds neither a run.sh nor a mod.toml" in answer.err
+    (tmp_path / "x.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    assert call("lint", tmp_path / "x.zip").code == 2

@@ -1,0 +1,114 @@
+"""A script read by bash's grammar: statements, words, what is known of them."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from vllm_mods import bash
+from vllm_mods.bash import Assign, Call, Chain, For, If, Other, Pipe
+
+
+def only(text: str) -> bash.Statement:
+    (one,) = bash.read(text).body
+    return one
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("cp a 'b c' \"d e\"", ["cp", "a", "b c", "d e"]),
+        ('cp "$ROOT/x" ${ROOT}/y', ["cp", "/r/x", "/r/y"]),
+        ('cp "${NONE:-/d/$ROOT}" ${NONE:-e}', ["cp", "/d//r", "e"]),
+        ('cp "$NONE" $(pwd) *.py', ["cp", None, None, None]),
+        ('echo "a \\"b\\" \\$c" x\\ y', ["echo", 'a "b" $c', "x y"]),
+        ('echo "$ROOT $ROOT"', ["echo", "/r /r"]),
+        ("echo 1 -p1 --x=2", ["echo", "1", "-p1", "--x=2"]),
+    ],
+)
+def test_words(text: str, values: list[str | None]) -> None:
+    one = only(text)
+    assert isinstance(one, Call)
+    assert [word.value({"ROOT": "/r"}) for word in one.argv] == values
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a 'b c'",
+        'a "x y"z',
+        'a "q\\"r"',
+        "a b\\ c",
+        'a "one $H two"',
+        'a "${H}/${N:-d e}/f"',
+        "a x=1",
+    ],
+)
+def test_words_are_what_bash_makes_of_them(text: str) -> None:
+    one = only(text)
+    assert isinstance(one, Call)
+    values = [word.value({"H": "home"}) or "" for word in one.argv]
+    script = f"a() {{ printf '%s\\n' a \"$@\"; }}; H=home; {text}"
+    told = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == values
+
+
+def test_a_redirect_belongs_to_the_last_command_of_a_list() -> None:
+    one = only('cd "$ROOT" && patch -p1 < x.patch || echo "done"')
+    assert isinstance(one, Chain)
+    assert one.operator == "||"
+    assert isinstance(one.left, Chain)
+    patch = one.left.right
+    assert isinstance(patch, Call)
+    assert [(r.operator, r.target.text) for r in patch.redirects] == [("<", "x.patch")]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "body"),
+    [
+        ("python3 - <<'PY' || true\nx = '$A'\nPY\n", Chain, "x = '$A'\n"),
+        ("cat <<EOF | patch -p1\na\nEOF\n", Pipe, "a\n"),
+        ("cat > out <<EOF\na $A\nEOF\n", Call, "a 1\n"),
+    ],
+)
+def test_here_documents(text: str, kind: type, body: str) -> None:
+    one = only(text)
+    assert isinstance(one, kind)
+    call = next(part for part in (one, *bash.inside(one)) if isinstance(part, Call))
+    here = next(redirect for redirect in call.redirects if redirect.operator == "<<")
+    assert here.target.value({"A": "1"}) == body
+
+
+def test_branches_loops_and_functions() -> None:
+    script = bash.read(
+        "if a; then b; c; elif d; then e; else f; fi\n"
+        'for x in 1 2; do g "$x"; done\nh() { i; }\nwhile j; do k; done\ncase $x in y) l;; esac\nm &\n'
+    )
+    condition, loop, function, other, case, background = script.body
+    assert isinstance(condition, If)
+    texts = [[[one.text for one in part] for part in branch] for branch in condition.branches]
+    assert texts == [[["a"], ["b", "c"]], [["d"], ["e"]], [[], ["f"]]]
+    assert isinstance(loop, For)
+    assert (loop.name, [word.text for word in loop.values]) == ("x", ["1", "2"])
+    assert [one.text for one in bash.inside(function)] == ["i"]
+    assert [one.text for one in bash.inside(other)] == ["j", "k"]
+    assert [one.text for one in bash.inside(case)] == ["l"]
+    assert isinstance(background, Other)
+    assert background.kind == "background"
+
+
+def test_assignments() -> None:
+    one, two = bash.read("#!/bin/bash -e\nA=${B:-c}\nexport D=1\n").body
+    assert isinstance(one, Assign)
+    assert isinstance(two, Assign)
+    assert (one.name, one.value.value({}), one.exported) == ("A", "c", False)
+    assert (two.name, two.exported, two.line) == ("D", True, 3)
+    assert bash.read("#!/bin/bash -e\n").interpreter == "/bin/bash -e"
+
+
+@pytest.mark.parametrize(("text", "line"), [("a\nif b; then c\n", 3), ("a 'b", 1), ("a\n\n)\n", 3)])
+def test_what_bash_would_not_read_is_refused(text: str, line: int) -> None:
+    with pytest.raises(bash.BashError) as caught:
+        bash.read(text)
+    assert caught.value.line == line

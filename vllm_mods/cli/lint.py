@@ -1,0 +1,38 @@
+"""``vllm-mods lint``."""
+
+from __future__ import annotations
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_NO, EXIT_OK
+
+
+@click.command(name="lint")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@options.json_output
+def command(paths: tuple[str, ...], *, as_json: bool) -> int:
+    """Name what makes a mod say "done" when it is not.
+
+    PATH is a mod's folder or zip with a run.sh, a script, or a library: its manifests and patches
+    are read whole. Nothing is run. Exit code 0 if nothing was found, 1 if something was.
+    """
+    from vllm_mods.lint import places  # noqa: PLC0415
+
+    found = [one for path in paths for one in places.lint(path)]
+    flaws = [(one.path, flaw) for one in found for flaw in one.flaws]
+    if as_json:
+        options.print_json(
+            {
+                "schema": 1,
+                "ok": not flaws,
+                "paths": [one.path for one in found],
+                "findings": [{**flaw._asdict(), "path": path} for path, flaw in flaws],
+            }
+        )
+    else:
+        for path, flaw in flaws:
+            click.echo(f"{path}:{flaw.line}: {flaw.message} [{flaw.code}]")
+        noun = "finding" if len(flaws) == 1 else "findings"
+        click.echo(f"{len(found)} looked at, {len(flaws) or 'no'} {noun}", err=True)
+    return EXIT_NO if flaws else EXIT_OK

@@ -1,0 +1,1 @@
+"""What makes a mod say "done" when it is not, found without running it."""

@@ -1,0 +1,119 @@
+"""What a path to be linted holds: a script, a mod folder of a launcher, its zip, or mods of ours."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import bash, diff, library
+from vllm_mods.errors import UsageError, VllmModsError
+from vllm_mods.lint import rules
+from vllm_mods.lint.rules import Flaw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCRIPT = "run.sh"
+_LARGEST = 1 << 20
+
+
+class Linted(NamedTuple):
+    """A file that was looked at, and what was found in it."""
+
+    path: str
+    flaws: tuple[Flaw, ...]
+
+
+def lint(path: str) -> tuple[Linted, ...]:
+    """Look at everything that a path holds.
+
+    Raises ``UsageError`` for a path with nothing to look at, or that cannot be read.
+    """
+    found = tuple(_looked(path))
+    if not found:
+        raise UsageError(
+            f"{path} holds neither a {SCRIPT} nor a {library.MANIFEST}",
+            hint="a mod's folder, its zip, a run.sh, or a library with patches/",
+        )
+    return found
+
+
+def script(text: str) -> tuple[Flaw, ...]:
+    """Look at the text of a script."""
+    try:
+        return rules.check(bash.read(text))
+    except bash.BashError as error:
+        return (Flaw("not-bash", error.line, error.why),)
+
+
+def _looked(path: str) -> Iterator[Linted]:
+    if not os.path.lexists(path):
+        raise UsageError(f"there is no {path}", hint="ls")
+    if zipfile.is_zipfile(path):
+        yield _zipped(path)
+    elif os.path.isfile(path):
+        yield Linted(path, script(_text(path)))
+    elif os.path.isfile(os.path.join(path, library.MANIFEST)):
+        yield _mod(path)
+    elif os.path.isfile(os.path.join(path, SCRIPT)):
+        place = os.path.join(path, SCRIPT)
+        yield Linted(place, script(_text(place)))
+    else:
+        for folder in _below(path):
+            yield from _looked(folder)
+
+
+def _below(path: str) -> Iterator[str]:
+    """Yield the mods of a library, or the folders of a collection of mods."""
+    parent = os.path.join(path, "patches") if os.path.isdir(os.path.join(path, "patches")) else path
+    try:
+        names = sorted(os.listdir(parent))
+    except OSError as error:
+        raise UsageError(
+            f"{parent} cannot be read: {error.strerror}", hint=f"ls -ld {parent}"
+        ) from error
+    for name in names:
+        folder = os.path.join(parent, name)
+        if any(os.path.isfile(os.path.join(folder, one)) for one in (SCRIPT, library.MANIFEST)):
+            yield folder
+
+
+def _mod(folder: str) -> Linted:
+    """Read a mod of ours with all its patches."""
+    place = os.path.join(folder, library.MANIFEST)
+    try:
+        roots = (os.path.dirname(os.path.dirname(os.path.abspath(folder))), library.data_root())
+        mod = library.load_mod(folder, roots)
+        for variant in mod.variants:
+            for patch in variant.patches:
+                diff.parse(patch.data, patch.source, root=patch.root)
+    except VllmModsError as error:
+        return Linted(place, (Flaw("broken-mod", 1, error.message),))
+    return Linted(place, ())
+
+
+def _zipped(path: str) -> Linted:
+    place = f"{path}:{SCRIPT}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if SCRIPT not in archive.namelist():
+                raise UsageError(f"{path} has no {SCRIPT} at its root", hint=f"unzip -l {path}")
+            if archive.getinfo(SCRIPT).file_size > _LARGEST:
+                raise UsageError(f"{place} is larger than a script", hint=f"unzip -l {path}")
+            data = archive.read(SCRIPT)
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
+    return Linted(place, script(data.decode("utf-8", "surrogateescape")))
+
+
+def _text(path: str) -> str:
+    try:
+        if os.path.getsize(path) > _LARGEST:
+            raise UsageError(f"{path} is larger than a script", hint=f"ls -l {path}")
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint=f"ls -l {path}"
+        ) from error
