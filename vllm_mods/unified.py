@@ -14,6 +14,9 @@ from vllm_mods import lines, locate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+CONTEXTS = (3, 5, 8, 12, 20)
+"""How many lines of context to try until a patch has one proven place."""
+
 _DEFINITION = re.compile(rb"[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]")
 _SECTION = 80  # bytes, as git cuts it
 _NO_LINE_END = b"\\ No newline at end of file\n"

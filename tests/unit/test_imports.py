@@ -46,7 +46,7 @@ LAYERS = (
     ("transaction", "revert", "applying", "verify", "nodes"),
     ("image",),
     ("locking",),
-    ("matrix", "port"),
+    ("matrix", "port", "making"),
     ("serve",),
     ("report",),
     ("cli",),

@@ -28,6 +28,7 @@ COMMANDS = {
     "status": "Tell which mods are in a vLLM tree.",
     "verify": "Tell whether patched files were changed since.",
     "revert": "Take mods out again.",
+    "new": "Make a mod of a diff or of two trees.",
     "port": "Make a variant of a mod for another vLLM.",
     "refresh": "Cut a mod's patches anew; what they do stays the same.",
     "lint": 'Name what makes a mod say "done" when it is not.',

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from vllm_mods.lock import LockedTree
     from vllm_mods.model import Mod, Tree, Variant
 
-_CONTEXTS = (3, 5, 8, 12, 20)
-
 
 class Recut(NamedTuple):
     """New files of a mod, none if nothing would change, and the releases that were looked at."""
@@ -49,7 +47,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     changes = making.changes_of(mod, variant, base)
     cuts = [Cut(change.path, change.before, change.after) for change in changes]
     trees = {version: opener(version) for version, _ in states}
-    for context in _CONTEXTS:
+    for context in unified.CONTEXTS:
         files = _files(variant, cuts, context)
         if all(
             library.read_file(f"{mod.directory}/{name}") == data for name, data in files.items()
@@ -64,7 +62,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
             files[library.LOCK] = lock.dump(locking.of(new, kept))
             return Recut(files, tuple(trees))
     raise Refused(
-        f"variant `{variant.id}` of {mod.name}: no patches with up to {_CONTEXTS[-1]} lines of context do "
+        f"variant `{variant.id}` of {mod.name}: no patches with up to {unified.CONTEXTS[-1]} lines of context do "
         "the same on every release that mod.lock records; nothing was written",
         hint=f"vllm-mods matrix {mod.name}",
     )

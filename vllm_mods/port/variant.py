@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from vllm_mods.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
     from vllm_mods.trees.release import Releases
 
-_CONTEXTS = (3, 5, 8, 12, 20)
-"""How many lines of context are tried until a patch has one proven place."""
-
 
 class Cut(NamedTuple):
     """One changed file of the target: what its patch is cut from."""
@@ -154,7 +151,7 @@ def make(
     """
     made: NewVariant | None = None
     block = {"id": name, "vllm": vllm}
-    for context in _CONTEXTS:
+    for context in unified.CONTEXTS:
         patches = _patches(variant, cuts, name, context)
         files = {
             **patches,

@@ -1,0 +1,161 @@
+"""``vllm-mods new``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_OK, Refused, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_mods.making.compose import Composed
+    from vllm_mods.model import Tree
+
+
+@click.command(name="new")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--from-diff", "diff_file", metavar="FILE", help="A diff, with any paths; - for stdin."
+)
+@click.option("--from-trees", "trees", nargs=2, metavar="OLD NEW", help="Two trees to compare.")
+@click.option("--tree", "base", metavar="TREE", help="The vLLM that the diff was made on.")
+@click.option(
+    "--library", "folder", metavar="DIR", default=".", help="Write to DIR/patches/NAME [.]."
+)
+@click.option("--summary", metavar="TEXT", help="What the mod is for.")
+@click.option("--license", "terms", metavar="SPDX", help="The licence of the changes.")
+@click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just that vLLM].")
+@options.offline
+@options.json_output
+def command(
+    name: str,
+    diff_file: str | None,
+    trees: tuple[str, str] | None,
+    base: str | None,
+    *,
+    folder: str,
+    summary: str | None,
+    terms: str | None,
+    spec: str | None,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Make a mod.
+
+    From a diff, whose paths may be from anywhere: each is looked up in the tree by its end and its
+    text. Or from two trees: changed text becomes a patch with section headers, new files an
+    overlay. The mod is planned on the tree that it was made from, and written only if it makes
+    these very changes and would work. What nobody could know is said.
+    """
+    from vllm_mods.making import compose, from_diff, from_trees  # noqa: PLC0415
+
+    if (diff_file is None) == (trees is None):
+        raise UsageError(
+            "give --from-diff or --from-trees, one of them", hint="vllm-mods new --help"
+        )
+    told: list[str] = []
+    if trees is not None:
+        tree, other = (_opened(one, offline=offline) for one in trees)
+        found = from_trees.difference(tree, other)
+        changes = found.changes
+        told += [f"left out {path}: {why}" for path, why in found.passed_over]
+    else:
+        if base is None:
+            raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
+        tree = _opened(base, offline=offline)
+        data, where = _read(diff_file or "-")
+        changes, meant = from_diff.changes(data, where, tree)
+        told += [f"{one.named} is {one.path}" for one in meant if one.named != one.path]
+    wanted = compose.Wanted(name, summary, terms, spec)
+    made = compose.compose(wanted, changes, {}, tree)
+    place = write(folder, name, made.files)
+    tell(made, place, told, as_json=as_json)
+    return EXIT_OK
+
+
+def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
+    """Write a mod into a library, whole or not at all, and return its folder.
+
+    Raises ``Refused`` if there is one already, or the library cannot be written.
+    """
+    place = os.path.join(folder, "patches", name)
+    if os.path.lexists(place):
+        raise Refused(
+            f"{place} is there already: nothing was written", hint=f"rm -r {place}, or another name"
+        )
+    try:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        staged = tempfile.mkdtemp(dir=os.path.dirname(place), prefix=f".{name}-")
+        try:
+            for path, data in files.items():
+                os.makedirs(os.path.dirname(os.path.join(staged, path)), exist_ok=True)
+                with open(os.path.join(staged, path), "wb") as file:
+                    file.write(data)
+            os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
+            os.rename(staged, place)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise Refused(
+            f"{place} cannot be written: {error.strerror}; nothing was written",
+            hint=f"ls -ld {folder}",
+        ) from error
+    return place
+
+
+def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
+    """Say what was written, and what is still to be said by a person."""
+    from vllm_mods.report.data import finding  # noqa: PLC0415
+
+    planned = made.planned
+    if as_json:
+        options.print_json(
+            {
+                "schema": 1,
+                "mod": made.mod.name,
+                "folder": place,
+                "variant": planned.variant.id if planned.variant else None,
+                "verdict": planned.verdict.value,
+                "files": sorted(made.files),
+                "findings": [finding(one) for one in planned.findings],
+                "notes": told,
+                "unknown": list(made.unknown),
+            }
+        )
+        return
+    click.echo(f"wrote {place}: {planned.verdict}")
+    for path in sorted(made.files):
+        click.echo(f"  {path}")
+    for line in (*told, *(one.message for one in planned.findings)):
+        click.echo(f"note: {line}")
+    for line in made.unknown:
+        click.echo(f"to be said by you, in mod.toml: {line}")
+
+
+def _opened(spec: str, *, offline: bool) -> Tree:
+    from vllm_mods.trees.open import open_tree  # noqa: PLC0415
+
+    tree = open_tree(spec, offline=offline, progress=options.progress(), note=options.note)
+    options.close_later(tree)
+    return tree
+
+
+def _read(path: str) -> tuple[bytes, str]:
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read(), "stdin"
+        with open(path, "rb") as file:
+            return file.read(), path
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint=f"ls -l {path}"
+        ) from error

@@ -1,0 +1,1 @@
+"""A mod out of changed files: from a diff, from two trees, from what a command did."""

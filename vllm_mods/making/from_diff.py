@@ -1,0 +1,205 @@
+"""A diff of somebody's, whatever its paths are from: which file of the tree each part means."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import diff, locate
+from vllm_mods.errors import DiffError, Refused
+from vllm_mods.model import FileChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.diff import FileDiff
+    from vllm_mods.model import Tree
+
+_HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
+_NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
+_STAMP = re.compile(rb"\t.*|\s+\d{4}-\d\d-\d\d .*")
+_NO_FILE = "/dev/null"
+
+
+class Part(NamedTuple):
+    """The part of a diff for one file: the names it gives, and its hunks as a patch of ``x``."""
+
+    old: str
+    new: str
+    body: bytes
+    line: int
+
+
+class Meant(NamedTuple):
+    """A path in a diff, and the path in the tree that it means."""
+
+    named: str
+    path: str
+
+
+def changes(
+    data: bytes, where: str, tree: Tree
+) -> tuple[tuple[FileChange, ...], tuple[Meant, ...]]:
+    """Return what a diff changes in a tree, and which file each path in it means.
+
+    A file is the one whose path ends as the diff's does and in which every hunk has its place; a
+    new one goes where its neighbours in the diff are. Raises ``Refused`` where no file is, or several
+    are, and ``DiffError`` for what is no diff.
+    """
+    parts = list(_parts(data, where))
+    if not parts:
+        raise DiffError(where, 1, "there is no change in this file: no '--- …' and '+++ …' lines")
+    paths = sorted(tree.paths("vllm"))
+    found: list[FileChange] = []
+    meant: list[Meant] = []
+    for part in parts:
+        if part.old != _NO_FILE:
+            path, before, after = _place(part, where, paths, tree)
+            found.append(FileChange(path=path, before=before, after=after))
+            meant.append(Meant(part.old, path))
+    for part in parts:
+        if part.old == _NO_FILE:
+            path = _new_path(part, where, meant)
+            (file,) = _read(part, where)
+            there = tree.read(path)
+            if there is not None:
+                raise Refused(
+                    f"{where}:{part.line}: {part.new} is new, and {tree.spec} has {path} already",
+                    hint="--tree TREE, one without it",
+                )
+            found.append(
+                FileChange(
+                    path=path, before=None, after=b"".join(file.hunks[0].new) if file.hunks else b""
+                )
+            )
+            meant.append(Meant(part.new, path))
+    return tuple(found), tuple(meant)
+
+
+def _parts(data: bytes, where: str) -> Iterator[Part]:
+    if b"GIT binary patch" in data or re.search(rb"^Binary files ", data, re.MULTILINE):
+        raise DiffError(where, 1, "a binary change has no text", hint="--from-trees OLD NEW")
+    at = 0
+    while match := _HEADER.search(data, at):
+        end = _NEXT.search(data, match.end())
+        body = data[match.end() : end.start() if end else len(data)]
+        old, new = (_name(name) for name in match.groups())
+        line = data.count(b"\n", 0, match.start()) + 1
+        yield Part(old, new, body, line)
+        at = match.end() + len(body)
+
+
+def _name(raw: bytes) -> str:
+    return _STAMP.sub(b"", raw).strip().decode("utf-8", "replace")
+
+
+def _read(part: Part, where: str) -> tuple[FileDiff, ...]:
+    old = _NO_FILE if part.old == _NO_FILE else "a/x"
+    new = _NO_FILE if part.new == _NO_FILE else "b/x"
+    head = f"--- {old}\n+++ {new}\n".encode()
+    try:
+        return diff.parse(head + part.body, where)
+    except DiffError as error:
+        raise DiffError(where, part.line + error.line - 1, error.why, hint=error.hint) from error
+
+
+def _place(
+    part: Part, where: str, paths: Sequence[str], tree: Tree
+) -> tuple[str, bytes, bytes | None]:
+    """Return the file that a part means, as it is and as it will be."""
+    (file,) = _read(part, where)
+    candidates = _candidates(part.old, paths) or _candidates(part.new, paths)
+    fitting: list[tuple[str, bytes, bytes | None]] = []
+    for path in candidates:
+        before = tree.read(path) or b""
+        after = _patched(file, path, before)
+        if after is not None:
+            fitting.append((path, before, None if part.new == _NO_FILE else after))
+    if len(fitting) == 1:
+        return fitting[0]
+    at = f"{where}:{part.line}: {part.old}"
+    if not candidates:
+        raise Refused(
+            f"{at}: {tree.spec} has no such file", hint="--tree TREE, the one it was made on"
+        )
+    if not fitting:
+        named = ", ".join(candidates[:4])
+        raise Refused(
+            f"{at}: its text is not in {named}"
+            + (" (or it is in already)" if _is_in(file, candidates, tree) else ""),
+            hint="--tree TREE, the one it was made on",
+        )
+    named = ", ".join(path for path, _, _ in fitting[:4])
+    raise Refused(
+        f"{at} may mean any of {len(fitting)} files: {named}",
+        hint="write the whole path into the diff",
+    )
+
+
+def _candidates(name: str, paths: Sequence[str]) -> list[str]:
+    """Return the paths that end as a name does, of its longest end that any path has."""
+    parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
+    for start in range(len(parts)):
+        tail = "/".join(parts[start:])
+        found = [path for path in paths if path == tail or path.endswith(f"/{tail}")]
+        if found:
+            return found
+    return []
+
+
+def _patched(file: FileDiff, path: str, before: bytes) -> bytes | None:
+    """Return a file with every hunk in its one place, None if it has not got them all."""
+    from vllm_mods import scopes  # noqa: PLC0415  (imports LibCST)
+
+    parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
+    target = locate.Target(data=before, parse=parse)
+    placed = []
+    for hunk in file.hunks:
+        try:
+            spot = locate.place(hunk, target, None)
+        except scopes.UnparsableError:
+            return None
+        if isinstance(spot, locate.Lost):
+            return None
+        placed.append((spot.line, hunk))
+    return locate.splice(target.lines, placed)
+
+
+def _is_in(file: FileDiff, candidates: Sequence[str], tree: Tree) -> bool:
+    back = file.reversed()
+    return any(_patched(back, path, tree.read(path) or b"") is not None for path in candidates)
+
+
+def _new_path(part: Part, where: str, meant: Sequence[Meant]) -> str:
+    """Say where a new file goes: as far from the diff's path as the files beside it are."""
+    found = set()
+    for other in meant:
+        extra = _difference(other)
+        if extra is not None:
+            cut, prefix = extra
+            names = [name for name in part.new.split("/") if name not in {"", "."}]
+            found.add("/".join([*prefix, *names[cut:]]))
+    if not found:
+        tail = re.search(r"(?:^|/)(vllm/.+)$", part.new)
+        found = {tail[1]} if tail else set()
+    if len(found) == 1:
+        (path,) = found
+        return path
+    what = (
+        "nothing in the diff says where"
+        if not found
+        else f"it may go to {', '.join(sorted(found))}"
+    )
+    raise Refused(
+        f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its whole path: vllm/…"
+    )
+
+
+def _difference(one: Meant) -> tuple[int, list[str]] | None:
+    """Return how many folders of a diff's path to leave out, and which to put in front."""
+    named = [name for name in one.named.split("/") if name not in {"", "."}]
+    path = one.path.split("/")
+    same = 0
+    while same < min(len(named), len(path)) and named[-1 - same] == path[-1 - same]:
+        same += 1
+    return (len(named) - same, path[: len(path) - same]) if same else None
