@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods import diff, locate
 from vllm_mods.digest import sha256
 from vllm_mods.errors import TreeError
-from vllm_mods.model import FileChange, Finding, Level, PlacedHunk, Verdict
+from vllm_mods.model import FileChange, Finding, HunkState, Level, PlacedHunk, Verdict
 from vllm_mods.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from vllm_mods.model import Mod, Tree, Variant
     from vllm_mods.whereabouts import Search
 
     Recorded = Callable[[str, str, int], str | None]
+    Wanted = AbstractSet[int | None]
 
 NEW_FILE_MODE = 0o644
 
@@ -99,36 +101,72 @@ def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree, recorded: Re
     return Attempt(variant=variant, ok=True, verdict=Verdict.APPLIED, changes=view.changes())
 
 
-def hunks_in(
-    parts: tuple[Part, ...], tree: Tree, recorded: Recorded
-) -> tuple[list[str], list[str]]:
-    """Tell which parts of a half-applied variant are in and which are not, each by name.
+def states(parts: tuple[Part, ...], tree: Tree, recorded: Recorded) -> tuple[HunkState, ...]:
+    """Tell of each hunk, and each whole file, whether it could be put in, is in, or neither.
 
-    A part counts as in only if it is there and could not be put in again.
+    Parts lie on top of each other: what could go in is put in from the first one up, what is in
+    is taken out from the last one down.
     """
-    inside: list[str] = []
-    outside: list[str] = []
-    for part in parts:
+    found = {(i, number): "absent" for i, part in enumerate(parts) for number in _numbers(part)}
+
+    def run(order: Iterable[int], state: str, put: Callable[[Part, View, Wanted], bool]) -> None:
+        view = View(tree)
+        for i in order:
+            part = parts[i]
+            left = [number for number in _numbers(part) if found[i, number] == "absent"]
+            fit = [number for number in left if put(part, View(view), {number})]
+            found.update(dict.fromkeys(((i, number) for number in fit), state))
+            if fit:
+                put(part, view, set(fit))
+
+    def forth(part: Part, view: View, wanted: Wanted) -> bool:
+        step = _Step(part, view, recorded, None)
         if part.diff is None:
-            there = tree.read(part.path) == part.whole
-            (inside if there else outside).append(part.path)
-            continue
-        for label, one in _single_hunks(part.diff):
-            put = _Step(part, View(tree), recorded, None)
-            put.run(one)
-            take = _Step(part, View(tree), recorded, None)
-            take.run(one.reversed())
-            there = bool(put.findings) and not take.findings
-            (inside if there else outside).append(label)
-    return inside, outside
+            step.put_whole()
+        else:
+            step.run(_only(part.diff, wanted))
+        return not step.findings
+
+    def back(part: Part, view: View, wanted: Wanted) -> bool:
+        if part.diff is None:
+            there = view.read(part.path) == part.whole
+            if there:
+                view.lay([FileChange(path=part.path, before=part.whole, after=None)])
+            return there
+        step = _Step(part, view, recorded, None)
+        step.run(_only(part.diff, wanted).reversed())
+        return not step.findings
+
+    # first what could go in: only what could not be put in (again) counts as carried
+    run(range(len(parts)), "placed", forth)
+    run(reversed(range(len(parts))), "carried", back)
+    every = all_in(parts, "absent")
+    return tuple(
+        one._replace(state=state) for one, state in zip(every, found.values(), strict=True)
+    )
 
 
-def _single_hunks(file: diff.FileDiff) -> list[tuple[str, diff.FileDiff]]:
-    if len(file.hunks) <= 1 or file.old_path is None or file.new_path is None:
-        return [(file.path, file)]
-    return [
-        (f"{file.path} hunk {hunk.number}", file._replace(hunks=(hunk,))) for hunk in file.hunks
-    ]
+def all_in(parts: tuple[Part, ...], state: str) -> tuple[HunkState, ...]:
+    """Return the hunks and whole files of a variant, each in the same state."""
+    return tuple(
+        HunkState(patch=part.source, path=part.path, number=number, state=state)
+        for part in parts
+        for number in _numbers(part)
+    )
+
+
+def _numbers(part: Part) -> list[int | None]:
+    """Return the numbers of a part's hunks; None stands for all that it does to its file."""
+    file = part.diff
+    if file is None or len(file.hunks) <= 1 or file.old_path != file.new_path:
+        return [None]
+    return [hunk.number for hunk in file.hunks]
+
+
+def _only(file: diff.FileDiff, wanted: Wanted) -> diff.FileDiff:
+    if None in wanted:
+        return file
+    return file._replace(hunks=tuple(hunk for hunk in file.hunks if hunk.number in wanted))
 
 
 def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:

@@ -226,6 +226,23 @@ class PlacedHunk(NamedTuple):
     proof: str
 
 
+class HunkState(NamedTuple):
+    """A hunk by its ``number`` in its file's part of the patch, None for the whole part.
+
+    ``state``: ``placed`` could be put in, ``carried`` is in already, ``absent`` is neither.
+    """
+
+    patch: str
+    path: str
+    number: int | None
+    state: str
+
+    @property
+    def label(self) -> str:
+        """Name it for a person."""
+        return self.path if self.number is None else f"{self.path} hunk {self.number}"
+
+
 class ModPlan(NamedTuple):
     """What one mod would do to the tree. ``changes`` starts from what the mods before it left.
 

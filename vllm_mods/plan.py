@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vllm_mods.attempt import Attempt, Part
     from vllm_mods.fit.world import Cache
     from vllm_mods.lock import Lock, LockedTree
-    from vllm_mods.model import Mod, Tree, Variant
+    from vllm_mods.model import HunkState, Mod, Tree, Variant
     from vllm_mods.receipt import Receipt, ReceiptMod
 
 WORKSPACE = vouch.WORKSPACE
@@ -44,6 +44,24 @@ def plan(
     """
     planner = _Planner(tree, receipt, workspace, strict_version=strict_version, cache=cache)
     return planner.plan(together.order(mods))
+
+
+def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
+    """Tell of each hunk of a plan's variant whether the tree carries it; ``()`` without a variant.
+
+    ``tree`` is what the plan was made of, with the changes of the mods before this one.
+    """
+    mod, variant = planned.mod, planned.variant
+    if variant is None:
+        return ()
+    planner = _Planner(tree, None, WORKSPACE, strict_version=False, cache=None)
+    parts = planner.parts(mod, variant)
+    if planned.verdict in {Verdict.UPSTREAM, Verdict.APPLIED}:
+        return attempt.all_in(parts, "carried")
+    if planned.verdict.writes or planned.verdict is Verdict.UNFIT:
+        return attempt.all_in(parts, "placed")
+    planner.take_lock(mod)
+    return attempt.states(parts, planner.view, planner.recorded(mod, variant))
 
 
 class _Planner:
@@ -306,7 +324,9 @@ class _Planner:
         )
         found = looked.findings
         if any(finding.level is Level.ERROR for finding in found):
-            return tried._replace(ok=False, verdict=Verdict.UNFIT, changes=(), findings=found)
+            return tried._replace(
+                ok=False, verdict=Verdict.UNFIT, changes=(), findings=found, beside=looked.beside
+            )
         return tried._replace(findings=(*tried.findings, *found), beside=looked.beside)
 
     def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
@@ -359,6 +379,7 @@ class _Planner:
                 verdict=best.verdict,
                 in_range=bool(meant),
                 findings=findings,
+                beside=best.beside,
             )
         best = self.nearest(failed)
         ranges = ", ".join(f"`{variant.id}` ({variant.vllm})" for variant in mod.variants)
@@ -379,9 +400,9 @@ class _Planner:
         variant = tried.variant
         if self.tree.pristine and not self.in_range(mod, variant):
             return None  # a release that the variant is not meant for may hold some of it by chance
-        inside, outside = attempt.hunks_in(
-            self.parts(mod, variant), self.view, self.recorded(mod, variant)
-        )
+        states = attempt.states(self.parts(mod, variant), self.view, self.recorded(mod, variant))
+        inside = [one.label for one in states if one.state == "carried"]
+        outside = [one.label for one in states if one.state != "carried"]
         if not inside or not outside:
             return None
         finding = Finding(

@@ -8,6 +8,7 @@ for files that mod.lock does not vouch for.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Scopes(NamedTuple):
         return next((scope for scope in self.definitions() if scope.name == name), None)
 
 
+# Every variant of a mod looks into the same files, and so do neighbouring releases.
+@lru_cache(maxsize=32)
 def read_scopes(data: bytes) -> Scopes:  # noqa: C901  (libcst is imported inside)
     """Parse a file. Raises ``UnparsableError`` with the reason."""
     import libcst  # noqa: PLC0415

@@ -47,6 +47,7 @@ LAYERS = (
     ("image",),
     ("locking",),
     ("matrix", "port", "making"),
+    ("bisect", "upstream"),
     ("serve",),
     ("report",),
     ("cli",),

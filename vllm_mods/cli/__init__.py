@@ -33,6 +33,8 @@ COMMANDS = {
     "refresh": "Cut a mod's patches anew; what they do stays the same.",
     "lint": 'Name what makes a mod say "done" when it is not.',
     "matrix": "Check mods against many vLLM releases.",
+    "bisect": "Find the commit or release at which a mod's verdict changes.",
+    "upstream": "Tell which hunks of a mod releases carry, and when it can go.",
     "serve-check": "Hold a serve command against the vLLM it will run on.",
     "lock": "Resolve a pairing to hashes; say what moved.",
     "build": "Build the image of a pairing's lock.",

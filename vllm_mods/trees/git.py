@@ -1,4 +1,4 @@
-"""``git:REPO@REV``: a revision, read from the object store of a local repository.
+"""``git:REPO@REV``: a revision, read from the object store of a local repository; its history.
 
 Nothing is checked out. The one place that imports GitPython.
 """
@@ -6,7 +6,8 @@ Nothing is checked out. The one place that imports GitPython.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.trees import names
@@ -26,21 +27,29 @@ except ImportError as error:  # GitPython raises it when there is no git program
     ) from error
 
 _REGULAR = frozenset({b"100644", b"100755", b"100664"})
+_RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 
 
 class GitTree:
-    """The files of one commit."""
+    """The files of one commit. ``blobs`` keeps their bytes by id: share one among many commits."""
 
     pristine = True
     remote = False
 
     def __init__(
-        self, repository: git.Repo, commit: str, *, spec: str, workspace: str | None = None
+        self,
+        repository: git.Repo,
+        commit: str,
+        *,
+        spec: str,
+        workspace: str | None = None,
+        blobs: dict[str, bytes] | None = None,
     ) -> None:
         self.spec = spec
         self.workspace = workspace
         self.commit = commit
         self._repository = repository
+        self._blobs = {} if blobs is None else blobs
         self._files = _list(repository, commit, spec)
         self._version: str | bool | None = False
         if "vllm/__init__.py" not in self._files:
@@ -68,6 +77,8 @@ class GitTree:
         if mode not in _REGULAR:
             what = "a symbolic link" if mode == b"120000" else "a submodule"
             raise TreeError(f"{self.spec}: {path} is {what}", hint=f"git show {self.commit}:{path}")
+        if blob in self._blobs:
+            return self._blobs[blob]
         try:
             data: bytes = self._repository.odb.stream(bytes.fromhex(blob)).read()
         except (GitCommandError, ValueError, OSError) as error:
@@ -75,6 +86,7 @@ class GitTree:
                 f"{self.spec}: cannot read {path}: {_said(error)}",
                 hint=f"git -C {self._repository.git_dir} fsck",
             ) from error
+        self._blobs[blob] = data
         return data
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
@@ -102,21 +114,30 @@ class GitTree:
 def open_git(name: str, *, spec: str, workspace: str | None = None) -> GitTree:
     """Open ``REPO@REV``. Raises ``UsageError`` if there is no such repository or revision."""
     folder, revision = _split(os.path.expanduser(name), spec)
+    repository = _repository(folder, spec)
+    return GitTree(repository, _commit(repository, revision, spec), spec=spec, workspace=workspace)
+
+
+def _repository(folder: str, spec: str) -> git.Repo:
     try:
-        repository = git.Repo(folder)
+        return git.Repo(folder)
     except (InvalidGitRepositoryError, NoSuchPathError) as error:
         raise UsageError(
             f"{spec}: {folder} is not a git repository", hint=f"git -C {folder} status"
         ) from error
+
+
+def _commit(repository: git.Repo, revision: str, spec: str) -> str:
     try:
         # --end-of-options: a revision that starts with a dash is no option.
-        commit = repository.git.rev_parse(
+        commit: str = repository.git.rev_parse(
             "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
         )
     except GitCommandError as error:
-        why = _said(error) or f"{folder} has no revision {revision}"
-        raise UsageError(f"{spec}: {why}", hint=f"git -C {folder} fetch --tags") from error
-    return GitTree(repository, commit, spec=spec, workspace=workspace)
+        why = _said(error) or f"{repository.working_dir} has no revision {revision}"
+        hint = f"git -C {repository.working_dir} fetch --tags"
+        raise UsageError(f"{spec}: {why}", hint=hint) from error
+    return commit
 
 
 def _split(name: str, spec: str) -> tuple[str, str]:
@@ -159,3 +180,75 @@ def _said(error: Exception) -> str:
     if isinstance(error, GitCommandError):
         return str(error.stderr).strip().removeprefix("stderr: ").strip("'").strip()
     return str(error)
+
+
+class Commit(NamedTuple):
+    """A commit on a line of history: ``date`` is ISO 8601, ``paths`` what it changed.
+
+    What a merge changed is what differs from its first parent.
+    """
+
+    sha: str
+    parents: tuple[str, ...]
+    date: str
+    subject: str
+    paths: frozenset[str]
+
+
+class Repository:
+    """A local repository, opened once to read many of its commits; each blob is read once."""
+
+    def __init__(self, folder: str) -> None:
+        """Open it. Raises ``UsageError`` if there is none."""
+        self.folder = os.path.expanduser(folder)
+        self.spec = f"git:{self.folder}"
+        self._repository = _repository(self.folder, self.spec)
+        self._blobs: dict[str, bytes] = {}
+
+    def commit(self, revision: str) -> str:
+        """Return the id of the commit that a revision names. Raises ``UsageError`` for none."""
+        return _commit(self._repository, revision, self.spec)
+
+    def tree(self, commit: str) -> GitTree:
+        """Return the files of a commit. Raises ``UsageError`` if vLLM is not among them."""
+        spec = f"{self.spec}@{commit}"
+        return GitTree(self._repository, commit, spec=spec, blobs=self._blobs)
+
+    def line(self, since: str, until: str) -> tuple[Commit, ...]:
+        """Return the commits from ``until`` back by first parents, as far as ``since`` lacks them.
+
+        Oldest first. Raises ``TreeError`` if git cannot walk the history.
+        """
+        try:
+            out: bytes = self._repository.git.log(
+                "--first-parent",
+                "--reverse",
+                "--no-renames",
+                "--no-show-signature",
+                "--name-only",
+                "-z",
+                "--format=%x01%H%x00%P%x00%cI%x00%s",
+                f"{since}..{until}",
+                "--",
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+            )
+        except GitCommandError as error:
+            raise TreeError(
+                f"{self.spec}: cannot walk the history: {_said(error)}",
+                hint=f"git -C {self.folder} fsck",
+            ) from error
+        return tuple(_commits(out))
+
+
+def _commits(log: bytes) -> Iterator[Commit]:
+    """Read what ``git log -z --name-only`` says in the format of ``Repository.line``."""
+    for record in _RECORD.split(log)[1:]:
+        sha, parents, date, subject, *paths = record.split(b"\0")
+        yield Commit(
+            sha=sha.decode(),
+            parents=tuple(parents.decode().split()),
+            date=date.decode(),
+            subject=subject.decode("utf-8", "replace"),
+            paths=frozenset(os.fsdecode(path).removeprefix("\n") for path in paths if path),
+        )

@@ -8,25 +8,14 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from histories import git, grow
 
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.trees import open_tree
+from vllm_mods.trees.git import Repository
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def git(folder: Path, *args: str) -> str:
-    names = {"GIT_AUTHOR_NAME": "a", "GIT_COMMITTER_NAME": "a"}
-    mails = {"GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_EMAIL": "a@b"}
-    run = subprocess.run(
-        ["git", "-c", "init.defaultBranch=main", "-C", str(folder), *args],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **names, **mails, "GIT_CONFIG_GLOBAL": os.devnull},
-    )
-    return run.stdout.strip()
 
 
 @pytest.fixture
@@ -121,3 +110,43 @@ def test_without_git_the_message_says_what_to_install(repository: Path) -> None:
     )
     assert "need the git program" in run.stdout
     assert "apt-get install git" in run.stdout
+
+
+def test_a_line_of_history_follows_first_parents(tmp_path: Path) -> None:
+    first, second = grow(
+        tmp_path,
+        ("one (#1)", {"vllm/__init__.py": "", "vllm/a.py": "1\n"}),
+        ("two\n\nof many words", {"vllm/a.py": None, "vllm/caf\u00e9 b.py": "2\n"}),
+    )
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "nothing")
+    git(tmp_path, "checkout", "-q", "-b", "side", first)
+    (tmp_path / "vllm/c.py").write_text("3\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "on the side")
+    git(tmp_path, "checkout", "-q", "main")
+    git(tmp_path, "merge", "-q", "--no-ff", "side", "-m", "Merge pull request #7 from a/side")
+    git(tmp_path, "config", "log.showSignature", "true")
+    git(tmp_path, "config", "diff.renames", "copies")
+    line = Repository(str(tmp_path)).line(first, git(tmp_path, "rev-parse", "main"))
+    assert [one.subject for one in line] == ["two", "nothing", "Merge pull request #7 from a/side"]
+    assert [set(one.paths) for one in line] == [
+        {"vllm/a.py", "vllm/caf\u00e9 b.py"},
+        set(),
+        {"vllm/c.py"},
+    ]
+    assert line[0].sha == second
+    assert line[0].parents == (first,)
+    assert len(line[2].parents) == 2
+    assert line[0].date.startswith("2023-11-14T22:")
+
+
+def test_a_blob_is_read_once_for_all_commits(tmp_path: Path) -> None:
+    commits = grow(
+        tmp_path,
+        ("one", {"vllm/__init__.py": "same\n", "vllm/a.py": "1\n"}),
+        ("two", {"vllm/a.py": "2\n"}),
+    )
+    repository = Repository(str(tmp_path))
+    first, second = (repository.tree(commit) for commit in commits)
+    assert (first.read("vllm/a.py"), second.read("vllm/a.py")) == (b"1\n", b"2\n")
+    assert first.read("vllm/__init__.py") is second.read("vllm/__init__.py")

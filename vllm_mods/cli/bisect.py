@@ -1,0 +1,65 @@
+"""``vllm-mods bisect``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vllm_mods import bisect
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_NO, EXIT_OK
+from vllm_mods.report import bisect as report
+from vllm_mods.trees.release import Releases
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Tree
+
+
+@click.command(name="bisect")
+@click.argument("mod", shell_complete=options.complete_mods)
+@click.option("--repo", metavar="REPO", help="A clone of vLLM's repository [releases, without it].")
+@click.option("--good", required=True, metavar="REV", help="A revision or release, the older one.")
+@click.option(
+    "--bad", required=True, metavar="REV", help="One with another verdict, the newer one."
+)
+@click.option("--variant", metavar="ID", help="Ask for this variant of the mod alone.")
+@options.libraries
+@options.offline
+@options.json_output
+def command(
+    mod: str,
+    good: str,
+    bad: str,
+    libraries: tuple[str, ...],
+    *,
+    repo: str | None,
+    variant: str | None,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Find the commit or release at which a mod's verdict changes.
+
+    Nothing is checked out: a repository is read from its objects, along first parents, and only
+    commits that touch a file that the verdict rests on are planned. Exit code 0 if a change was
+    found, 1 if the verdict is the same at both ends.
+    """
+    mods = options.open_library(libraries).select((mod,))
+    if variant is not None:
+        mods = (*mods[:-1], bisect.narrowed(mods[-1], variant))
+    if repo is not None:
+        from vllm_mods.trees.git import Repository  # noqa: PLC0415  (raises where there is no git)
+
+        found = bisect.over_commits(mods, Repository(repo), good, bad)
+    else:
+        releases = Releases(offline=offline, progress=options.progress(), note=options.note)
+
+        def opener(name: str) -> Tree:
+            return releases.open(name.removeprefix("pypi:"))
+
+        found = bisect.over_releases(mods, releases.files(), opener, good, bad)
+    if as_json:
+        options.print_json(report.outcome_data(found, repository=repo))
+    else:
+        click.echo(report.outcome_text(found, good, bad, repository=repo, paint=options.paint))
+    return EXIT_OK if found.after is not None else EXIT_NO

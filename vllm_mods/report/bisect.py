@@ -1,0 +1,112 @@
+"""Answers of ``bisect``, as text and as JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.model import Level
+from vllm_mods.report import data, text
+
+if TYPE_CHECKING:
+    from vllm_mods.bisect import Judged, Outcome
+    from vllm_mods.model import Finding
+    from vllm_mods.report.text import Paint
+
+# What GitHub writes: "(#12345)" behind the subject of a squashed one, "Merge pull request #12345".
+_PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b")
+
+
+def pull_request(subject: str) -> int | None:
+    """Return the number of the pull request that a commit's subject names."""
+    found = _PULL.search(subject)
+    return int(found[1] or found[2]) if found else None
+
+
+def outcome_data(found: Outcome, *, repository: str | None) -> dict[str, Any]:
+    """Return the answer; ``before`` and ``after`` are null where the ends do not differ."""
+    mod = found.good.planned.mod
+    after = None if found.after is None else _point(found.after)
+    if after is not None:
+        after["findings"] = [data.finding(one) for one in found.findings]
+    return {
+        "schema": data.SCHEMA,
+        "mod": mod.name,
+        "version": mod.version,
+        "repository": repository,
+        "found": found.after is not None,
+        "good": _point(found.good),
+        "bad": _point(found.bad),
+        "before": None if found.before is None else _point(found.before),
+        "after": after,
+        "points": found.points,
+        "touching": found.touching,
+        "planned": found.planned,
+    }
+
+
+def _point(judged: Judged) -> dict[str, Any]:
+    commit = judged.point.commit
+    planned = judged.planned
+    return {
+        "tree": judged.spec,
+        "version": judged.version,
+        "commit": commit.sha if commit else None,
+        "date": commit.date if commit else None,
+        "subject": commit.subject if commit else None,
+        "pull_request": pull_request(commit.subject) if commit else None,
+        "variant": planned.variant.id if planned.variant else None,
+        "verdict": planned.verdict.value,
+        "in_range": planned.in_range,
+        "findings": [data.finding(one) for one in planned.findings],
+    }
+
+
+def outcome_text(
+    found: Outcome, good: str, bad: str, *, repository: str | None, paint: Paint = str
+) -> str:
+    """Return what changed between the ends, where, and what it broke."""
+    mod = found.good.planned.mod
+    ends = [
+        f"{name}: {_verdict(end, paint)}" for name, end in ((good, found.good), (bad, found.bad))
+    ]
+    lines = [f"{mod.name} {mod.version}", *(f"  {end}" for end in ends)]
+    what = "commits" if repository else "releases"
+    looked = f"{found.points:,} {what}"
+    if repository:
+        looked += f", {found.touching:,} of them touch a file in question"
+    lines.append(f"  {looked}; {found.planned} plans")
+    if found.before is None or found.after is None:
+        said = _said(found.good.planned.findings)
+        return "\n".join([*lines, "the verdict is the same at both ends", *said])
+    commit = found.after.point.commit
+    if commit is None:
+        lines.append(f"it changes from {found.before.spec} to {found.after.spec}")
+    else:
+        lines.append(f"it changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
+        pull = pull_request(commit.subject)
+        if pull is not None:
+            lines.append(f"  pull request: #{pull}")
+    lines.append(f"  before: {_verdict(found.before, paint)}")
+    lines += _said(found.before.planned.findings)
+    lines.append(f"  after:  {_verdict(found.after, paint)}")
+    lines += _said(found.findings, notes=found.after.planned.verdict.ok)
+    if commit is not None and len(commit.parents) > 1:
+        lines.append(
+            "  it is a merge; for the commit in what it merged: "
+            f"--good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
+        )
+    if found.after.planned.verdict is not found.bad.planned.verdict:
+        lines.append(f"  later it changes again, to `{found.bad.planned.verdict}` at {bad}")
+    return "\n".join(lines)
+
+
+def _verdict(judged: Judged, paint: Paint) -> str:
+    planned = judged.planned
+    variant = f" (variant {planned.variant.id})" if planned.variant and planned.verdict.ok else ""
+    return f"{paint(planned.verdict)}{variant}"
+
+
+def _said(findings: tuple[Finding, ...], *, notes: bool = False) -> list[str]:
+    wanted = [one for one in findings if notes or one.level is Level.ERROR]
+    return [f"    {line}" for line in text.findings(wanted)]

@@ -1,0 +1,103 @@
+"""Answers of ``upstream``, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods import upstream
+from vllm_mods.model import Verdict
+from vllm_mods.report import data, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.report.text import Paint
+    from vllm_mods.upstream import Dependent, Row
+
+_STATES = ("placed", "carried", "absent")
+_HOW = {"requires": "requires it", "after": "goes in after it"}
+
+
+def rows_data(rows: Sequence[Row], dependents: Sequence[Dependent]) -> dict[str, Any]:
+    """Return the answer; ``can_go`` is the tree from which on all carry the mod whole, or null."""
+    mod = rows[0].planned.mod
+    gone = upstream.can_go(rows)
+    return {
+        "schema": data.SCHEMA,
+        "mod": mod.name,
+        "version": mod.version,
+        "needed": upstream.is_needed(rows),
+        "can_go": gone and {"version": gone.version, "tree": gone.tree},
+        "trees": [
+            {
+                "version": row.version,
+                "tree": row.tree,
+                "variant": row.planned.variant.id if row.planned.variant else None,
+                "verdict": row.planned.verdict.value,
+                "in_range": row.planned.in_range,
+                "meant": row.meant,
+                "hunks": [
+                    {"patch": one.patch, "path": one.path, "hunk": one.number, "state": one.state}
+                    for one in row.hunks
+                ],
+                "findings": [data.finding(one) for one in row.planned.findings],
+            }
+            for row in rows
+        ],
+        "dependents": [{"mod": one.mod, "how": one.how} for one in dependents],
+    }
+
+
+def rows_text(rows: Sequence[Row], dependents: Sequence[Dependent], paint: Paint = str) -> str:
+    """Return a row per tree, which trees carry a hunk, and whether the mod can go."""
+    mod = rows[0].planned.mod
+    labels = {row.tree: text.label(row.tree, row.version) for row in rows}
+    width = max((len(label) for label in labels.values()), default=0)
+    lines = [f"{mod.name} {mod.version}"]
+    carriers: dict[str, list[str]] = {}
+    for row in rows:
+        counts = Counter(one.state for one in row.hunks)
+        said = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
+        verdict = row.planned.verdict
+        plain = verdict.value if row.meant else f"({verdict.value})"
+        shown = plain.replace(verdict.value, paint(verdict)) + " " * (14 - len(plain))
+        lines.append(f"  {labels[row.tree].ljust(width)}  {shown}  {said or '-'}")
+        if verdict is Verdict.UNREADABLE:
+            lines += [f"    {line}" for line in text.findings(row.planned.findings)]
+        for one in row.hunks:
+            if one.state == "carried" and verdict is not Verdict.APPLIED:
+                carriers.setdefault(f"{one.label} of {one.patch}", []).append(labels[row.tree])
+    every = list(labels.values())
+    lines += [f"{hunk} is carried by {_spans(trees, every)}" for hunk, trees in carriers.items()]
+    lines.append(_conclusion(rows, labels))
+    lines += [f"{one.mod} {_HOW[one.how]} (`{one.how}` in its mod.toml)" for one in dependents]
+    return "\n".join(lines)
+
+
+def _conclusion(rows: Sequence[Row], labels: dict[str, str]) -> str:
+    name, every = rows[0].planned.mod.name, list(labels.values())
+    gone = upstream.can_go(rows)
+    if gone is not None:
+        return f"{name} can go from {labels[gone.tree]} on"
+    whole = [labels[row.tree] for row in rows if row.carried]
+    if whole:
+        return (
+            f"{name} is carried whole by {_spans(whole, every)}, and not as it stands by what came "
+            "later: whether it is in other words is for a person to read"
+        )
+    return f"none of these trees carries {name} whole"
+
+
+def _spans(some: Sequence[str], every: Sequence[str]) -> str:
+    """Write labels that follow each other as ``first to last``."""
+    spans: list[list[str]] = []
+    for label in every:
+        if label not in some:
+            spans.append([])
+        elif spans and spans[-1]:
+            spans[-1].append(label)
+        else:
+            spans.append([label])
+    named = [span[0] if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans if span]
+    return ", ".join(named)
