@@ -1,0 +1,205 @@
+"""``new``: from diffs with any paths, from two trees; what is refused leaves nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import FILES, LOADER
+from making import diff_of
+from test_port import tree
+
+from vllm_mods import manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+FAST = LOADER.replace('"weights"', '"fast"', 1)
+SUB = "def deep():\n    return 1\n"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tree(tmp_path / "base", "0.19.1", engine__loader=SUB)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine").mkdir()
+    return tmp_path / "mine"
+
+
+def named(old: str, new: str, before: str = LOADER, after: str = FAST) -> bytes:
+    """Return a diff that gives its file these names."""
+    patch = diff_of("x", before, after).decode()
+    return patch.replace("--- a/x", f"--- {old}").replace("+++ b/x", f"+++ {new}").encode()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("a/vllm/loader.py", "b/vllm/loader.py"),
+        ("vllm/loader.py", "vllm/loader.py"),
+        ("loader.py", "loader.py"),
+        ("loader.py.orig", "loader.py"),
+        ("/usr/lib/python3.12/dist-packages/vllm/loader.py", "/home/me/new/vllm/loader.py"),
+        (
+            "vllm.old/loader.py\t2026-01-01 10:00:00.000000000 +0000",
+            "vllm/loader.py\t2026-01-02 10:00",
+        ),
+    ],
+)
+def test_each_part_is_found_by_its_end_and_its_text(
+    call: Call, base: Path, mine: Path, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """There are two files of that name; only one has the text."""
+    patch = tmp_path / "x.diff"
+    patch.write_bytes(b"Some words first.\n\ndiff -u x y\n" + named(*names))
+    made = call("new", "swift", "--from-diff", patch, "--tree", base, "--library", mine)
+    assert made.code == 0, made.err
+    written = (mine / "patches/swift/0.19/swift.patch").read_text()
+    assert written.startswith("diff --git a/vllm/loader.py b/vllm/loader.py\n")
+    assert "@@ -3,7 +3,7 @@" in written
+    assert call("check", "swift", "--library", mine, "--target", base).code == 0
+    read = manifest.from_toml((mine / "patches/swift/mod.toml").read_bytes(), "mod.toml")
+    assert (read.name, read.variants[0].vllm, read.license) == (
+        "swift",
+        "==0.19.1",
+        "LicenseRef-unstated",
+    )
+    assert "to be said by you, in mod.toml: license" in made.out
+
+
+def test_a_new_file_goes_where_its_neighbours_are(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    patch = tmp_path / "x.diff"
+    fresh = b"--- /dev/null\n+++ new/engine/fresh.py\n@@ -0,0 +1 @@\n+X = 1\n"
+    patch.write_bytes(fresh + named("old/loader.py", "new/loader.py"))
+    made = call(
+        "new", "swift", "--from-diff", patch, "--tree", base, "--library", mine, "--json",
+        "--summary", "Faster", "--license", "Apache-2.0", "--vllm", ">=0.19,<0.21",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    assert (mine / "patches/swift/overlay/vllm/engine/fresh.py").read_bytes() == b"X = 1\n"
+    assert made.json["unknown"] == ["evidence: the log line that shows that its code ran"]
+    assert call("apply", "swift", "--library", mine, "--target", base).code == 0
+    assert (base / "vllm/engine/fresh.py").read_text() == "X = 1\n"
+    assert (base / "vllm/loader.py").read_text() == FAST
+
+
+def test_what_cannot_be_placed_is_refused(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    patch = tmp_path / "x.diff"
+
+    def refused(data: bytes, message: str, code: int = 3) -> None:
+        patch.write_bytes(data)
+        made = call("new", "swift", "--from-diff", patch, "--tree", base, "--library", mine)
+        assert (made.code, message in made.err) == (code, True), made.err
+        assert list(mine.iterdir()) == []
+
+    refused(named("a/vllm/none.py", "b/vllm/none.py"), "has no such file")
+    refused(named("a/loader.py", "b/loader.py", FAST, LOADER), "its text is not in")
+    refused(named("loader.py", "loader.py", "A = 1\n", "A = 3\n"), "its text is not in")
+    refused(
+        b"--- /dev/null\n+++ b/odd.py\n@@ -0,0 +1 @@\n+X = 1\n", "nothing in the diff says where"
+    )
+    refused(b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -1,2 +1,2 @@\n-A = 1\n+A = 2\n", "x.diff:3:", 2)
+    refused(b"no diff\n", "there is no change in this file", 2)
+    refused(
+        diff_of("vllm/loader.py", LOADER, LOADER.replace("os.path", "oss.path", 1)),
+        "the mod would be unfit",
+    )
+    (base / "vllm/engine/again.py").write_text(LOADER)
+    (base / "vllm/again.py").write_text(LOADER)
+    refused(named("again.py", "again.py"), "may mean any of 2 files")
+
+
+def test_two_trees(call: Call, base: Path, mine: Path, tmp_path: Path) -> None:
+    new = tree(tmp_path / "new", "0.19.1", engine__loader=SUB, loader=FAST, more="M = 1\n")
+    (base / "vllm/k.so").write_bytes(b"\0old")
+    (new / "vllm/k.so").write_bytes(b"\0new")
+    (new / "vllm/b.py").unlink()
+    (new / "vllm/__pycache__").mkdir()
+    (new / "vllm/__pycache__/x.pyc").write_bytes(b"x")
+    (new / "vllm-0.19.1.dist-info/RECORD").write_text("")
+    made = call("new", "swift", "--from-trees", base, new, "--library", mine)
+    assert made.code == 0, made.err
+    assert "left out vllm-0.19.1.dist-info/RECORD" in made.out
+    assert call("apply", "swift", "--library", mine, "--target", base).code == 0
+    for path in ("vllm/loader.py", "vllm/more.py", "vllm/k.so"):
+        assert (base / path).read_bytes() == (new / path).read_bytes()
+    assert not (base / "vllm/b.py").exists()
+    assert call("revert", "--target", base).code == 0
+    assert (base / "vllm/b.py").read_bytes() == FILES["vllm/b.py"]
+    assert (base / "vllm/k.so").read_bytes() == b"\0old"
+
+
+def test_a_change_that_stands_twice_gets_more_context(
+    call: Call, mine: Path, tmp_path: Path
+) -> None:
+    twin = "".join(f"def f{n}():\n" + "".join(f"    x = {i}\n" for i in range(9)) for n in range(3))
+    old = tree(tmp_path / "old", "0.19.1", twin=twin)
+    changed = twin.replace("    x = 8\ndef f2", "    x = 9\ndef f2")
+    new = tree(tmp_path / "new", "0.19.1", twin=changed)
+    assert call("new", "swift", "--from-trees", old, new, "--library", mine).code == 0
+    assert call("apply", "swift", "--library", mine, "--target", old).code == 0
+    assert (old / "vllm/twin.py").read_text() == changed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give --from-diff or --from-trees"),
+        (("--from-diff", "x.diff"), "which vLLM was the diff made on?"),
+        (("--from-diff", "none.diff", "--tree", "{base}"), "none.diff cannot be read"),
+        (("--from-trees", "{base}", "{base}"), "nothing was changed"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(
+    call: Call, base: Path, mine: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = call("new", "swift", "--library", mine, *(word.format(base=base) for word in words))
+    assert done.code in {2, 3}
+    assert message in done.err
+    assert list(mine.iterdir()) == []
+
+
+def test_a_name_that_is_taken_or_none_is_refused(
+    call: Call, base: Path, library: Path, tmp_path: Path
+) -> None:
+    patch = tmp_path / "x.diff"
+    patch.write_bytes(named("loader.py", "loader.py"))
+    words = ("--from-diff", patch, "--tree", base, "--library", library)
+    taken = call("new", "fast", *words)
+    assert taken.code == 3
+    assert "is there already: nothing was written" in taken.err
+    assert call("new", "Not A Name", *words).code == 2
+
+
+def test_what_git_writes_is_read(call: Call, base: Path, mine: Path, tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        command = ["git", "-c", "user.name=x", "-c", "user.email=x@x", *words]
+        return subprocess.run(command, cwd=base, capture_output=True, text=True, check=True).stdout
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    (base / "vllm/loader.py").write_text(FAST)
+    (base / "vllm/new.py").write_text("N = 1\n")
+    git("add", "-N", ".")
+    (tmp_path / "x.diff").write_text(git("diff"))
+    git("checkout", "-q", "vllm/loader.py")
+    (base / "vllm/new.py").unlink()
+    made = call(
+        "new", "swift", "--from-diff", tmp_path / "x.diff", "--tree", base, "--library", mine
+    )
+    assert made.code == 0, made.err
+    assert (mine / "patches/swift/overlay/vllm/new.py").exists()
