@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import attempt, lock, matrix, plan, versions
+from vllm_mods import attempt, lock, plan, versions
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.fit.world import Cache
+from vllm_mods.matrix import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,7 +143,7 @@ def over_releases(
     first, last = ends
     if versions.sort_key(first) >= versions.sort_key(last):
         raise UsageError(f"{bad} does not come after {good}", hint=f"--good {last} --bad {first}")
-    specs = matrix.choose_releases(mods[-1:], files, f">={first},<={last}")
+    specs = choose.choose_releases(mods[-1:], files, f">={first},<={last}")
     # a version stands for the last of its wheels, so it comes behind the others
     points = [Point(spec) for spec in specs[specs.index(f"pypi:{first}") :]]
     return search(mods, points, opener)

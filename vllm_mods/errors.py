@@ -63,6 +63,10 @@ class TreeError(VllmModsError):
     exit_code = EXIT_NO
 
 
+class Unreachable(TreeError):
+    """A tree cannot be had now: no connection, and the cache does not have it. Another time it may."""
+
+
 class Refused(VllmModsError):
     """Nothing was changed, or everything was put back: the tree is as it was."""
 

@@ -55,7 +55,8 @@ class LockedTree(NamedTuple):
 class Lock(NamedTuple):
     """The whole file. ``digest`` is that of the mod it was made from: any other makes it stale.
 
-    ``manifest`` is its mod.toml as parsed: JSON is read in a tenth of the time.
+    ``manifest`` is its mod.toml as parsed: JSON is read in a tenth of the time. ``others`` are
+    releases that need no change, each with its verdict.
     """
 
     mod: str
@@ -64,6 +65,7 @@ class Lock(NamedTuple):
     manifest_sha256: str
     manifest: Mapping[str, Any]
     trees: tuple[LockedTree, ...]
+    others: tuple[tuple[str, str], ...] = ()
 
     def scope(self, variant: str, patch: str, path: str, number: int) -> str | None:
         """Return the scope that every recorded tree of a variant gives a hunk, if they agree."""
@@ -89,19 +91,7 @@ def parse(data: bytes, where: str) -> Lock:
                     f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}",
                 ),
             )
-        trees = tuple(
-            LockedTree(
-                vllm=tuple(tree["vllm"]),
-                in_range=bool(tree["in_range"]),
-                variant=tree["variant"],
-                verdict=tree["verdict"],
-                files=tuple(LockedFile(**file) for file in tree["files"]),
-                hunks=tuple(LockedHunk(**hunk) for hunk in tree["hunks"]),
-                beside=tuple(tree["beside"]),
-                witness=tuple(tree["witness"]),
-            )
-            for tree in raw["trees"]
-        )
+        trees = tuple(tree_of(tree) for tree in raw["trees"])
         return Lock(
             mod=raw["mod"],
             version=raw["version"],
@@ -109,6 +99,7 @@ def parse(data: bytes, where: str) -> Lock:
             manifest_sha256=raw["manifest_sha256"],
             manifest=raw["manifest"],
             trees=trees,
+            others=tuple((label, verdict) for label, verdict in raw.get("others", ())),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestError(
@@ -116,6 +107,20 @@ def parse(data: bytes, where: str) -> Lock:
             (f"not a lock file: {error!r}",),
             hint="it is generated: `vllm-mods matrix --update-lock` writes it anew",
         ) from error
+
+
+def tree_of(data: Mapping[str, Any]) -> LockedTree:
+    """Read one state out of JSON. Raises ``KeyError`` or ``TypeError`` for anything else."""
+    return LockedTree(
+        vllm=tuple(data["vllm"]),
+        in_range=bool(data["in_range"]),
+        variant=data["variant"],
+        verdict=data["verdict"],
+        files=tuple(LockedFile(**file) for file in data["files"]),
+        hunks=tuple(LockedHunk(**hunk) for hunk in data["hunks"]),
+        beside=tuple(data["beside"]),
+        witness=tuple(data["witness"]),
+    )
 
 
 def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
@@ -148,30 +153,33 @@ def dump(lock: Lock) -> bytes:
         "digest": lock.digest,
         "manifest": lock.manifest,
         "manifest_sha256": lock.manifest_sha256,
-        "trees": [
-            {
-                "vllm": list(tree.vllm),
-                "in_range": tree.in_range,
-                "variant": tree.variant,
-                "verdict": tree.verdict,
-                "files": [
-                    {"path": file.path, "before": file.before, "after": file.after}
-                    for file in tree.files
-                ],
-                "hunks": [
-                    {
-                        "patch": hunk.patch,
-                        "path": hunk.path,
-                        "number": hunk.number,
-                        "line": hunk.line,
-                        "scope": hunk.scope,
-                    }
-                    for hunk in tree.hunks
-                ],
-                "beside": list(tree.beside),
-                "witness": list(tree.witness),
-            }
-            for tree in lock.trees
-        ],
+        "trees": [tree_data(tree) for tree in lock.trees],
+        # left out where there are none: most mods have none, and older versions know none
+        **({"others": [list(one) for one in lock.others]} if lock.others else {}),
     }
     return (json.dumps(raw, indent=1) + "\n").encode()
+
+
+def tree_data(tree: LockedTree) -> dict[str, Any]:
+    """Return one state as what JSON can hold."""
+    return {
+        "vllm": list(tree.vllm),
+        "in_range": tree.in_range,
+        "variant": tree.variant,
+        "verdict": tree.verdict,
+        "files": [
+            {"path": file.path, "before": file.before, "after": file.after} for file in tree.files
+        ],
+        "hunks": [
+            {
+                "patch": hunk.patch,
+                "path": hunk.path,
+                "number": hunk.number,
+                "line": hunk.line,
+                "scope": hunk.scope,
+            }
+            for hunk in tree.hunks
+        ],
+        "beside": list(tree.beside),
+        "witness": list(tree.witness),
+    }

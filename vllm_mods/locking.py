@@ -62,4 +62,4 @@ def extended(old: Lock, mod: Mod, planned: ModPlan, version: str) -> bytes:
     """
     found = entry(planned)
     more = () if found is None else (found._replace(vllm=(version,), witness=(planned.witness,)),)
-    return lock.dump(of(mod, (*old.trees, *more)))
+    return lock.dump(of(mod, (*old.trees, *more))._replace(others=old.others))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import matrix, plan, versions
+from vllm_mods import plan, versions
 from vllm_mods.errors import TreeError
 from vllm_mods.fit.world import Cache
+from vllm_mods.matrix import choose, work
 from vllm_mods.model import Finding, ModPlan, Verdict
 from vllm_mods.view import View
 
@@ -49,10 +50,10 @@ class Dependent(NamedTuple):
 
 def releases(mod: Mod, files: Sequence[ReleaseFile], spec: str | None) -> tuple[str, ...]:
     """Return the releases to look at, oldest first: those of ``spec``, else all from the first meant."""
-    named = {file.version for file in files if matrix.is_meant(mod, file.version)}
+    named = {file.version for file in files if work.is_meant(mod, file.version)}
     if spec is None and named:
         spec = f">={min(named, key=versions.sort_key)}"
-    return matrix.choose_releases([mod], files, spec)
+    return choose.choose_releases([mod], files, spec)
 
 
 def rows(
@@ -73,7 +74,7 @@ def rows(
         try:
             tree = opener(spec)
             version = tree.version or "unknown"
-            meant = matrix.is_meant(mod, tree.version)
+            meant = work.is_meant(mod, tree.version)
             whole = plan.plan(mods, tree, receipt=receipt_of(tree), cache=cache)
             planned = next(one for one in whole.mods if one.mod.name == mod.name)
             others = [one for one in whole.mods if one is not planned and one.verdict.writes]

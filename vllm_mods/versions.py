@@ -47,6 +47,12 @@ def is_development(version: str | None) -> bool:
     return parsed is not None and parsed.is_devrelease
 
 
+def is_final(version: str) -> bool:
+    """Tell whether a number is that of a release: neither a pre-release nor a development build."""
+    parsed = _parse(version)
+    return parsed is not None and not parsed.is_prerelease
+
+
 def sort_key(version: str) -> tuple[bool, Version | str]:
     """Return a key that sorts by PEP 440, with what is no version before everything else."""
     parsed = _parse(version)

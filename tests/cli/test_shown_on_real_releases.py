@@ -113,6 +113,25 @@ def test_the_sources_decide_and_not_the_version_string(
     shutil.rmtree(info)
 
 
+def test_strict_passes_on_the_bundled_mod_and_fails_on_an_altered_hunk(
+    call: Callable[..., Answer], tmp_path: Path
+) -> None:
+    asked = ("--strict", "--vllm", ">=0.20,<0.22")
+    assert call("matrix", "hybrid-int4-fp8", *asked).code == 0
+    folder = tmp_path / "patches/altered"
+    shutil.copytree(os.path.join(data_root(), "patches", "hybrid-int4-fp8"), folder)
+    for name in ("mod.toml", "0.20/inc.patch"):
+        text = (folder / name).read_text()
+        altered = text.replace('name = "hybrid-int4-fp8"', 'name = "altered"')
+        (folder / name).write_text(
+            altered.replace("\n         self.backend", "\n         self.other")
+        )
+    answer = call("matrix", "altered", "--library", tmp_path, *asked, "--json")
+    assert answer.code == 1
+    codes = {problem["code"] for problem in answer.json["problems"]}
+    assert {"stale-lock", "worse-than-baseline", "range-too-wide"} <= codes
+
+
 def test_a_port_to_the_next_release_is_clean(call: Callable[..., Answer], tmp_path: Path) -> None:
     words = ("--from", "pypi:0.21.0", "--to", "pypi:0.23.0", "--output", tmp_path / "out", "--json")
     answer = call("port", "hybrid-int4-fp8", *words)

@@ -125,7 +125,9 @@ def imports(path: Path, *, top_only: bool) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            packages = {f"vllm_mods{one}" for one in ("", ".trees", ".fit", ".image", ".serve")}
+            packages = {
+                f"vllm_mods{one}" for one in ("", ".trees", ".fit", ".image", ".serve", ".matrix")
+            }
             if node.module in packages:
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
             else:

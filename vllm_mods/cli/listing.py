@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_OK, EXIT_USAGE, ManifestError
+from vllm_mods.errors import EXIT_OK, EXIT_USAGE, DiffError, ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,13 +19,16 @@ T = TypeVar("T")
 
 
 @click.command(name="list")
+@click.option("--check", is_flag=True, help="Read every patch too, and print only what is faulty.")
 @options.libraries
 @options.json_output
-def command(libraries: tuple[str, ...], *, as_json: bool) -> int:
+def command(libraries: tuple[str, ...], *, check: bool, as_json: bool) -> int:
     """List the mods that can be applied and the pairings, bundled ones and those of --library."""
     library = options.open_library(libraries)
     faults: list[ManifestError] = []
     mods = readable(library.names(), library.load, faults)
+    if check:
+        faults += filter(None, map(faulty_patches, mods))
     pairings = readable(library.pairing_names(), library.pairing, faults)
     if as_json:
         answer = {
@@ -40,7 +43,7 @@ def command(libraries: tuple[str, ...], *, as_json: bool) -> int:
             ],
         }
         options.print_json(answer)
-    else:
+    elif not check:
         click.echo("\n".join(mod_lines(mods) or ["there are no mods"]))
         if pairings:
             click.echo("\n".join(("\npairings", *pairing_lines(pairings))))
@@ -60,6 +63,19 @@ def readable(
         except ManifestError as error:
             faults.append(error)
     return found
+
+
+def faulty_patches(mod: Mod) -> ManifestError | None:
+    """Return what is wrong with a mod's patches, the first fault of each, if anything is."""
+    from vllm_mods import diff  # noqa: PLC0415  (a list does not read patches)
+
+    problems = []
+    for patch in dict.fromkeys(patch for variant in mod.variants for patch in variant.patches):
+        try:
+            diff.parse(patch.data, patch.source, root=patch.root)
+        except DiffError as error:
+            problems.append(error.message)
+    return ManifestError(mod.directory, tuple(problems)) if problems else None
 
 
 def mod_data(mod: Mod) -> dict[str, Any]:

@@ -3,52 +3,96 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from vllm_mods import lock, matrix
+from vllm_mods import lock, versions
 from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.model import Verdict
-from vllm_mods.report import data, text
-from vllm_mods.trees.open import open_tree
-from vllm_mods.trees.release import Releases
+from vllm_mods.matrix import choose, locks, ranges, run, spread, work
+from vllm_mods.matrix.cell import MatrixResult
+from vllm_mods.report import data, matrix_text
+from vllm_mods.report import explain as explaining
+from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
+from vllm_mods.trees.cache import cache_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from vllm_mods.model import Mod, Tree
+    from vllm_mods.matrix.cell import Cell
+    from vllm_mods.matrix.run import Computed
+    from vllm_mods.matrix.work import Executor
+    from vllm_mods.model import Mod
 
 
 @click.command(name="matrix")
 @options.mods
 @options.pairing
 @click.option("--vllm", "spec", metavar="SPEC", help="Only these releases, such as '>=0.19,<0.22'.")
+@click.option("--pre", is_flag=True, help="Pre-releases too.")
 @click.option(
-    "--tree", "trees", multiple=True, metavar="TREE", help="These trees instead of releases."
+    "--tree",
+    "trees",
+    multiple=True,
+    metavar="TREE",
+    help="These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
 )
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(tuple(FORMS)),
     default="text",
     show_default=True,
     help="How to print it.",
 )
+@click.option("--output", metavar="FILE", help="Write it there, and print the text as well.")
+@click.option(
+    "--explain",
+    "cell",
+    nargs=2,
+    metavar="MOD TREE",
+    help="Show one cell whole: every hunk beside the target, and what changed upstream.",
+)
 @click.option("--update-lock", is_flag=True, help="Write each mod's mod.lock from what was found.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Plan without the locks; exit code 1 also for a stale lock, a range that the trees "
+    "contradict, a tree that got worse, a mod that is needed nowhere.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes to spread over [one per CPU].",
+)
+@click.option(
+    "--executor",
+    metavar="WHERE",
+    help="`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).",
+)
+@click.option("--no-cache", is_flag=True, help="Compute every cell anew, and keep none.")
 @options.libraries
 @options.offline
 @options.json_output
 def command(
+    *,
     mods: tuple[str, ...],
     spec: str | None,
     trees: tuple[str, ...],
     form: str,
+    output: str | None,
+    jobs: int | None,
+    executor: str | None,
+    cell: tuple[str, str] | None,
     libraries: tuple[str, ...],
-    *,
     pairing: str | None,
+    pre: bool,
     update_lock: bool,
+    strict: bool,
+    no_cache: bool,
     offline: bool,
     as_json: bool,
 ) -> int:
@@ -62,51 +106,139 @@ def command(
         raise UsageError(
             "--update-lock writes what is known of releases, and --tree names other trees"
         )
+    if cell is not None and (mods or pairing or trees or update_lock or strict or output):
+        raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
     library = options.open_library(libraries)
+    if cell is not None:
+        mods = cell[:1]
     paired = () if pairing is None else library.mods_of(library.pairing(pairing))
     chosen = library.select((*paired, *mods) if pairing is not None else mods or library.names())
-    if update_lock:
-        # what an old lock says must not lean on itself
-        chosen = tuple(mod._replace(lock=None) for mod in chosen)
-    releases = Releases(offline=offline, progress=options.progress(), note=options.note)
-    specs = trees or matrix.choose_releases(chosen, releases.files(), spec)
-
-    def opener(spec: str) -> Tree:
-        if spec.startswith("pypi:"):
-            return releases.open(spec.removeprefix("pypi:"))
-        tree = open_tree(spec, offline=offline)
-        options.close_later(tree)
-        return tree
-
-    found = tuple(matrix.cells(chosen, specs, opener))
-    if as_json or form == "json":
-        options.print_json(data.matrix(found))
+    # what an old lock says must not lean on itself
+    planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
+    setting = work.Setting(planned, cache_folder(os.environ), offline=offline, store=not no_cache)
+    workshop = work.Workshop(setting, note=options.note)
+    specs = _trees(workshop, chosen, trees, spec, pre=pre)
+    if cell is not None:
+        trees = (_spec(cell[1]),)
+        specs = _with(specs, trees[0])
+    matrix = run.Matrix(
+        workshop,
+        setting,
+        _executor(executor, jobs, workshop),
+        named=frozenset(trees),
+        progress=_progress(),
+    )
+    computed = matrix.compute(specs)
+    cells = run.cells(chosen, computed)
+    if cell is not None:
+        return _explain(matrix, cells, cell[0], trees[0], as_json=as_json or form == "json")
+    problems = ranges.range_problems(chosen, cells)
+    if strict:
+        problems += locks.against_committed(chosen, computed)
+    result = MatrixResult(cells, matrix.together(computed), problems)
+    form = "json" if as_json else form
+    explained = matrix.explain(cells, cells) if form in EXPLAINING else {}
+    workshop.sweep()
+    if output is not None:
+        _write(output, FORMS[form](result, explained).encode())
+    if output is not None or form == "text":
+        click.echo(matrix_text.render(result, paint=options.paint), nl=False)
     else:
-        click.echo(text.matrix(found, options.paint))
-    bad = [cell for cell in found if cell.meant and not cell.planned.verdict.ok]
+        click.echo(FORMS[form](result, explained), nl=False)
     if update_lock:
-        unread = [cell for cell in found if cell.planned.verdict is Verdict.UNREADABLE]
-        if unread:
-            raise UsageError(
-                f"no mod.lock was written: {unread[0].tree} could not be read",
-                hint="run it again when every release can be read",
-            )
-        for mod in chosen:
-            write_lock(mod, found)
-    return EXIT_NO if bad else EXIT_OK
+        _write_locks(chosen, computed)
+    bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
+    return EXIT_NO if bad or (strict and problems) else EXIT_OK
 
 
-def write_lock(mod: Mod, found: Sequence[matrix.Cell]) -> None:
-    """Replace a mod's lock in one step."""
+def _trees(
+    workshop: work.Workshop,
+    mods: Sequence[Mod],
+    named: Sequence[str],
+    spec: str | None,
+    *,
+    pre: bool,
+) -> tuple[str, ...]:
+    """Return the trees to look at, each once."""
+    if named:
+        return tuple(dict.fromkeys(one for tree in named for one in choose.expand(tree, pre=pre)))
+    return choose.choose_releases(mods, workshop.releases.files(), spec, pre=pre)
+
+
+def _spec(tree: str) -> str:
+    """Return a tree as one is written; a bare version is a release."""
+    return f"pypi:{tree}" if tree[:1].isdigit() and not os.path.exists(tree) else tree
+
+
+def _with(specs: tuple[str, ...], tree: str) -> tuple[str, ...]:
+    """Put a tree behind the releases that come before it; one that is no release comes last."""
+    if tree in specs:
+        return specs
+    mine = versions.sort_key(run.named_version(tree))
+    place = sum(versions.sort_key(run.named_version(spec)) <= mine for spec in specs)
+    return (*specs[: place if mine[0] else len(specs)], tree)
+
+
+def _explain(
+    matrix: run.Matrix, cells: Sequence[Cell], mod: str, tree: str, *, as_json: bool
+) -> int:
+    cell = next(one for one in cells if (one.mod, one.tree) == (mod, tree))
+    shown = matrix.explain(cells, [cell])[mod, tree]
+    if as_json:
+        options.print_json(data.explanation(shown))
+    else:
+        click.echo(explaining.explanation(shown, options.paint))
+    return EXIT_OK if cell.verdict.ok else EXIT_NO
+
+
+def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> Executor:
+    if where is None:
+        return spread.local(jobs or len(os.sched_getaffinity(0)), workshop)
+    if where != "ray" and not where.startswith("ray://"):
+        raise UsageError(f"there is no executor called {where!r}", hint="ray, or ray://HOST:10001")
+    from vllm_mods.matrix.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
+
+    return ray_executor(where)
+
+
+def _progress() -> Callable[[int, int], None] | None:
+    """Return a function that shows on stderr how far it is, None where nobody watches."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        end = "\r\033[K" if done == total else ""
+        sys.stderr.write(f"\r\033[K{done} of {total} cells{end}")
+        sys.stderr.flush()
+
+    return show
+
+
+def _write_locks(mods: Sequence[Mod], computed: Sequence[Computed]) -> None:
+    unread = [
+        one.spec for one in computed if not all(one.answers[mod.name].readable for mod in mods)
+    ]
+    if unread:
+        raise UsageError(
+            f"no mod.lock was written: {unread[0]} could not be read",
+            hint="run it again when every release can be read",
+        )
+    for mod in mods:
+        _write_lock(mod, lock.dump(locks.lock_from(mod, computed)))
+
+
+def _write_lock(mod: Mod, dumped: bytes) -> None:
     path = os.path.join(mod.directory, "mod.lock")
+    _write(path, dumped, hint="the lock belongs to the library's own checkout")
+
+
+def _write(path: str, content: bytes, *, hint: str | None = None) -> None:
+    """Replace a file in one step."""
     staged = f"{path}.{os.getpid()}"
     try:
         with open(staged, "wb") as file:
-            file.write(lock.dump(matrix.lock_from(mod, found)))
+            file.write(content)
         os.replace(staged, path)
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}",
-            hint="the lock belongs to the library's own checkout",
-        ) from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}", hint=hint) from error
     click.echo(f"wrote {path}", err=True)

@@ -112,11 +112,11 @@ def _one(job: Job, *, as_json: bool) -> int:
 
 def _range(asked: _Asked, spec: str, *, as_json: bool) -> int:
     """Port to each release that no variant fits."""
-    from vllm_mods import matrix  # noqa: PLC0415
+    from vllm_mods.matrix.choose import choose_releases  # noqa: PLC0415
     from vllm_mods.port import span, writing  # noqa: PLC0415
     from vllm_mods.report import port as report  # noqa: PLC0415
 
-    specs = matrix.choose_releases((), asked.releases.files(), spec)
+    specs = choose_releases((), asked.releases.files(), spec)
     if not specs:
         raise UsageError(f"no release of vLLM is in {spec}", hint="such as --to '>=0.22,<0.26'")
     if asked.name is not None or asked.spec is not None:

@@ -196,11 +196,11 @@ def _default_target(asked: _Asked, *, offline: bool) -> str:
 
 
 def _releases(spec: str, *, offline: bool) -> tuple[Callable[[str], Tree], tuple[str, ...]]:
-    from vllm_mods import matrix  # noqa: PLC0415
+    from vllm_mods.matrix.choose import choose_releases  # noqa: PLC0415
     from vllm_mods.trees.release import Releases  # noqa: PLC0415
 
     index = Releases(offline=offline, progress=options.progress(), note=options.note)
-    specs = matrix.choose_releases((), index.files(), spec)
+    specs = choose_releases((), index.files(), spec)
     if not specs:
         raise UsageError(f"no release of vLLM is in {spec}", hint="such as --vllm '>=0.19,<0.22'")
     return (lambda name: index.open(name.removeprefix("pypi:"))), specs
@@ -215,9 +215,9 @@ def _known_flags(
     index = Releases(offline=offline or spec is None)
     known: dict[str, frozenset[str]] = {}
     try:
-        from vllm_mods import matrix  # noqa: PLC0415
+        from vllm_mods.matrix.choose import choose_releases  # noqa: PLC0415
 
-        specs = matrix.choose_releases((), index.files(), spec or ">=0.9")
+        specs = choose_releases((), index.files(), spec or ">=0.9")
     except TreeError:
         return known  # it only adds to what is found already
     for one in specs:

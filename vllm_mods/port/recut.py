@@ -59,7 +59,8 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
             others = [tree for tree in locked.trees if tree.variant != variant.id]
             order = {one.id: n for n, one in enumerate(mod.variants)}
             kept = sorted([*others, *entries], key=lambda tree: order[tree.variant])
-            files[library.LOCK] = lock.dump(locking.of(new, kept))
+            made = locking.of(new, kept)._replace(others=locked.others)
+            files[library.LOCK] = lock.dump(made)
             return Recut(files, tuple(trees))
     raise Refused(
         f"variant `{variant.id}` of {mod.name}: no patches with up to {unified.CONTEXTS[-1]} lines of context do "

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_mods.digest import sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.matrix import Cell
+    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult
     from vllm_mods.model import Finding, ModPlan, Plan
     from vllm_mods.nodes import Disagreement
     from vllm_mods.receipt import ReceiptMod
@@ -55,22 +53,46 @@ def plan(planned: Plan) -> dict[str, Any]:
     }
 
 
-def matrix(cells: Iterable[Cell]) -> dict[str, Any]:
+def matrix(result: MatrixResult) -> dict[str, Any]:
     """Return the answer of ``matrix``."""
     return {
         "schema": SCHEMA,
-        "cells": [
+        "cells": [cell(one) for one in result.cells],
+        "together": [
             {
-                "mod": cell.planned.mod.name,
-                "version": cell.version,
-                "tree": cell.tree,
-                "variant": cell.planned.variant.id if cell.planned.variant else None,
-                "verdict": cell.planned.verdict.value,
-                "in_range": cell.planned.in_range,
-                "findings": [finding(found) for found in cell.planned.findings],
+                "mods": list(one.mods),
+                "kind": one.kind,
+                "scopes": list(one.scopes),
+                "trees": list(one.trees),
+                "message": one.message,
             }
-            for cell in cells
+            for one in result.together
         ],
+        "problems": [one._asdict() for one in result.problems],
+    }
+
+
+def cell(one: Cell) -> dict[str, Any]:
+    """Return one mod on one tree."""
+    return {
+        "mod": one.mod,
+        "version": one.version,
+        "tree": one.tree,
+        "variant": one.variant,
+        "verdict": one.verdict.value,
+        "in_range": one.in_range,
+        "computed": one.computed,
+        "findings": [finding(found) for found in one.findings],
+    }
+
+
+def explanation(one: Explanation) -> dict[str, Any]:
+    """Return the answer of ``matrix --explain``."""
+    return {
+        "schema": SCHEMA,
+        "cell": cell(one.cell),
+        "hunks": [hunk._asdict() for hunk in one.hunks],
+        "history": [part._asdict() for part in one.history],
     }
 
 

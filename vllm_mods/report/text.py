@@ -10,13 +10,12 @@ from vllm_mods.model import Level, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from vllm_mods.matrix import Cell
     from vllm_mods.model import Finding, ModPlan, Plan
     from vllm_mods.nodes import Disagreement
 
     Paint = Callable[[Verdict], str]
 
-_MEANING = {
+MEANING = {
     Verdict.APPLIES: "every hunk fits at its stated line",
     Verdict.MOVED: "every hunk fits, at another line",
     Verdict.APPLIED: "is in already",
@@ -44,7 +43,7 @@ def plan(planned: Plan, paint: Paint = str) -> str:
         head = f"{one.mod.name} {one.mod.version}".ljust(width)
         variant = f" (variant {one.variant.id})" if one.variant and one.verdict.ok else ""
         whole = one.verdict is Verdict.APPLIES and not one.hunks
-        meaning = "every file it brings is new" if whole else _MEANING[one.verdict]
+        meaning = "every file it brings is new" if whole else MEANING[one.verdict]
         lines = [f"  {head}  {paint(one.verdict)}: {meaning}{variant}"]
         lines += [f"    {line}" for line in changed(one)]
         lines += [f"    {line}" for line in findings(one.findings)]
@@ -117,34 +116,6 @@ def disagreements(found: Iterable[Disagreement], names: Sequence[str]) -> list[s
             for name, value in zip(names, one.values, strict=True)
         ]
     return lines
-
-
-def matrix(cells: Sequence[Cell], paint: Paint = str) -> str:
-    """Return a grid, a row per tree and a column per mod, and why each bad cell is bad.
-
-    A verdict in brackets is of a release that the mod is not meant for.
-    """
-    names = list(dict.fromkeys(cell.planned.mod.name for cell in cells))
-    rows: dict[str, dict[str, Cell]] = {}
-    for cell in cells:
-        rows.setdefault(cell.tree, {})[cell.planned.mod.name] = cell
-    labels = {tree: label(tree, next(iter(row.values())).version) for tree, row in rows.items()}
-    first = max((len(label) for label in labels.values()), default=0)
-    widths = [max(len(name), 14) for name in names]
-    heads = "  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True))
-    lines = [f"{'vLLM'.ljust(first)}  {heads}".rstrip()]
-    for tree, row in rows.items():
-        shown = []
-        for name, width in zip(names, widths, strict=True):
-            verdict = row[name].planned.verdict
-            plain = verdict.value if row[name].meant else f"({verdict.value})"
-            shown.append(plain.replace(verdict.value, paint(verdict)) + " " * (width - len(plain)))
-        lines.append(f"{labels[tree].ljust(first)}  {'  '.join(shown)}".rstrip())
-    for cell in cells:
-        if cell.meant and not cell.planned.verdict.ok:
-            lines.append(f"\n{cell.planned.mod.name} on {cell.tree}: {paint(cell.planned.verdict)}")
-            lines += [f"  {line}" for line in findings(cell.planned.findings)]
-    return "\n".join(lines)
 
 
 def label(tree: str, version: str) -> str:

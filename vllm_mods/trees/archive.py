@@ -50,12 +50,21 @@ class Archive(Protocol):
 
 
 class ArchiveTree:
-    """A tree in an archive: as released, unless somebody rebuilt the archive."""
+    """A tree in an archive: as released, unless somebody rebuilt the archive.
+
+    ``identity`` is the archive's sha256, where somebody has said it.
+    """
 
     pristine = True
 
     def __init__(
-        self, archive: Archive, *, spec: str, remote: bool = False, workspace: str | None = None
+        self,
+        archive: Archive,
+        *,
+        spec: str,
+        remote: bool = False,
+        workspace: str | None = None,
+        identity: str | None = None,
     ) -> None:
         if "vllm/__init__.py" not in archive.names:
             raise UsageError(
@@ -65,6 +74,7 @@ class ArchiveTree:
         self.spec = spec
         self.remote = remote
         self.workspace = workspace
+        self.identity = identity
         self._archive = archive
         self._version: str | bool | None = False
 
@@ -81,6 +91,12 @@ class ArchiveTree:
             return read_in_workspace(path, self.workspace, self.spec)
         names.split(path, self.spec)
         return self._archive.read(path)
+
+    def digest(self, path: str) -> str | None:
+        """Return a file's sha256 if it is known without reading the file."""
+        digest = getattr(self._archive, "digest", None)
+        known: str | None = digest(path) if digest is not None else None
+        return known
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every file below ``under``; ``""`` is the whole archive."""

@@ -115,6 +115,23 @@ class Cache:
         """Keep a small record under ``kind`` and ``key``, in place of an older one."""
         self._write(self._record(kind, key), data)
 
+    def sweep(self, kind: str, days: int) -> None:
+        """Remove the records under ``kind`` that were written more than ``days`` ago, once a day."""
+        folder = os.path.join(self.folder, kind)
+        mark = os.path.join(folder, ".swept")
+        try:
+            if not os.path.isdir(folder) or (
+                os.path.exists(mark) and time.time() - os.stat(mark).st_mtime < _DAY
+            ):
+                return
+            with open(mark, "wb"):
+                os.utime(mark)
+            for entry in os.scandir(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    _sweep(entry.path, days)
+        except OSError as error:
+            self._complain(error)
+
     def _blob(self, digest: str) -> str:
         return os.path.join(self.folder, "blobs", digest[:2], digest)
 
@@ -158,9 +175,9 @@ class Cache:
             note(f"working without a cache: {self.folder}: {error.strerror}")
 
 
-def _sweep(folder: str) -> None:
-    """Remove what downloads that were killed more than a day ago have left."""
-    oldest = time.time() - _DAY
+def _sweep(folder: str, days: int = 1) -> None:
+    """Remove what is older than that, such as what downloads that were killed have left."""
+    oldest = time.time() - days * _DAY
     for entry in os.scandir(folder):
         with contextlib.suppress(FileNotFoundError):  # Others sweep too.
             if entry.stat(follow_symlinks=False).st_mtime < oldest:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.trees import names
 from vllm_mods.trees.folder import read_in_workspace
-from vllm_mods.versions import from_describe
+from vllm_mods.versions import from_describe, is_final, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,8 @@ except ImportError as error:  # GitPython raises it when there is no git program
         hint="apt-get install git",
     ) from error
 
+# Revisions that one range may stand for: each is a tree to plan every mod on.
+_MOST = 500
 _REGULAR = frozenset({b"100644", b"100755", b"100664"})
 _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 
@@ -64,6 +66,11 @@ class GitTree:
         if isinstance(self._version, bool):
             self._version = self._describe()
         return self._version
+
+    @property
+    def identity(self) -> str:
+        """What names this tree for good: the commit, and the version that tags give it now."""
+        return f"{self.commit} {self.version}"
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none; ``TreeError`` for a link."""
@@ -116,6 +123,46 @@ def open_git(name: str, *, spec: str, workspace: str | None = None) -> GitTree:
     folder, revision = _split(os.path.expanduser(name), spec)
     repository = _repository(folder, spec)
     return GitTree(repository, _commit(repository, revision, spec), spec=spec, workspace=workspace)
+
+
+def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
+    """Return the trees that ``git:REPO@A..B`` stands for, oldest first.
+
+    Between two tags that name versions, every such tag from A to B, both included, and of these
+    the final releases only unless ``pre``; a release branch's tag is no ancestor of the next
+    release's, so that commits would not do. Else every commit after A up to B along first parents.
+    Raises ``UsageError`` for a range that is none, is empty or has too many commits.
+    """
+    folder, given = _split(os.path.expanduser(spec.partition(":")[2]), spec)
+    first, _, last = given.partition("..")
+    if not first or not last or ".." in last:
+        raise UsageError(
+            f"{spec}: a range of revisions is REV1..REV2", hint="git:REPO@v0.19.0..v0.21.0"
+        )
+    repository = _repository(folder, spec)
+    tags = {
+        tag.name: number
+        for tag in repository.tags
+        if (number := from_describe(f"{tag.name}-0-g0")) is not None
+    }
+    if first in tags and last in tags:
+        low, high = sort_key(tags[first]), sort_key(tags[last])
+        found = sorted(
+            (name for name, number in tags.items() if low <= sort_key(number) <= high),
+            key=lambda name: sort_key(tags[name]),
+        )
+        if not pre:
+            found = [name for name in found if name in {first, last} or is_final(tags[name])]
+    else:
+        ends = [_commit(repository, end, spec) for end in (first, last)]
+        listed = repository.git.rev_list("--first-parent", "--reverse", f"{ends[0]}..{ends[1]}")
+        found = listed.split()
+    if not found or len(found) > _MOST:
+        what = "no revision" if not found else f"{len(found)} commits, and {_MOST} are the most"
+        raise UsageError(
+            f"{spec}: there is {what} in this range", hint=f"git -C {folder} log {given}"
+        )
+    return tuple(f"git:{folder}@{revision}" for revision in found)
 
 
 def _repository(folder: str, spec: str) -> git.Repo:

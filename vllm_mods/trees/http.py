@@ -16,7 +16,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from vllm_mods import __version__
-from vllm_mods.errors import TreeError
+from vllm_mods.errors import TreeError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -176,7 +176,7 @@ class Http:
             if attempt + 1 < tries:
                 time.sleep(min(max(wait, self._backoff * 2**attempt), _LONGEST_WAIT))
         times = "once" if tries == 1 else f"{tries} times"
-        raise TreeError(f"cannot read {redact(url)}: {why} (tried {times})", hint=_SETTINGS)
+        raise Unreachable(f"cannot read {redact(url)}: {why} (tried {times})", hint=_SETTINGS)
 
     def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         parts = urlsplit(url)

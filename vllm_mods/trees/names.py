@@ -95,6 +95,18 @@ def hash_agrees(recorded: str, data: bytes) -> bool | None:
     return found.replace("+", "-").replace("/", "_") == expected.rstrip("=")
 
 
+def sha256_of(recorded: str) -> str | None:
+    """Return a RECORD's hash in hexadecimal, ``None`` if it is not a sha256."""
+    from base64 import urlsafe_b64decode  # noqa: PLC0415  (the hot path never asks)
+
+    algorithm, _, value = recorded.partition("=")
+    try:
+        digest = urlsafe_b64decode(value + "=" * (-len(value) % 4))
+    except ValueError:
+        return None
+    return digest.hex() if algorithm == "sha256" and len(digest) == 32 else None
+
+
 def owners_first(folders: list[str], path: str) -> list[str]:
     """Order ``*.dist-info`` folder names so that the likely owner of ``path`` comes first."""
     top = path.split("/", 1)[0].lower().replace("-", "_")

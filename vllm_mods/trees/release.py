@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.errors import TreeError, Unreachable, UsageError
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.cache import Cache, cache_folder, file_digest
 from vllm_mods.trees.http import Http, redact
@@ -80,33 +80,46 @@ class Releases:
         if candidates[0].yanked is not None:
             reason = candidates[0].yanked or "no reason given"
             self._tell((f"{candidates[0].filename} was yanked: {reason}",))
-        archive = self._archive(candidates)
-        return ArchiveTree(archive, spec=spec, remote=True, workspace=self._workspace)
+        archive, file = self._archive(candidates)
+        return ArchiveTree(
+            archive, spec=spec, remote=True, workspace=self._workspace, identity=file.sha256
+        )
 
-    def _archive(self, candidates: tuple[ReleaseFile, ...]) -> Archive:
-        """Read the first candidate by ranges, else the sdist whole, else the first one whole."""
+    def identity(self, name: str) -> str | None:
+        """Return the sha256 of the file that ``open`` would read by ranges; it is not opened.
+
+        ``None`` where the index names no such file, or gives no hash.
+        """
+        candidates = choose(name, self._sources.ask(fresh=False).files)
+        return candidates[0].sha256 if candidates else None
+
+    def _archive(self, candidates: tuple[ReleaseFile, ...]) -> tuple[Archive, ReleaseFile]:
+        """Read the first candidate by ranges, else the sdist whole, else the first one whole.
+
+        The second part of the answer is the file that was taken.
+        """
         best = candidates[0]
         place = local_path(best.url)
         if place is not None:
-            return _opened(best, self._local(best, place))
+            return _opened(best, self._local(best, place)), best
         whole = self._kept(best)
         if whole is not None:
-            return _opened(best, whole)
+            return _opened(best, whole), best
         if best.kind == "wheel":
             try:
-                return RemoteZip(best, self._cache, self.http, progress=self._progress)
+                return RemoteZip(best, self._cache, self.http, progress=self._progress), best
             except NoRangesError as error:
                 best = _without_ranges(candidates)
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
-        return _opened(best, self._download(best))
+        return _opened(best, self._download(best)), best
 
     def _download(self, file: ReleaseFile) -> BinaryIO:
         kept = self._kept(file)
         if kept is not None:
             return kept
         if self.http is None:
-            raise TreeError(
+            raise Unreachable(
                 f"{file.filename}: the cache does not have it", hint="run once without --offline"
             )
         progress = self._progress
@@ -170,7 +183,7 @@ class Releases:
             known = f"files of that release: {', '.join(near)}" if near else "no such release"
             return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
         if self.http is None:
-            return TreeError(
+            return Unreachable(
                 f"{spec}: the kept pages have no such release", hint="run once without --offline"
             )
         versions = nearest(name, {file.version for file in answer.files}, 5)
@@ -184,7 +197,8 @@ class Releases:
         if self.http is None and answer.failures:
             hint = "run once without --offline"
         why = "".join(f"\n  {failure}" for failure in answer.failures)
-        return TreeError(f"{what}{why or ': no index or folder has it'}", hint=hint)
+        kind = Unreachable if answer.failures else TreeError
+        return kind(f"{what}{why or ': no index or folder has it'}", hint=hint)
 
 
 def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]:

@@ -8,7 +8,7 @@ import json
 import zlib
 from typing import TYPE_CHECKING, cast
 
-from vllm_mods.errors import TreeError
+from vllm_mods.errors import TreeError, Unreachable
 from vllm_mods.trees import names
 from vllm_mods.trees.archive import ZipArchive
 
@@ -81,13 +81,18 @@ class RemoteZip:
             data = self._from_cache(name, info.CRC)
             if data is None:
                 if self._offline:
-                    raise TreeError(
+                    raise Unreachable(
                         f"{self._file.filename}: the cache does not have {name}", hint=_OFFLINE_HINT
                     )
                 data = self._fetch(name)
                 self._cache.record("files", self._key, name, data=self._cache.put(data).encode())
             self._read_already[name] = data
         return self._read_already[name]
+
+    def digest(self, name: str) -> str | None:
+        """Return the sha256 that the wheel's RECORD gives a file, where that is known already."""
+        recorded = names.recorded_hash(self._record, name) if self._record else None
+        return names.sha256_of(recorded) if recorded else None
 
     def _fetch(self, name: str) -> bytes:
         start = self._zip.infos[name].header_offset
@@ -214,7 +219,7 @@ class _Spans(io.RawIOBase):
 
     def _fetch(self, start: int, end: int) -> bytes:
         if self._http is None:
-            raise TreeError(
+            raise Unreachable(
                 f"{self._file.filename}: the cache does not have this part of it",
                 hint=_OFFLINE_HINT,
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-from vllm_mods.errors import TreeError
+from vllm_mods.errors import TreeError, Unreachable
 from vllm_mods.trees.http import Page, redact
 from vllm_mods.trees.index import ACCEPT, PROJECT, parse_page, release_file
 
@@ -104,7 +104,9 @@ class Sources:
             return kept[0]
         if self._http is None:
             if kept is None:
-                raise TreeError(f"{redact(url)}: no copy of this page is kept, and we are offline")
+                raise Unreachable(
+                    f"{redact(url)}: no copy of this page is kept, and we are offline"
+                )
             return kept[0]
         try:
             page = self._http.page(url, ACCEPT)

@@ -134,3 +134,21 @@ def test_a_cache_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     assert not os.path.exists(scratch.name)
     (note,) = notes
     assert note.startswith(f"working without a cache: {tmp_path}/file/cache: ")
+
+
+def test_old_records_are_swept_once_a_day(tmp_path: Path) -> None:
+    cache = Cache(str(tmp_path))
+    for name in ("old", "new"):
+        cache.record("answers", name, data=b"x")
+    records = {path.name: path for path in (tmp_path / "answers").rglob("*") if path.is_file()}
+    old = records[hashlib.sha256(b"old").hexdigest()]
+    past = time.time() - 91 * 86400
+    os.utime(old, (past, past))
+    cache.sweep("answers", 90)
+    assert cache.lookup("answers", "old") is None
+    assert cache.lookup("answers", "new") == b"x"
+    cache.record("answers", "old", data=b"x")
+    os.utime(old, (past, past))
+    cache.sweep("answers", 90)  # today it has been done
+    assert cache.lookup("answers", "old") == b"x"
+    cache.sweep("nothing", 90)

@@ -358,3 +358,25 @@ def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
     for blob in blobs:
         assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
     assert not list((tmp_path / "cache").rglob(".*"))
+
+
+def test_a_release_is_known_by_its_hash_without_being_opened(server: PackageServer) -> None:
+    releases = Releases()
+    digest = hashlib.sha256(server.files[WHEEL]).hexdigest()
+    assert releases.identity("0.19.1") == digest
+    assert releases.identity("0.99") is None
+    assert server.asked(WHEEL) == []
+    assert releases.open("0.19.1").identity == digest
+
+
+def test_without_ranges_the_hash_is_that_of_what_was_read(server: PackageServer) -> None:
+    server.ranges = False
+    tree = Releases().open("0.19.1")
+    assert tree.identity == hashlib.sha256(server.files[SDIST]).hexdigest()
+
+
+def test_the_record_knows_the_hash_of_a_file(server: PackageServer) -> None:
+    tree = Releases().open("0.19.1")
+    assert tree.digest(PATH) == hashlib.sha256(SOURCES[PATH]).hexdigest()
+    assert tree.digest("vllm/gone.py") is None
+    assert server.asked(WHEEL)

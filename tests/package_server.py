@@ -94,6 +94,8 @@ class PackageServer:
     login: str | None = None
     absent: bool = False
     url: str = ""
+    # Files that come only once somebody sets the event.
+    held: dict[str, threading.Event] = field(default_factory=dict)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
 
     @property
@@ -151,6 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(503, b"busy", extra)
         if path == "/simple/vllm/" and not state.absent:
             return self._page()
+        if (event := state.held.get(path.removeprefix("/files/"))) is not None:
+            event.wait()
         data = state.files.get(path.removeprefix("/files/"))
         if data is None or not path.startswith("/files/"):
             return self._send(404, b"no such thing")

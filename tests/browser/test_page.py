@@ -1,0 +1,256 @@
+"""The matrix page in a real browser: by mouse, by keyboard, by link, in the dark, on paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from matrix_making import EVIL, every_verdict, hostile, large
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    Show = Callable[..., Page]
+
+pytestmark = pytest.mark.browser
+
+CONFLICT = "#bad/pypi:0.21.0"
+
+
+def focused(page: Page) -> str:
+    """Say which cell has the focus, by its mod and release."""
+    place = page.evaluate(
+        "() => { const at = document.activeElement.closest('td'); return at &&"
+        " [at.parentNode.sectionRowIndex, at.cellIndex - 1]; }"
+    )
+    assert place, "no cell has the focus"
+    row, column = place
+    return f"{('good', 'bad')[row]} {('0.19.1', '0.20.0', '0.21.0', '0.22.0')[column]}"
+
+
+def closed(page: Page) -> None:
+    """Wait until no cell is open; going back in the history takes its time."""
+    page.locator("dialog").wait_for(state="hidden")
+    page.wait_for_url(lambda url: "#" not in url)
+
+
+def background(page: Page) -> str:
+    found: str = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    return found
+
+
+def test_a_cell_opens_and_shows_its_hunks(show: Show) -> None:
+    page = show()
+    page.locator("#grid td.conflict").click()
+    dialog = page.get_by_role("dialog", name="bad 1.0.0 on vLLM 0.21.0")
+    assert dialog.is_visible()
+    assert "conflict: the source is not what the patch expects" in dialog.inner_text()
+    patch, target, upstream = dialog.locator(".code").all()
+    assert patch.locator(".other span").all_inner_texts() == ["        c = 1"]
+    assert target.locator(".other span").all_inner_texts() == ["        a = 1"]
+    assert target.locator("i").all_inner_texts() == ["1", "2", "3", "4", "5"]
+    assert "+        a = 1" in upstream.inner_text()
+    assert "it has no place; nearest is line 2" in dialog.inner_text()
+    page.get_by_role("button", name="Close").click()
+    assert dialog.is_hidden()
+
+
+def test_a_hunk_and_its_target_stand_in_the_same_rows(show: Show) -> None:
+    page = show(link="#bad/pypi:0.20.0")
+    tops = [
+        [line.bounding_box() for line in pane.locator(".lines > div").all()]
+        for pane in page.locator(".code").all()
+    ]
+    rows = [[box["y"] for box in pane if box] for pane in tops]
+    assert len(rows[0]) == 6
+    assert rows[0] == rows[1]
+
+
+def test_the_grid_by_keyboard(show: Show) -> None:
+    page = show()
+    page.locator("#grid td[tabindex='0']").focus()
+    assert focused(page) == "good 0.22.0"
+    for key, place in (
+        ("ArrowRight", "good 0.22.0"),
+        ("ArrowLeft", "good 0.21.0"),
+        ("ArrowDown", "bad 0.21.0"),
+        ("Home", "bad 0.19.1"),
+        ("Control+Home", "good 0.19.1"),
+        ("Control+End", "bad 0.22.0"),
+        ("ArrowLeft", "bad 0.21.0"),
+    ):
+        page.keyboard.press(key)
+        assert focused(page) == place
+    assert page.locator("#grid [tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
+    page.get_by_role("button", name="next: 0.22.0").press("Enter")
+    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.22.0"
+    assert page.get_by_role("button", name="no next release").is_disabled()
+    page.keyboard.press("Escape")
+    closed(page)
+    assert page.get_by_role("dialog").count() == 0
+    assert focused(page) == "bad 0.22.0"
+
+
+def test_the_grid_is_one_stop_for_tab(show: Show) -> None:
+    page = show()
+    page.get_by_role("button", name="Show all").focus()
+    page.keyboard.press("Tab")
+    assert focused(page) == "good 0.22.0"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.localName") == "summary"
+
+
+def test_a_link_opens_its_cell_and_back_closes_it(show: Show) -> None:
+    page = show(link=CONFLICT)
+    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
+    page.keyboard.press("Escape")
+    closed(page)
+    assert focused(page) == "bad 0.21.0"
+    page.locator("#grid td.moved").click()
+    assert page.url.endswith("#good/pypi:0.20.0")
+    page.go_back()
+    page.locator("dialog").wait_for(state="hidden")
+    page.go_forward()
+    assert page.locator("#cell-title").inner_text() == "good 1.0.0 on vLLM 0.20.0"
+
+
+def test_a_link_in_a_list_opens_its_cell(show: Show) -> None:
+    page = show()
+    page.get_by_role("link", name="bad on 0.21.0").first.click()
+    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
+
+
+@pytest.mark.parametrize("link", ["#bad/pypi:9.9.9", "#nobody/pypi:0.20.0", "#%E0%A4%A/x", "#/"])
+def test_a_link_to_nothing_says_so(show: Show, link: str) -> None:
+    page = show(link=link)
+    assert page.get_by_role("status").inner_text() == "There is no such cell on this page."
+    assert page.locator("dialog").is_hidden()
+
+
+def test_filters_by_verdict_mod_and_version(show: Show) -> None:
+    page = show()
+    status = page.get_by_role("status")
+    assert status.inner_text() == "8 cells of 2 mods"
+    page.get_by_role("checkbox", name="conflict").check()
+    assert status.inner_text() == "1 cell of 1 mod"
+    assert page.locator("#grid tbody th:visible b").all_inner_texts() == ["bad"]
+    assert page.locator("#grid td:visible:not(.dim)").count() == 1
+    page.get_by_label("To", exact=True).select_option("0.20.0")
+    assert status.inner_text() == "0 cells of 0 mods"
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_text("8 cells of 2 mods").wait_for()
+    page.get_by_label("Mod", exact=True).fill("GOO")
+    assert page.locator("#grid tbody th:visible b").all_inner_texts() == ["good"]
+    page.get_by_label("From", exact=True).select_option("0.20.0")
+    heads = page.locator("#grid thead th:visible span").all_inner_texts()
+    assert heads == ["0.20.0", "0.21.0", "0.22.0"]
+    page.locator("#grid td[tabindex='0']").focus()
+    for key, place in (("Home", "good 0.20.0"), ("ArrowDown", "good 0.20.0")):
+        page.keyboard.press(key)
+        assert focused(page) == place
+
+
+def test_the_focus_stays_in_the_grid_when_its_cell_is_filtered_out(show: Show) -> None:
+    page = show()
+    page.get_by_role("checkbox", name="conflict").check()
+    page.locator("#grid [tabindex='0']").focus()
+    assert focused(page) == "bad 0.19.1"
+
+
+def test_dark_and_light(show: Show) -> None:
+    assert background(show(color_scheme="light")) == "rgb(255, 255, 255)"
+    page = show(color_scheme="dark")
+    dark = background(page)
+    assert dark != "rgb(255, 255, 255)"
+    page.get_by_role("button", name="Light").click()
+    assert background(page) == "rgb(255, 255, 255)"
+    page.reload()
+    assert background(page) == "rgb(255, 255, 255)"
+    page.get_by_role("button", name="Dark").click()
+    assert background(page) == dark
+
+
+def test_no_string_of_others_becomes_more_than_text(show: Show) -> None:
+    page = show(hostile())
+    page.locator("#grid td.conflict").click()
+    shown = EVIL.replace("\x00", "\ufffd").replace("\x1b", "\ufffd").replace("\udcff", "\ufffd")
+    assert shown.split("`")[0] in page.locator(".findings").inner_text()
+    assert page.locator("script").count() == 2
+    link = page.get_by_role("link", name="to this cell").get_attribute("href")
+    page.reload()
+    assert page.locator("dialog").is_visible()
+    assert link
+    assert page.url.endswith(link)
+
+
+def test_without_javascript_the_grid_is_a_table(show: Show) -> None:
+    page = show(java_script_enabled=False)
+    assert page.locator("#grid td svg:visible").count() == 8
+    assert page.get_by_role("cell", name="conflict").count() == 1
+    assert page.get_by_role("columnheader", name="0.21.0").count() == 1
+    assert page.locator("#controls").is_hidden()
+    assert page.get_by_text("With JavaScript").is_visible()
+
+
+@pytest.mark.parametrize("link", ["", CONFLICT])
+def test_a_phone_scrolls_tables_and_not_the_page(show: Show, link: str) -> None:
+    page = show(large(3, 60) if not link else None, link, viewport={"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.evaluate("document.getElementById('explanation').scrollWidth") <= 360
+
+
+def test_on_paper_all_of_the_grid_is_there(show: Show) -> None:
+    page = show()
+    page.emulate_media(media="print")
+    assert page.get_by_role("button", name="Show all").is_hidden()
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.scroll')).overflow") == "visible"
+    )
+    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF-")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("link", ["", CONFLICT])
+def test_axe_finds_nothing_wrong(show: Show, scheme: str, link: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    # The policy of the page keeps a tool's script out, as it keeps everybody's.
+    page = show(link=link, color_scheme=scheme, bypass_csp=True)
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+
+
+_CONTRAST = """() => {
+    const light = (colour) => {
+        const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255);
+        const linear = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+    };
+    const page = getComputedStyle(document.documentElement).backgroundColor;
+    return [...document.querySelectorAll("#grid svg")].map((sign) => {
+        const style = getComputedStyle(sign);
+        const clear = style.backgroundColor === "rgba(0, 0, 0, 0)";
+        const [a, b] = [style.stroke, clear ? page : style.backgroundColor].map(light);
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    });
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_sign_stands_out_from_its_tile(show: Show, scheme: str) -> None:
+    ratios = show(every_verdict(), color_scheme=scheme).evaluate(_CONTRAST)
+    assert len(ratios) == 24
+    assert min(ratios) >= 3, ratios  # WCAG 2.2, 1.4.11
+
+
+def test_many_mods_and_releases_can_be_used(show: Show) -> None:
+    page = show(large(30, 200), "#mod-07/pypi:0.30.1")
+    page.keyboard.press("Escape")
+    closed(page)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.locator("#cell-title").inner_text() == "mod-07 1.0.0 on vLLM 0.30.2"

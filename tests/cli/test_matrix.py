@@ -1,0 +1,485 @@
+"""``matrix`` against an index of small releases: verdicts, what is kept, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import FILES, LOADER, OTHER, write_mod
+from making import diff_of
+from package_server import PackageServer, make_sdist, make_wheel, serving
+from small_site import build
+
+from vllm_mods import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Answer
+
+    from vllm_mods.model import Plan
+
+    Call = Callable[..., Answer]
+
+CHANGED = LOADER.replace("path = os.path.join", "place = os.path.join").encode()
+MOVED = ("import sys\n" + LOADER).encode()
+
+
+def wheel_name(version: str, build: str = "") -> str:
+    return f"vllm-{version}-{build}cp38-abi3-manylinux_2_31_x86_64.whl"
+
+
+def release(version: str, **files: bytes) -> bytes:
+    changed = {f"vllm/{name}.py": data for name, data in files.items()}
+    return make_wheel({**FILES, **changed}, version=version, bulk={})
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageServer]:
+    for name in list(os.environ):
+        if name.startswith("PIP_") or name.upper().endswith("_PROXY"):
+            monkeypatch.delenv(name)
+    # processes beside this one take a second to start: those who ask for them get them
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    files = {
+        wheel_name("0.18.0"): release("0.18.0"),
+        wheel_name("0.19.0"): release("0.19.0"),
+        wheel_name("0.20.0"): release("0.20.0", loader=MOVED),
+        wheel_name("0.20.0", "1-"): release("0.20.0", loader=CHANGED),
+        wheel_name("0.21.0rc1"): release("0.21.0rc1"),
+        wheel_name("0.21.0"): release("0.21.0", loader=CHANGED, other=OTHER.encode() + b"X = 1\n"),
+    }
+    with serving(PackageServer(files=files, json=True)) as running:
+        monkeypatch.setenv("PIP_INDEX_URL", running.index)
+        yield running
+
+
+def grid(answer: Answer) -> dict[tuple[str, str], str]:
+    return {
+        (cell["mod"], cell["tree"].removeprefix("pypi:")): cell["verdict"]
+        for cell in answer.json["cells"]
+    }
+
+
+EXPECTED = {
+    ("fast", "0.19.0"): "applies",
+    ("fast", wheel_name("0.20.0")): "moved",
+    ("fast", "0.20.0"): "conflict",
+    ("fast", "0.21.0"): "conflict",
+    ("limit", "0.19.0"): "applies",
+    ("limit", wheel_name("0.20.0")): "applies",
+    ("limit", "0.20.0"): "applies",
+    ("limit", "0.21.0"): "applies",
+}
+
+
+def test_every_release_and_rebuilt_wheel_has_its_cells(call: Call, index: PackageServer) -> None:
+    answer = call("matrix", "fast", "limit", "--json")
+    assert answer.code == 1, answer.err
+    assert grid(answer) == EXPECTED
+    assert set(answer.json) == {"schema", "cells", "together", "problems"}
+    assert {cell["version"] for cell in answer.json["cells"]} == {"0.19.0", "0.20.0", "0.21.0"}
+    assert index.requests
+
+
+def test_pre_releases_come_when_they_are_asked_for(call: Call, index: PackageServer) -> None:
+    answer = call("matrix", "limit", "--pre", "--json")
+    assert ("limit", "0.21.0rc1") in grid(answer)
+    assert index.requests
+
+
+def test_nothing_changed_asks_nobody_and_plans_nothing(
+    call: Call, index: PackageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = call("matrix", "fast", "limit", "--json")
+    index.requests.clear()
+    monkeypatch.setattr(plan, "plan", None)
+    second = call("matrix", "fast", "limit", "--json")
+    assert second.out == first.out
+    assert second.code == first.code
+    assert index.requests == []
+
+
+def test_processes_give_the_same_bytes(call: Call, index: PackageServer) -> None:
+    serial = call("matrix", "limit", "--json", "--jobs", "1", "--no-cache")
+    spread, err = start("--jobs", "2", "--no-cache").communicate()
+    assert spread.decode() == serial.out, err
+    assert grid(serial) == {cell: verdict for cell, verdict in EXPECTED.items() if "limit" in cell}
+    assert index.requests
+
+
+def test_without_the_cache_no_answer_is_kept(
+    call: Call, index: PackageServer, tmp_path: Path
+) -> None:
+    call("matrix", "limit", "--no-cache")
+    assert not (tmp_path / "cache/answers").exists()
+    call("matrix", "limit")
+    assert (tmp_path / "cache/answers").is_dir()
+    assert index.requests
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "exchanged", "empty"])
+def test_damaged_answers_are_computed_anew(
+    call: Call, index: PackageServer, tmp_path: Path, damage: str
+) -> None:
+    first = call("matrix", "fast", "limit", "--json")
+    kept = [
+        path
+        for kind in ("answers", "traces")
+        for path in sorted((tmp_path / "cache" / kind).rglob("*"))
+        if path.is_file() and path.name != ".swept"
+    ]
+    assert len(kept) > 8
+    contents = [path.read_bytes() for path in kept]
+    for number, path in enumerate(kept):
+        data = contents[number]
+        middle = len(data) // 2
+        changed = {
+            "cut": data[:middle],
+            "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+            "exchanged": contents[number - 1],
+            "empty": b"",
+        }
+        path.write_bytes(changed[damage])
+    assert call("matrix", "fast", "limit", "--json").out == first.out
+    assert index.requests
+
+
+def test_a_new_release_costs_one_column(call: Call, index: PackageServer, tmp_path: Path) -> None:
+    call("matrix", "fast", "limit")
+    index.files[wheel_name("0.22.0")] = release("0.22.0")
+    for page in (tmp_path / "cache/pages").rglob("*"):
+        if page.is_file():
+            page.unlink()
+    index.requests.clear()
+    answer = call("matrix", "fast", "limit", "--json")
+    assert grid(answer)["fast", "0.22.0"] == "applies"
+    assert {path for path, _ in index.requests} == {
+        "/simple/vllm/",
+        f"/files/{wheel_name('0.22.0')}",
+    }
+
+
+def test_a_tree_that_answers_alike_is_not_planned_again(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    sites = [build(tmp_path / name, FILES) for name in ("one", "other")]
+    first = call("matrix", "limit", "--tree", sites[0], "--json")
+    planned = []
+    real = plan.plan
+
+    def counting(*given: Any, **more: Any) -> Plan:
+        planned.append(1)
+        return real(*given, **more)
+
+    monkeypatch.setattr(plan, "plan", counting)
+    again = call("matrix", "limit", "--tree", sites[1], "--json")
+    assert again.json["cells"][0] == {**first.json["cells"][0], "tree": str(sites[1])}
+    assert planned == []
+    (sites[1] / "vllm/other.py").write_text("another = 1\n")
+    changed = call("matrix", "limit", "--tree", sites[1], "--json")
+    assert changed.json["cells"][0]["verdict"] == "missing"
+    assert planned == [1]
+
+
+def test_a_changed_mod_is_computed_again(call: Call, index: PackageServer, library: Path) -> None:
+    call("matrix", "limit")
+    write_mod(
+        library, "limit", diff_of("vllm/other.py", OTHER.replace("1", "7"), OTHER.replace("1", "8"))
+    )
+    assert grid(call("matrix", "limit", "--json"))["limit", "0.19.0"] == "conflict"
+    assert index.requests
+
+
+def test_offline_kept_cells_answer_and_the_others_say_so(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    call("matrix", "limit")
+    write_mod(library, "later", diff_of("vllm/a.py", "A = 1\n", "A = 2\n"))
+    answer = call("matrix", "limit", "later", "--offline", "--json")
+    assert answer.code == 1
+    cells = {(cell["mod"], cell["tree"]): cell for cell in answer.json["cells"]}
+    assert cells["limit", "pypi:0.19.0"]["verdict"] == "applies"
+    other = cells["later", "pypi:0.19.0"]
+    assert (other["computed"], other["verdict"]) == (False, "unreadable")
+    assert "the cache does not have vllm/a.py" in other["findings"][0]["message"]
+    assert "run once without --offline" in other["findings"][0]["message"]
+    # what nobody could tell is not kept either
+    online = call("matrix", "limit", "later", "--json")
+    assert grid(online)["later", "0.19.0"] == "applies"
+    assert index.requests
+
+
+def _corrupt(data: bytes) -> bytes:
+    """Damage what is compressed of vllm/other.py, and leave the zip's directory alone."""
+    at = data.index(b"vllm/other.py") + len(b"vllm/other.py")
+    return data[: at + 5] + bytes([data[at + 5] ^ 0xFF]) + data[at + 6 :]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("corrupt", "corrupt or unreadable"),
+        ("no zip", "corrupt or unreadable"),
+        ("no vllm", "holds no vLLM"),
+        ("absent", "404"),
+        ("cut short", "cannot read"),
+    ],
+)
+def test_a_bad_release_is_a_cell_and_the_rest_is_finished(
+    call: Call, index: PackageServer, fault: str, words: str
+) -> None:
+    name = wheel_name("0.19.0")
+    good = index.files[name]
+    index.files[name] = {
+        "corrupt": _corrupt(good),
+        "no zip": b"no zip at all" * 100,
+        "no vllm": make_wheel({"other/__init__.py": b""}, version="0.19.0", bulk={}),
+    }.get(fault, good)
+    call("matrix", "limit", "--vllm", "<0.19")  # the page is kept now
+    if fault == "absent":
+        del index.files[name]
+    if fault == "cut short":
+        index.truncations = 1
+    answer = call("matrix", "limit", "--vllm", ">=0.19,<0.22", "--json")
+    assert answer.code == 1
+    cells = {cell["tree"]: cell for cell in answer.json["cells"]}
+    assert cells["pypi:0.19.0"]["verdict"] == "unreadable"
+    assert words in cells["pypi:0.19.0"]["findings"][0]["message"]
+    assert cells["pypi:0.20.0"]["verdict"] == "applies"
+    assert cells["pypi:0.21.0"]["verdict"] == "applies"
+
+
+def test_an_index_that_lies_about_a_hash(call: Call, index: PackageServer) -> None:
+    index.ranges = False  # then files are had whole, and held against the index
+    index.hashes[wheel_name("0.19.0")] = "0" * 64
+    answer = call("matrix", "limit", "--json")
+    cells = {cell["tree"]: cell for cell in answer.json["cells"]}
+    assert "its sha256 is" in cells["pypi:0.19.0"]["findings"][0]["message"]
+    assert cells["pypi:0.21.0"]["verdict"] == "applies"
+
+
+def test_a_server_without_ranges(call: Call, index: PackageServer) -> None:
+    index.ranges = False
+    index.files["vllm-0.21.0.tar.gz"] = make_sdist(FILES, version="0.21.0")
+    answer = call("matrix", "limit", "--json")
+    assert answer.code == 0, answer.out
+    index.requests.clear()
+    assert call("matrix", "limit", "--json").out == answer.out
+    # the wheel of that version may have ranges by now; nothing is had whole again
+    assert {path for path, _ in index.requests} <= {f"/files/{wheel_name('0.21.0')}"}
+
+
+def test_a_named_tree_that_is_none_is_a_wrong_call(
+    call: Call, index: PackageServer, tmp_path: Path
+) -> None:
+    answer = call("matrix", "limit", "--tree", "pypi:0.19.0", "--tree", tmp_path / "nothing")
+    assert answer.code == 2
+    assert "no such file or folder" in answer.err
+    assert index.requests
+
+
+def test_a_folder_of_wheels_is_a_tree_each(call: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for version in ("0.20.0", "0.9.0"):
+        (folder / wheel_name(version)).write_bytes(release(version))
+    (folder / "notes.txt").write_text("no wheel")
+    answer = call("matrix", "limit", "--tree", folder, "--json")
+    assert [cell["tree"] for cell in answer.json["cells"]] == [
+        f"wheel:{folder / wheel_name(version)}" for version in ("0.9.0", "0.20.0")
+    ]
+
+
+def test_what_was_applied_to_a_folder_is_not_taken_for_upstreams(call: Call, site: Path) -> None:
+    """RECORD is kept true, so the receipt alone says who did it."""
+    assert call("apply", "fast", "--target", site).code == 0
+    (cell,) = call("matrix", "fast", "--tree", site, "--json").json["cells"]
+    assert cell["verdict"] == "applied"
+    (site / ".vllm-mods/receipt.json").write_text("{}")
+    (cell,) = call("matrix", "fast", "--tree", site, "--json").json["cells"]
+    assert cell["verdict"] == "unreadable"
+    assert "receipt" in cell["findings"][0]["message"]
+
+
+def test_a_bad_patch_is_told_as_ever(call: Call, index: PackageServer, library: Path) -> None:
+    folder = write_mod(library, "limit", b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ nonsense @@\n")
+    answer = call("matrix", "limit", "--jobs", "1")
+    assert answer.code == 2
+    assert str(folder / "x.patch") in answer.err
+    process = start("--jobs", "2")
+    assert str(folder / "x.patch") in process.communicate()[1].decode()
+    assert process.returncode == 2
+    assert index.requests
+
+
+# --- strict -----------------------------------------------------------------
+
+
+def problems(answer: Answer) -> set[tuple[str, str, str | None]]:
+    return {(one["code"], one["mod"], one["tree"]) for one in answer.json["problems"]}
+
+
+def test_strict_is_content_with_what_update_lock_wrote(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    assert call("matrix", "limit", "--strict").code == 1
+    assert call("matrix", "limit", "--update-lock").code == 0
+    answer = call("matrix", "limit", "--strict", "--json")
+    assert (answer.code, answer.json["problems"]) == (0, [])
+    part = call("matrix", "limit", "--strict", "--vllm", ">=0.20,<0.21", "--json")
+    assert (part.code, part.json["problems"]) == (0, [])
+    assert (library / "patches/limit/mod.lock").is_file()
+    assert index.requests
+
+
+def test_strict_sees_an_altered_hunk(call: Call, index: PackageServer, library: Path) -> None:
+    call("matrix", "limit", "--update-lock")
+    patch = library / "patches/limit/x.patch"
+    patch.write_bytes(patch.read_bytes().replace(b" def limit", b" def other"))
+    answer = call("matrix", "limit", "--strict", "--json")
+    assert answer.code == 1
+    assert ("stale-lock", "limit", None) in problems(answer)
+    assert ("worse-than-baseline", "limit", "pypi:0.19.0") in problems(answer)
+    assert ("range-too-wide", "limit", "pypi:0.19.0") in problems(answer)
+    assert index.requests
+
+
+def test_a_range_that_is_too_narrow_is_told_and_strict_refuses_it(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    patch = (library / "patches/limit/x.patch").read_bytes()
+    write_mod(library, "limit", patch, vllm=">=0.19,<0.21")
+    call("matrix", "limit", "--update-lock")
+    relaxed = call("matrix", "limit", "--json")
+    assert relaxed.code == 0
+    assert problems(relaxed) == {("range-too-narrow", "limit", "pypi:0.21.0")}
+    assert call("matrix", "limit", "--strict").code == 1
+    assert index.requests
+
+
+def test_a_mod_that_upstream_has_made_needless(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    write_mod(library, "old", diff_of("vllm/a.py", "A = 0\n", "A = 1\n"))
+    call("matrix", "old", "--update-lock")
+    answer = call("matrix", "old", "--strict", "--json")
+    assert problems(answer) == {("needless", "old", None)}
+    assert answer.code == 1
+    assert index.requests
+
+
+# --- mods together ----------------------------------------------------------
+
+
+def test_two_mods_of_the_same_function(call: Call, index: PackageServer, library: Path) -> None:
+    slow = LOADER.replace("return path\n\n\nclass", 'return path + "/"\n\n\nclass')
+    write_mod(library, "slow", diff_of("vllm/loader.py", LOADER, slow))
+    answer = call("matrix", "fast", "slow", "limit", "--json")
+    (pair,) = answer.json["together"]
+    assert pair["mods"] == ["fast", "slow"]
+    assert pair["kind"] == "conflict"
+    assert pair["trees"] == ["pypi:0.19.0", f"pypi:{wheel_name('0.20.0')}"]
+    assert "fast and slow do not go together: slow is then `conflict` at" in pair["message"]
+    index.requests.clear()
+    assert call("matrix", "fast", "slow", "limit", "--json").out == answer.out
+    assert index.requests == []
+
+
+def test_a_mod_is_planned_with_what_it_requires(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    after = OTHER.replace("LIMIT = 1", "LIMIT = 2")
+    patch = diff_of("vllm/other.py", after, after.replace("LIMIT = 2", "LIMIT = 3"))
+    write_mod(library, "more", patch, more='requires = ["limit"]')
+    answer = call("matrix", "more", "--json")
+    assert grid(answer)["more", "0.19.0"] == "applies"
+    assert grid(answer)["limit", "0.19.0"] == "applies"
+    (pair,) = answer.json["together"]
+    assert pair["mods"] == ["limit", "more"]
+    assert "limit before more as their manifests say" in pair["message"]
+    assert index.requests
+
+
+# --- one cell ---------------------------------------------------------------
+
+
+def test_a_cell_is_explained(call: Call, index: PackageServer) -> None:
+    answer = call("matrix", "--explain", "fast", "0.21.0")
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert lines[0] == "fast 1.0.0 on vLLM 0.21.0 (pypi:0.21.0): conflict (variant a)"
+    assert max(len(line) for line in lines) <= 80
+    assert "  has no place; nearest is line 6" in lines
+    assert '    +        path = os.path.join("fast", name)' in lines
+    assert '  >  6          place = os.path.join("weights", name)' in lines
+    assert "upstream since 0.20.0, where it worked: vllm/loader.py" in lines
+    assert '    -        path = os.path.join("weights", name)' in lines
+    assert '    +        place = os.path.join("weights", name)' in lines
+    assert index.requests
+
+
+def test_a_good_cell_is_explained_as_data(call: Call, index: PackageServer) -> None:
+    answer = call("matrix", "--explain", "fast", f"pypi:{wheel_name('0.20.0')}", "--json")
+    assert answer.code == 0
+    (hunk,) = answer.json["hunks"]
+    assert (hunk["line"], hunk["offset"], hunk["scope"]) == (4, 1, "Loader | Loader.load")
+    assert [4, ""] in hunk["target"]
+    assert answer.json["history"] == []
+    assert index.requests
+
+
+# --- interrupted ------------------------------------------------------------
+
+
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "vllm_mods", "matrix", "limit", "--json", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        # whoever runs the tests in the background has it ignored, and that is inherited
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def _wait_for(index: PackageServer, name: str, process: subprocess.Popen[bytes]) -> None:
+    while not index.asked(name):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupted_run_goes_on_where_it_was(
+    index: PackageServer, library: Path, monkeypatch: pytest.MonkeyPatch, jobs: str
+) -> None:
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library))
+    held = index.held[wheel_name("0.21.0")] = threading.Event()
+    process = start("--jobs", jobs)
+    # the oldest release's answer is on disk when the one after it is asked for, by either way
+    for name in (wheel_name("0.21.0"), wheel_name("0.20.0")):
+        _wait_for(index, name, process)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate()
+    held.set()
+    assert (process.returncode, out) == (130, b""), err
+    index.requests.clear()
+    again = start("--jobs", jobs)
+    out, err = again.communicate()
+    assert again.returncode == 0, err
+    cells: list[dict[str, Any]] = json.loads(out)["cells"]
+    assert [cell["verdict"] for cell in cells] == ["applies"] * 4
+    assert not index.asked(wheel_name("0.19.0"))

@@ -1,0 +1,142 @@
+"""A matrix to report on: every verdict, every problem, and strings that mean harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from vllm_mods.matrix.cell import (
+    Cell,
+    Explanation,
+    History,
+    HunkView,
+    MatrixResult,
+    Problem,
+    Together,
+)
+from vllm_mods.model import Finding, Level, Verdict
+
+Made = tuple[MatrixResult, dict[tuple[str, str], Explanation]]
+Make = Callable[[], Made]
+
+EVIL = "</script><script>alert(1)</script>|`@here` \x00\x1b\udcff<!--&amp;"
+SOURCE = [
+    "class Loader:",
+    "    def load(self):",
+    "        a = 1",
+    "        b = 2",
+    "        return a",
+]
+
+
+def cell(mod: str = "mod", version: str = "0.20.0", verdict: str = "applies", **more: Any) -> Cell:
+    fields: dict[str, Any] = {
+        "mod_version": "1.0.0",
+        "tree": f"pypi:{version}",
+        "variant": "one",
+        "in_range": True,
+        "meant": True,
+    }
+    return Cell(mod=mod, version=version, verdict=Verdict(verdict), **{**fields, **more})
+
+
+def hunk(*lines: str, at: int | None = 2, proof: str | None = "header", **more: Any) -> HunkView:
+    """Return a hunk beside ``SOURCE``, written for line 2; without lines, one that fits there."""
+    fields: dict[str, Any] = {
+        "patch": "one/x.patch",
+        "path": "vllm/loader.py",
+        "number": 1,
+        "scope": "Loader.load",
+        "offset": None if at is None else at - 2,
+        "target": tuple(enumerate(SOURCE, 1)),
+    }
+    said = lines or ("     def load(self):", "         a = 1", "-        b = 2", "+        b = 3")
+    return HunkView(line=at, proof=proof, lines=said, **{**fields, **more})
+
+
+def explained(of: Cell, *hunks: HunkView, history: tuple[History, ...] = ()) -> Explanation:
+    return Explanation(of, hunks or (hunk(),), history)
+
+
+def example() -> Made:
+    """Two mods over four releases: one that goes in, one that goes wrong in several ways."""
+    text = Finding("text", "hunk 1: its text is not there; nearest is line 3", "vllm/loader.py", 3)
+    moved = Finding("offset", "hunk 1 lands at line 4, +2", "vllm/loader.py", 4, level=Level.NOTE)
+    cells = (
+        cell("good", "0.19.1"),
+        cell("bad", "0.19.1", "unsupported", variant=None, in_range=False, meant=False),
+        cell("good", "0.20.0", "moved", offsets=(2, -1), findings=(moved,)),
+        cell("bad", "0.20.0"),
+        cell("good", "0.21.0", "upstream", in_range=False, meant=False),
+        cell("bad", "0.21.0", "conflict", findings=(text,)),
+        cell("good", "0.22.0", variant="two"),
+        cell("bad", "0.22.0", "unreadable", variant=None, computed=False, findings=(text,)),
+    )
+    together = (
+        Together(("bad", "good"), "apart", (), ("pypi:0.20.0",), "they go together"),
+        Together(
+            ("bad", "good"),
+            "order-matters",
+            ("vllm/loader.py: Loader.load",),
+            ("pypi:0.21.0", "pypi:0.22.0"),
+            "only bad before good",
+        ),
+    )
+    problems = (Problem("range-too-wide", "bad", "pypi:0.21.0", "says `>=0.20`, and is conflict"),)
+    lost = hunk(
+        "     def load(self):", "         c = 1", "-        b = 2", "+        b = 3", proof=None
+    )
+    history = History(
+        "vllm/loader.py",
+        "0.20.0",
+        ("--- a", "+++ b", "@@ -3 +3 @@", "-        c = 1", "+        a = 1"),
+    )
+    explanations = {(one.mod, one.tree): explained(one) for one in cells if one.verdict.ok}
+    explanations["bad", "pypi:0.21.0"] = explained(cells[5], lost, history=(history,))
+    return MatrixResult(cells, together, problems), explanations
+
+
+def every_verdict() -> Made:
+    """Every verdict there is, of a mod that is meant for the release and of one that is not."""
+    verdicts = [*Verdict, None]
+    cells = [
+        cell(name, f"0.{at}.0", verdict or "unreadable", meant=meant, computed=verdict is not None)
+        for at, verdict in enumerate(verdicts)
+        for name, meant in (("meant", True), ("other", False))
+    ]
+    return MatrixResult(tuple(cells)), {}
+
+
+def hostile() -> Made:
+    """The same harm in every place that a string can be in."""
+    finding = Finding("text", EVIL, EVIL, 1, 1, EVIL)
+    one = cell(EVIL, EVIL, "conflict", tree=EVIL, variant=EVIL, findings=(finding,))
+    result = MatrixResult(
+        cells=(one._replace(mod_version=EVIL),),
+        together=(Together((EVIL, EVIL), EVIL, (EVIL,), (EVIL,), EVIL),),
+        problems=(Problem(EVIL, EVIL, EVIL, EVIL), Problem("needless", EVIL, None, EVIL)),
+    )
+    view = HunkView(EVIL, EVIL, 1, EVIL, 1, 0, EVIL, (f" {EVIL}",), ((1, EVIL),))
+    return result, {(EVIL, EVIL): Explanation(one, (view,), (History(EVIL, EVIL, (EVIL,)),))}
+
+
+def large(mods: int, trees: int) -> Made:
+    """Return as many mods on as many releases, nearly all of them alike, as releases are."""
+    cells = [
+        cell(
+            f"mod-{mod:02}",
+            f"0.{tree // 4}.{tree % 4}",
+            ("applies", "moved", "conflict")[(tree // 7 + mod) % 3],
+            variant=f"0.{tree // 20}",
+            findings=(Finding("text", f"hunk 1: nearest is line {tree}", "vllm/loader.py", tree),),
+        )
+        for tree in range(trees)
+        for mod in range(mods)
+    ]
+    explanations = {
+        (one.mod, one.tree): explained(
+            one, *(hunk(f" line {at} of {one.mod}", number=at) for at in range(4))
+        )
+        for one in cells
+    }
+    return MatrixResult(tuple(cells)), explanations

@@ -1,0 +1,143 @@
+"""What one plan said, without the bytes: enough for a cell, for mod.lock and for the cache."""
+
+# Without `from __future__ import annotations`: see model.py.
+
+from typing import Any, NamedTuple
+
+from vllm_mods import lock, locking
+from vllm_mods.lock import LockedTree
+from vllm_mods.matrix.cell import Cell, History, HunkView
+from vllm_mods.model import Finding, Level, Mod, ModPlan, Verdict
+
+
+class Answer(NamedTuple):
+    """One mod's plan on some tree.
+
+    ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit
+    rested on, ``offsets`` those of the hunks that moved.
+    """
+
+    verdict: Verdict
+    variant: str | None = None
+    in_range: bool = False
+    findings: tuple[Finding, ...] = ()
+    offsets: tuple[int, ...] = ()
+    locked: LockedTree | None = None
+    witness: str = ""
+    computed: bool = True
+
+    @property
+    def readable(self) -> bool:
+        """Whether it says anything of the mod: the tree could be had, and read."""
+        return self.computed and self.verdict is not Verdict.UNREADABLE
+
+
+class PairAnswer(NamedTuple):
+    """What became of two mods on some tree: ``kind``, ``scopes`` and ``message`` of ``Together``.
+
+    The kind is ``unknown`` for a tree that could not be read.
+    """
+
+    kind: str
+    scopes: tuple[str, ...]
+    message: str
+
+
+class Shown(NamedTuple):
+    """What there is to show of one mod on some tree: ``hunks`` and ``history`` of ``Explanation``."""
+
+    hunks: tuple[HunkView, ...] = ()
+    history: tuple[History, ...] = ()
+
+
+Said = Answer | PairAnswer | Shown
+
+
+def answer_of(planned: ModPlan) -> Answer:
+    """Return what a plan says of one mod."""
+    return Answer(
+        verdict=planned.verdict,
+        variant=planned.variant.id if planned.variant is not None else None,
+        in_range=planned.in_range,
+        findings=planned.findings,
+        offsets=tuple(hunk.offset for hunk in planned.hunks if hunk.offset),
+        locked=locking.entry(planned),
+        witness=planned.witness,
+    )
+
+
+def failed(code: str, message: str, *, computed: bool) -> Answer:
+    """Return the answer of a tree that could not be read, or that nobody could look at."""
+    finding = Finding(code=code, message=message)
+    return Answer(verdict=Verdict.UNREADABLE, findings=(finding,), computed=computed)
+
+
+def unknown(answer: Answer) -> PairAnswer:
+    """Return what a failure says of two mods."""
+    return PairAnswer("unknown", (), answer.findings[0].message)
+
+
+def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -> Cell:
+    """Return an answer as the cell of a mod and a tree."""
+    return Cell(
+        mod=mod.name,
+        mod_version=mod.version,
+        version=version,
+        tree=tree,
+        variant=answer.variant,
+        verdict=answer.verdict,
+        in_range=answer.in_range,
+        meant=meant,
+        findings=answer.findings,
+        offsets=answer.offsets,
+        computed=answer.computed,
+    )
+
+
+def to_data(answer: Said) -> dict[str, Any]:
+    """Return an answer as what JSON can hold."""
+    if isinstance(answer, PairAnswer):
+        return {"pair": answer._asdict()}
+    if isinstance(answer, Shown):
+        hunks, history = ([one._asdict() for one in part] for part in answer)
+        return {"shown": {"hunks": hunks, "history": history}}
+    return {
+        **answer._asdict(),
+        "findings": [one._asdict() for one in answer.findings],
+        "locked": None if answer.locked is None else lock.tree_data(answer.locked),
+    }
+
+
+def from_data(data: Any) -> Said:  # noqa: ANN401  (as ``json.loads`` has it)
+    """Take back what ``to_data`` made. Raises ``ValueError``, ``KeyError`` or ``TypeError``."""
+    if "pair" in data:
+        pair = data["pair"]
+        return PairAnswer(pair["kind"], tuple(pair["scopes"]), pair["message"])
+    if "shown" in data:
+        shown = data["shown"]
+        return Shown(
+            hunks=tuple(
+                HunkView(
+                    **{
+                        **one,
+                        "lines": tuple(one["lines"]),
+                        "target": tuple((number, line) for number, line in one["target"]),
+                    }
+                )
+                for one in shown["hunks"]
+            ),
+            history=tuple(
+                History(**{**one, "diff": tuple(one["diff"])}) for one in shown["history"]
+            ),
+        )
+    return Answer(
+        **{
+            **data,
+            "verdict": Verdict(data["verdict"]),
+            "findings": tuple(
+                Finding(**{**one, "level": Level(one["level"])}) for one in data["findings"]
+            ),
+            "offsets": tuple(data["offsets"]),
+            "locked": None if data["locked"] is None else lock.tree_of(data["locked"]),
+        }
+    )

@@ -1,0 +1,103 @@
+"""What a matrix says, as plain data: it crosses processes, lies in the cache and feeds the reports."""
+
+# Without `from __future__ import annotations`: see model.py.
+
+from typing import NamedTuple
+
+from vllm_mods.model import Finding, Verdict
+
+
+class Cell(NamedTuple):
+    """One mod on one tree.
+
+    ``version`` is vLLM's, ``tree`` the spec it was opened by; ``in_range`` says that the variant's
+    range names this version, ``meant`` that some variant's does. ``offsets`` are how many lines
+    each moved hunk is from its stated line, in order. Not ``computed`` means that nobody could
+    compute it now (no network and nothing kept, a worker that died twice): the findings say why.
+    """
+
+    mod: str
+    mod_version: str
+    version: str
+    tree: str
+    variant: str | None
+    verdict: Verdict
+    in_range: bool
+    meant: bool
+    findings: tuple[Finding, ...] = ()
+    offsets: tuple[int, ...] = ()
+    computed: bool = True
+
+
+class HunkView(NamedTuple):
+    """A hunk beside the target.
+
+    ``line`` is the 1-based line in the target where its text is, or the nearest to it; None where
+    nothing is like it. Without ``proof`` it has no place. ``lines`` are the hunk's with `` ``,
+    ``-`` or ``+`` in front, ``target`` the numbered lines of the target around that place: the
+    hunk's extent and three beside.
+    """
+
+    patch: str
+    path: str
+    number: int
+    scope: str | None
+    line: int | None
+    offset: int | None
+    proof: str | None
+    lines: tuple[str, ...]
+    target: tuple[tuple[int, str], ...]
+
+
+class History(NamedTuple):
+    """What upstream did to one touched file since the vLLM version ``since``, which worked.
+
+    ``diff`` is lines of a unified diff, cut to what overlaps the scopes of the mod's hunks.
+    """
+
+    path: str
+    since: str
+    diff: tuple[str, ...]
+
+
+class Explanation(NamedTuple):
+    """One cell whole."""
+
+    cell: Cell
+    hunks: tuple[HunkView, ...]
+    history: tuple[History, ...]
+
+
+class Together(NamedTuple):
+    """Two mods on one or more trees.
+
+    ``kind`` is ``apart``, ``same-scope``, ``order-matters`` or ``conflict``; ``scopes`` are what
+    both touch, each as ``path: dotted.scope``.
+    """
+
+    mods: tuple[str, str]
+    kind: str
+    scopes: tuple[str, ...]
+    trees: tuple[str, ...]
+    message: str
+
+
+class Problem(NamedTuple):
+    """Something that is not as a mod's manifest or its committed lock says.
+
+    ``code`` is ``range-too-wide``, ``range-too-narrow``, ``stale-lock``, ``worse-than-baseline``
+    or ``needless``.
+    """
+
+    code: str
+    mod: str
+    tree: str | None
+    message: str
+
+
+class MatrixResult(NamedTuple):
+    """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them."""
+
+    cells: tuple[Cell, ...]
+    together: tuple[Together, ...] = ()
+    problems: tuple[Problem, ...] = ()

@@ -1,0 +1,211 @@
+"""One cell whole: every hunk beside the target, and what upstream changed since it last worked.
+
+Reads two trees and writes nothing. What is shown beside a verdict never decides one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import attempt, locate, lock, scopes, vouch
+from vllm_mods.errors import ManifestError
+from vllm_mods.matrix.cell import Explanation, History, HunkView
+from vllm_mods.model import FileChange, Verdict
+from vllm_mods.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.attempt import Recorded
+    from vllm_mods.diff import FileDiff, Hunk
+    from vllm_mods.matrix.cell import Cell
+    from vllm_mods.model import Mod, Tree, Variant
+
+_BESIDE = 3
+_IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
+
+
+class Before(NamedTuple):
+    """The last release on which the mod worked: its cell and the tree."""
+
+    cell: Cell
+    tree: Tree
+
+
+class _Hunk(NamedTuple):
+    """A hunk of a patch: as it is looked for, and as it is ``shown``."""
+
+    patch: str
+    file: FileDiff
+    hunk: Hunk
+    shown: Hunk
+
+
+def explain(mod: Mod, cell: Cell, tree: Tree, before: Before | None) -> Explanation:
+    """Explain a cell. ``before`` is asked only for a cell that is not good.
+
+    Raises ``TreeError`` if one of the trees cannot be read, ``DiffError`` for a bad patch.
+    """
+    variant = _variant(mod, cell)
+    if variant is None:
+        return Explanation(cell, (), ())
+    taken_out = cell.verdict in _IN
+    hunks = tuple(_views(mod, variant, tree, taken_out=taken_out))
+    history: tuple[History, ...] = ()
+    if before is not None and not cell.verdict.ok:
+        worked = _variant(mod, before.cell) or variant
+        there = before.cell.verdict in _IN
+        places = tuple(_views(mod, worked, before.tree, taken_out=there))
+        history = tuple(_history(places, before, tree))
+    return Explanation(cell, hunks, history)
+
+
+def last_good(cells: Sequence[Cell], cell: Cell) -> Cell | None:
+    """Return the last cell before this one, in the order of ``cells``, where the mod goes in."""
+    mine = [one for one in cells if one.mod == cell.mod]
+    good = [one for one in mine[: mine.index(cell)] if one.verdict.ok]
+    return good[-1] if good else None
+
+
+def _variant(mod: Mod, cell: Cell) -> Variant | None:
+    return next((one for one in mod.variants if one.id == cell.variant), None)
+
+
+def _recorded(mod: Mod, variant: Variant) -> Recorded:
+    try:
+        locked = lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
+    except ManifestError:
+        locked = None
+    if locked is None or locked.digest != mod.digest:
+        return lambda _patch, _path, _number: None
+    return lambda patch, path, number: locked.scope(variant.id, patch, path, number)
+
+
+def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterator[HunkView]:
+    """Show every hunk of a variant: each file as the parts before it have left it.
+
+    ``taken_out`` looks for what the hunks leave instead of for what they find.
+    """
+    view = View(tree)
+    recorded = _recorded(mod, variant)
+    parts = attempt.parts_of(mod, variant, vouch.WORKSPACE)
+    for part in reversed(parts) if taken_out else parts:
+        if part.diff is None:
+            continue
+        file = part.diff.reversed() if taken_out else part.diff
+        data = view.read(file.old_path) if file.old_path is not None else None
+        parse = scopes.read_scopes if file.path.endswith((".py", ".pyi")) else None
+        target = locate.Target(data=data or b"", parse=parse)
+        spots = []
+        for hunk, shown in zip(file.hunks, part.diff.hunks, strict=True):
+            known = recorded(part.source, file.path, hunk.number)
+            spot = _spot(hunk, target, None if locate.redefines(hunk) else known)
+            if isinstance(spot, locate.Found):
+                spots.append((spot.line, hunk))
+            yield _view(_Hunk(part.source, file, hunk, shown), target, spot)
+        if data is not None and len(spots) == len(file.hunks):
+            after = locate.splice(target.lines, spots)
+            view.lay([FileChange(path=file.path, before=data, after=after)])
+
+
+def _spot(hunk: Hunk, target: locate.Target, recorded: str | None) -> locate.Found | locate.Lost:
+    try:
+        return locate.place(hunk, target, recorded)
+    except scopes.UnparsableError as error:
+        return locate.Lost(code="unparsable", message=str(error), scope=recorded)
+
+
+def _view(of: _Hunk, target: locate.Target, spot: locate.Found | locate.Lost) -> HunkView:
+    line: int | None
+    proof: str | None = None
+    if isinstance(spot, locate.Found):
+        line, proof = spot.line, spot.proof
+    else:
+        line = spot.lines[0] if spot.lines else None
+        if line is None and spot.code == "absent":
+            near = locate.nearest(of.hunk, target, spot.scope)
+            line = near[0] if near is not None else None
+        if of.file.old_path is None and not target.data:
+            proof = "new file"
+    return HunkView(
+        patch=of.patch,
+        path=of.file.path,
+        number=of.hunk.number,
+        scope=spot.scope,
+        line=line,
+        offset=line - of.hunk.old_start if line is not None and proof is not None else None,
+        proof=proof,
+        lines=tuple(kind + _text(text) for kind, text in of.shown.lines),
+        target=_around(target, line, len(of.hunk.old)),
+    )
+
+
+def _around(target: locate.Target, line: int | None, extent: int) -> tuple[tuple[int, str], ...]:
+    if line is None:
+        return ()
+    first = max(1, line - _BESIDE)
+    last = min(len(target.lines), line + extent - 1 + _BESIDE)
+    return tuple((number, _text(target.lines[number - 1])) for number in range(first, last + 1))
+
+
+def _history(places: Sequence[HunkView], before: Before, tree: Tree) -> Iterator[History]:
+    """Show what has changed in the touched files, where the hunks were."""
+    import difflib  # noqa: PLC0415
+
+    for path in dict.fromkeys(place.path for place in places):
+        old, new = before.tree.read(path), tree.read(path)
+        if old is None or old == new:
+            continue
+        since = before.cell.version
+        if new is None:
+            head = (f"--- {path} ({since})", "+++ /dev/null")
+            yield History(path=path, since=since, diff=head)
+            continue
+        extents = _extents([place for place in places if place.path == path], old)
+        lines = (
+            [_text(line) for line in locate.split(old)],
+            [_text(line) for line in locate.split(new)],
+        )
+        matcher = difflib.SequenceMatcher(None, *lines, autojunk=len(lines[0]) > 2000)
+        diff = [f"--- {path} ({since})", f"+++ {path} ({tree.version})"]
+        for group in matcher.get_grouped_opcodes(_BESIDE):
+            first, last = group[0][1] + 1, group[-1][2]
+            if any(first <= end and start <= last for start, end in extents):
+                diff += _hunk(group, *lines)
+        if len(diff) > 2:
+            yield History(path=path, since=since, diff=tuple(diff))
+
+
+def _extents(places: Sequence[HunkView], data: bytes) -> list[tuple[int, int]]:
+    """Return the first and last line of what the hunks are in: a class or function, else themselves."""
+    try:
+        known = scopes.read_scopes(data)
+    except scopes.UnparsableError:
+        known = scopes.Scopes(scopes=())
+    extents = []
+    for place in places:
+        if place.line is None:
+            continue
+        size = sum(not line.startswith("+") for line in place.lines)
+        extents.append((place.line, place.line + size))
+        homes = (known.find(name) for name in (place.scope or "").split(" | "))
+        extents += [(home.start, home.end) for home in homes if home is not None]
+    return extents
+
+
+def _hunk(
+    group: Sequence[tuple[str, int, int, int, int]], old: Sequence[str], new: Sequence[str]
+) -> Iterator[str]:
+    first, last = group[0], group[-1]
+    sizes = last[2] - first[1], last[4] - first[3]
+    yield f"@@ -{first[1] + 1},{sizes[0]} +{first[3] + 1},{sizes[1]} @@"
+    for tag, i, j, k, m in group:
+        if tag == "equal":
+            yield from (f" {line}" for line in old[i:j])
+        else:
+            yield from (f"-{line}" for line in old[i:j])
+            yield from (f"+{line}" for line in new[k:m])
+
+
+def _text(line: bytes) -> str:
+    return line.rstrip(b"\r\n").decode("utf-8", "replace")

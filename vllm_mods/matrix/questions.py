@@ -1,0 +1,122 @@
+"""What a plan asked of a tree, in order: as long as a tree answers alike, the plan is the same.
+
+A plan is a function of the mods and of what it reads. Two trees that give the same answers to
+the questions asked of the one make the same plan, whatever else differs between them: this is what
+a build system keeps as the dependencies of a target. Since each question follows from the answers
+before it, a tree that is held against a list is asked nothing that its own plan would not ask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.digest import sha256
+from vllm_mods.errors import TreeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.model import Tree
+
+# How many answers are kept one by one; a search through a whole tree asks thousands, and those
+# beyond are kept as one digest.
+_SINGLE = 96
+
+Question = tuple[str, str, str]
+"""A kind (``read``, ``paths``, ``released``), what was asked for, and the answer as a short text."""
+
+
+class Recorder:
+    """A ``Tree`` that remembers what it was asked and what it said.
+
+    ``failure`` is the first error of the tree: what was planned after one is good for nothing else.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._asked: dict[tuple[str, str], str] = {}
+        self.failure: TreeError | None = None
+        self.spec = tree.spec
+        self.version = tree.version
+        self.remote = tree.remote
+        self.pristine = tree.pristine
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, and note which they were."""
+        try:
+            data = self._tree.read(path)
+        except TreeError as error:
+            self.failure = self.failure or error
+            raise
+        self._asked.setdefault(("read", path), _short(sha256(data)))
+        return data
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        """Return the paths below a folder, and note which they were."""
+        try:
+            found = tuple(self._tree.paths(under))
+        except TreeError as error:
+            self.failure = self.failure or error
+            raise
+        self._asked.setdefault(("paths", under), _listing(found))
+        return found
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Ask whether these bytes were shipped; they are those that ``path`` was read with."""
+        answer = self._tree.is_released(path, data)
+        self._asked.setdefault(("released", path), str(answer))
+        return answer
+
+    def questions(self) -> tuple[Question, ...]:
+        """Return what was asked, with the answers, in the order in which it was asked."""
+        return tuple((kind, what, said) for (kind, what), said in self._asked.items())
+
+
+def pack(asked: tuple[Question, ...]) -> dict[str, Any]:
+    """Return questions as what JSON can hold, in less space than one answer each."""
+    rest = asked[_SINGLE:]
+    return {
+        "one": [list(question) for question in asked[:_SINGLE]],
+        "more": [list(question[:2]) for question in rest],
+        "digest": _fold(said for _, _, said in rest),
+    }
+
+
+def holds(packed: dict[str, Any], tree: Tree) -> bool:
+    """Tell whether a tree answers as the one did that ``packed`` was asked of.
+
+    Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``pack`` did not make.
+    """
+    try:
+        if any(_ask(tree, kind, what) != said for kind, what, said in packed["one"]):
+            return False
+        rest = _fold(_ask(tree, kind, what) for kind, what in packed["more"])
+        return rest == str(packed["digest"])
+    except TreeError:
+        return False  # the plan will meet the same error, and has the words for it
+
+
+def _ask(tree: Tree, kind: str, what: str) -> str:
+    if kind == "paths":
+        return _listing(tree.paths(what))
+    if kind == "released":
+        data = tree.read(what)
+        return str(None if data is None else tree.is_released(what, data))
+    if kind != "read":
+        raise ValueError(kind)
+    digest = getattr(tree, "digest", None)
+    known = digest(what) if digest is not None else None
+    return _short(known if known is not None else sha256(tree.read(what)))
+
+
+def _listing(paths: Iterable[str]) -> str:
+    return _fold(sorted(paths))
+
+
+def _fold(texts: Iterable[str] | Iterator[str]) -> str:
+    return _short(sha256("\n".join(texts).encode("utf-8", "surrogateescape")))
+
+
+def _short(digest: str | None) -> str:
+    """Return half of a sha256: 128 bits are enough to tell files apart."""
+    return "" if digest is None else digest[:32]

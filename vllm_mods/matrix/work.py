@@ -1,0 +1,290 @@
+"""What one worker does: open a tree, and answer for some mods on it.
+
+A worker may be this process, one beside it or one on another machine: tasks, settings and outcomes
+are plain data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from vllm_mods import plan, receipt, versions
+from vllm_mods.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
+from vllm_mods.fit.world import Cache as FitCache
+from vllm_mods.matrix import explain, pairs
+from vllm_mods.matrix.answer import Shown, answer_of, cell_of, failed, unknown
+from vllm_mods.matrix.questions import Recorder
+from vllm_mods.matrix.store import Store, key_of
+from vllm_mods.trees.cache import Cache
+from vllm_mods.trees.open import open_tree
+from vllm_mods.trees.release import Releases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from vllm_mods.matrix.answer import Answer, Said
+    from vllm_mods.matrix.cell import Cell
+    from vllm_mods.model import Mod, Tree
+    from vllm_mods.receipt import Receipt
+
+    Executor = Callable[[Sequence["Task"], "Setting"], Iterator["Outcome"]]
+    """Answers tasks, wherever and in whatever order."""
+
+# Summaries of source files that one process keeps: about 100 MB.
+_SUMMARIES = 4000
+
+
+class Subject(NamedTuple):
+    """What is asked of a tree: one mod, or of two whether they go together.
+
+    With ``show``, what there is to show of one mod, and of what has changed since the tree
+    ``since``, on which it was good.
+    """
+
+    mods: tuple[str, ...]
+    show: bool = False
+    since: str | None = None
+
+
+class Setting(NamedTuple):
+    """What all tasks of a run share. ``store`` says whether kept answers may be used and are kept."""
+
+    mods: tuple[Mod, ...]
+    cache_dir: str
+    offline: bool = False
+    store: bool = True
+
+
+class Task(NamedTuple):
+    """Subjects to answer for on one tree."""
+
+    spec: str
+    subjects: tuple[Subject, ...]
+
+
+class Fault(NamedTuple):
+    """``of`` is ``tree`` or ``mod``. An error as data: not every exception survives pickling."""
+
+    of: str
+    message: str
+    hint: str | None
+
+
+class Outcome(NamedTuple):
+    """An answer per subject. ``version`` is vLLM's, as the tree says.
+
+    ``fault`` is what is wrong with the call: a spec that names no tree, or a bad patch of a mod.
+    """
+
+    task: Task
+    version: str | None
+    answers: tuple[Said, ...]
+    fault: Fault | None = None
+
+
+class Workshop:
+    """All that one process needs for any number of tasks."""
+
+    def __init__(self, setting: Setting, *, note: Callable[[str], None] | None = None) -> None:
+        self._setting = setting
+        self._mods = {mod.name: mod for mod in setting.mods}
+        self._store = Store(Cache(setting.cache_dir) if setting.store else None)
+        self._keys: dict[Subject, str] = {}
+        self._fit = FitCache()
+        self._note = note
+        self._releases: Releases | None = None
+
+    def known(self, spec: str, subject: Subject) -> tuple[str | None, Said] | None:
+        """Return the version and the kept answer of a release, without opening it."""
+        identity = self._identity(spec)
+        return None if identity is None else self._store.known(self._key(subject), identity)
+
+    def run(self, task: Task) -> Outcome:
+        """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
+        try:
+            tree = self.open(task.spec)
+        except VllmModsError as error:
+            fault = (
+                Fault("tree", error.message, error.hint) if isinstance(error, UsageError) else None
+            )
+            return _all(task, _failed(error), fault)
+        try:
+            answers = tuple(self._answer(subject, tree) for subject in task.subjects)
+            return Outcome(task, tree.version, answers)
+        except VllmModsError as error:
+            fault = None
+            if not isinstance(error, TreeError):
+                fault = Fault("mod", error.message, error.hint)
+            return _all(task, _failed(error), fault)
+        finally:
+            _close(tree)
+            if len(self._fit.modules) > _SUMMARIES:
+                self._fit.modules.clear()
+
+    @property
+    def releases(self) -> Releases:
+        """The releases of the package index, with one pool of connections."""
+        if self._releases is None:
+            self._releases = Releases(
+                offline=self._setting.offline, cache_dir=self._setting.cache_dir, note=self._note
+            )
+        return self._releases
+
+    def sweep(self) -> None:
+        """Drop what the cache has kept for too long."""
+        self._store.sweep()
+
+    def open(self, spec: str) -> Tree:
+        """Open a tree. Raises ``TreeError`` or ``UsageError``."""
+        if spec.startswith("pypi:"):
+            return self.releases.open(spec.removeprefix("pypi:"))
+        return open_tree(
+            spec,
+            offline=self._setting.offline,
+            cache_dir=self._setting.cache_dir,
+            note=self._note,
+        )
+
+    def _identity(self, spec: str) -> str | None:
+        """Return the hash that a release is known by; no other kind of tree has one unopened."""
+        kind, _, name = spec.partition(":")
+        return self.releases.identity(name) if kind == "pypi" else None
+
+    def _answer(self, subject: Subject, tree: Tree) -> Said:
+        mods = self._needed(subject)
+        key = self._key(subject)
+        identity: str | None = getattr(tree, "identity", None)
+        kept = None if identity is None else self._store.known(key, identity)
+        if kept is not None:
+            return kept[1]
+        if subject.show:
+            try:
+                shown = self._show(subject, tree)
+            except TreeError:
+                return Shown()  # the cell itself says what cannot be read
+            if subject.since is None or self._identity(subject.since) is not None:
+                self._store.remember(key, shown, tree.version, identity)
+            return shown
+        ranges = _ranges(mods, tree.version)
+        alike = self._store.alike(key, tree, ranges)
+        if alike is not None:
+            self._store.remember(key, alike, tree.version, identity)
+            return alike
+        recorder = Recorder(tree)
+        answer, in_range = self._compute(subject, mods, recorder)
+        if recorder.failure is None:
+            self._store.put(
+                key,
+                answer,
+                tree,
+                identity=identity,
+                asked=recorder.questions(),
+                # What is said of a version that no range names, says which version that is.
+                ranges=ranges if in_range else None,
+            )
+        elif isinstance(recorder.failure, Unreachable):
+            lost = _failed(recorder.failure)
+            return lost if len(subject.mods) == 1 else unknown(lost)
+        return answer
+
+    def _show(self, subject: Subject, tree: Tree) -> Shown:
+        """Explain a cell, with whatever trees can be read now."""
+        mod = self._mods[subject.mods[0]]
+
+        def cell_on(there: Tree) -> Cell:
+            answer = cast("Answer", self._answer(Subject(subject.mods), there))
+            return cell_of(
+                mod, answer, version=there.version or "unknown", tree=there.spec, meant=True
+            )
+
+        cell = cell_on(tree)
+        if subject.since is None:
+            return Shown(*explain.explain(mod, cell, tree, None)[1:])
+        old = self.open(subject.since)
+        try:
+            return Shown(*explain.explain(mod, cell, tree, explain.Before(cell_on(old), old))[1:])
+        finally:
+            _close(old)
+
+    def _compute(self, subject: Subject, mods: tuple[Mod, ...], tree: Tree) -> tuple[Said, bool]:
+        """Return the answer, and whether it is the same for every version of the same ranges."""
+        try:
+            if len(subject.mods) == 2:
+                one, other = (self._mods[name] for name in subject.mods)
+                return pairs.judge(one, other, mods, tree, self._fit), False
+            planned = plan.plan(mods, tree, receipt=_receipt(tree), cache=self._fit).mods
+        except TreeError as error:
+            lost = _failed(error)
+            return lost if len(subject.mods) == 1 else unknown(lost), False
+        mine = next(one for one in planned if one.mod.name == subject.mods[0])
+        return answer_of(mine), all(one.in_range for one in planned)
+
+    def _needed(self, subject: Subject) -> tuple[Mod, ...]:
+        """Return the mods of a subject behind those that they require."""
+        needed: dict[str, Mod] = {}
+
+        def take(name: str) -> None:
+            for required in self._mods[name].requires:
+                take(required)
+            needed[name] = self._mods[name]
+
+        for name in subject.mods:
+            take(name)
+        return tuple(needed.values())
+
+    def _key(self, subject: Subject) -> str:
+        if subject not in self._keys:
+            # a mod that another one requires and the pair of both are different subjects
+            key = f"{key_of(self._needed(subject))} {' '.join(subject.mods)}"
+            if subject.show:
+                since = "" if subject.since is None else self._identity(subject.since)
+                key += f" since {since}"
+            self._keys[subject] = key
+        return self._keys[subject]
+
+
+def dead(task: Task, why: str) -> Outcome:
+    """Return the outcome of a task whose worker died with it."""
+    return _all(task, failed("not-computed", why, computed=False))
+
+
+def is_meant(mod: Mod, version: str | None) -> bool:
+    """Tell whether the range of one of the mod's variants names this version."""
+    return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
+
+
+def _receipt(tree: Tree) -> Receipt | None:
+    """Return what was applied to a tree by this tool. Raises ``TreeError`` for a damaged receipt."""
+    raw = None if tree.pristine else tree.read(receipt.RECEIPT)
+    try:
+        return None if raw is None else receipt.parse(raw)
+    except Refused as error:
+        raise TreeError(error.message, hint=error.hint) from error
+
+
+def _ranges(mods: Sequence[Mod], version: str | None) -> str:
+    """Return, as a text, which variants are meant for a version."""
+    said = (versions.in_range(version, one.vllm) for mod in mods for one in mod.variants)
+    return f"ranges {' '.join(str(one) for one in said)}"
+
+
+def _all(task: Task, answer: Answer, fault: Fault | None = None) -> Outcome:
+    """Return one answer for every subject of a task; of two mods there is nothing to say then."""
+    answers = tuple(
+        Shown() if subject.show else answer if len(subject.mods) == 1 else unknown(answer)
+        for subject in task.subjects
+    )
+    return Outcome(task, None, answers, fault)
+
+
+def _close(tree: Tree) -> None:
+    """Give back what a tree holds (a container, a mount), if anything."""
+    close = getattr(tree, "close", None)
+    if close is not None:
+        close()
+
+
+def _failed(error: VllmModsError) -> Answer:
+    words = f"{error.message}; {error.hint}" if error.hint else error.message
+    computed = not isinstance(error, Unreachable)
+    return failed("unreadable" if computed else "not-computed", words, computed=computed)

@@ -1,0 +1,67 @@
+"""One cell of a matrix as text: hunks beside the target, findings, what upstream changed."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from vllm_mods.report import text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.matrix.cell import Explanation, History, HunkView
+
+_WIDTH = 80
+
+
+def explanation(one: Explanation, paint: text.Paint = str) -> str:
+    """Return a cell as text at 80 columns: words are wrapped, lines of source are cut."""
+    cell = one.cell
+    variant = f" (variant {cell.variant})" if cell.variant else ""
+    where = text.tree_name(cell.version, cell.tree)
+    lines = [f"{cell.mod} {cell.mod_version} on {where}: {paint(cell.verdict)}{variant}"]
+    for line in text.findings(cell.findings):
+        lines += _wrapped(f"  {line}")
+    for hunk in one.hunks:
+        lines += ["", *_hunk(hunk)]
+    for history in one.history:
+        lines += ["", *_history(history)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _hunk(hunk: HunkView) -> Iterator[str]:
+    scope = f" in `{hunk.scope}`" if hunk.scope else ""
+    yield from _wrapped(f"hunk {hunk.number} of {hunk.patch}: {hunk.path}{scope}")
+    if hunk.proof is not None:
+        where = f"line {hunk.line}, placed by {hunk.proof}" if hunk.line else hunk.proof
+        moved = f", {hunk.offset:+d} from where it was written" if hunk.offset else ""
+        yield f"  goes in: {where}{moved}"
+    elif hunk.line is not None:
+        yield f"  has no place; nearest is line {hunk.line}"
+    else:
+        yield "  has no place, and nothing is like it"
+    yield "  the patch:"
+    yield from (_cut(f"    {line}") for line in hunk.lines)
+    if hunk.target:
+        yield "  the target:"
+        width = len(str(hunk.target[-1][0]))
+        for number, line in hunk.target:
+            mark = ">" if number == hunk.line else " "
+            yield _cut(f"  {mark} {number:>{width}}  {line}")
+
+
+def _history(history: History) -> Iterator[str]:
+    yield f"upstream since {history.since}, where it worked: {history.path}"
+    yield from (_cut(f"    {line}") for line in history.diff)
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(
+        line, _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _cut(line: str) -> str:
+    line = line.expandtabs(4)
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"

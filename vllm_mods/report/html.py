@@ -1,0 +1,189 @@
+"""A matrix as one HTML page: a grid to look at, whose cells open.
+
+The page is complete in itself: it loads nothing, its policy allows nothing but its own style and
+script, and the grid is there without JavaScript. ``page/`` holds what does not depend on a matrix.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from vllm_mods import __version__
+from vllm_mods.report import matrix_grid as view
+from vllm_mods.report.page_data import page_data
+from vllm_mods.report.page_legend import ICONS, MEANINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult
+
+
+def render(result: MatrixResult, explained: Mapping[tuple[str, str], Explanation]) -> str:
+    """Return the page. Cells that are not in ``explained`` open too, and show their findings."""
+    of = view.grid(result)
+    page = {
+        name: (files(__package__) / "page" / f"page.{name}").read_text("utf-8") for name in _PARTS
+    }
+    return Template(page["html"]).substitute(
+        csp=_policy(page["css"], page["js"]),
+        style=page["css"],
+        script=page["js"],
+        title=escape(f"vLLM compatibility: {view.headline(of)}"),
+        headline=escape(view.headline(of)),
+        summary=escape(view.summary(of)),
+        state="bad" if result.problems or view.wrong(of) else "good",
+        version=escape(__version__),
+        icons="".join(_symbol(name, shape) for name, shape in ICONS.items()),
+        problems=_problems(of, result),
+        wrong=_wrong(of),
+        legend="\n".join(_legend(of)),
+        options="".join(f"<option>{escape(label)}</option>" for label in of.labels.values()),
+        head="".join(_heads(of)),
+        rows="\n".join(map(_row, of.rows)),
+        together=_together(of, result),
+        data=page_data(of, explained),
+    )
+
+
+_PARTS = ("html", "css", "js")
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a Content-Security-Policy under which only this style and script run (CSP 3)."""
+    styles, scripts = (
+        f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; style-src {styles}; script-src {scripts}; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
+    )
+
+
+def _symbol(name: str, shape: str) -> str:
+    return f'<symbol id="v-{name}" viewBox="0 0 16 16">{shape}</symbol>'
+
+
+def _icon(word: str) -> str:
+    return f'<svg aria-hidden="true"><use href="#v-{word}"/></svg>'
+
+
+def _heads(of: view.Grid) -> Iterable[str]:
+    series = ""
+    for tree, label in of.labels.items():
+        # A line in front of the first of each 0.X.
+        before, series = series, ".".join(label.split(".")[:2])
+        mark = ' class="first"' if series != before else ""
+        name = escape(view.clean(tree))
+        yield f'<th scope="col"{mark} title="{name}"><span>{escape(label)}</span></th>'
+
+
+def _row(row: view.Row) -> str:
+    good = sum(cell.meant and not view.is_wrong(cell) for cell in row.known)
+    meant = sum(cell.meant for cell in row.known)
+    share = f" · {good} of {meant}" if meant else ""
+    head = (
+        f'<th scope="row"><b>{escape(view.clean(row.mod))}</b> '
+        f"<small>{escape(view.clean(row.version))}{share}</small></th>"
+    )
+    variants = ["" if cell is None else view.variant(cell) for cell in row.cells]
+    cells = (
+        _cell(cell, variant if variant != before else "")
+        for cell, variant, before in zip(row.cells, variants, ["", *variants], strict=False)
+    )
+    return f"<tr>{head}{''.join(cells)}</tr>"
+
+
+def _cell(cell: Cell | None, begins: str) -> str:
+    if cell is None:
+        return "<td></td>"
+    word = view.word(cell)
+    aside, said = ("", "") if cell.meant else (" aside", ", out of range")
+    variant = f' data-variant="{escape(begins)}"' if begins else ""
+    return f'<td class="{word}{aside}"{variant}>{_icon(word)}<span>{word}{said}</span></td>'
+
+
+def _legend(of: view.Grid) -> Iterable[str]:
+    words = [view.word(cell) for row in of.rows for cell in row.known]
+    for word in MEANINGS:
+        if word in words:
+            yield (
+                f'<label class="{word}" title="{escape(MEANINGS[word])}">'
+                f'<input type="checkbox" value="{word}">{_icon(word)}{word} '
+                f"<small>{words.count(word)}</small></label>"
+            )
+
+
+def _problems(of: view.Grid, result: MatrixResult) -> str:
+    return _list(
+        "Problems",
+        "list",
+        [
+            f"{_link(of, one.mod, one.trees)}: {_prose(one.message)} <small>{_prose(one.code)}</small>"
+            for one in view.problems(result)
+        ],
+    )
+
+
+def _wrong(of: view.Grid) -> str:
+    return _list(
+        "What does not fit",
+        "list long",
+        [
+            f"{_link(of, run.first.mod, [cell.tree for cell in run.cells])} is <b>{view.word(run.first)}</b>"
+            f"{''.join(f': {_prose(one.message)}' for one in run.first.findings[:1])}"
+            for run in view.wrong(of)
+        ],
+    )
+
+
+def _list(title: str, kind: str, items: Sequence[str]) -> str:
+    if not items:
+        return ""
+    entries = "".join(f"<li>{item}</li>" for item in items)
+    return (
+        f'<details class="{kind}" open><summary><h2>{title} <small>{len(items)}</small></h2>'
+        f"</summary><ul>{entries}</ul></details>"
+    )
+
+
+def _together(of: view.Grid, result: MatrixResult) -> str:
+    if not result.together:
+        return ""
+    title = '<section aria-labelledby="together"><h2 id="together">Mods together</h2>'
+    rows = "".join(
+        f'<tr><th scope="row">{" and ".join(_prose(mod) for mod in pair.mods)}</th>'
+        f"<td>{escape(view.spans(of, pair.trees))}</td><td><b>{_prose(pair.kind)}</b></td>"
+        f"<td>{_prose(pair.message)}{''.join(f'<br><code>{escape(view.clean(one))}</code>' for one in pair.scopes)}</td></tr>"
+        for pair in view.meeting(result.together)
+    )
+    if not rows:
+        return f"{title}<p>No two of them touch the same class or function.</p></section>"
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("mods", "vLLM", "verdict", "what"))
+    return (
+        f'{title}<div class="scroll"><table class="plain"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _link(of: view.Grid, mod: str, trees: Sequence[str]) -> str:
+    """Return a link to a mod's cell on the first of some trees."""
+    name = escape(view.clean(mod))
+    if not trees:
+        return f"<b>{name}</b>"
+    target = quote(view.clean(f"{mod}/{trees[0]}"), safe="/:")
+    return f'<a href="#{target}">{name} on {escape(view.spans(of, trees))}</a>'
+
+
+def _prose(text: str) -> str:
+    """Escape a text; what stands between backticks is code."""
+    parts = escape(view.clean(text)).split("`")
+    if len(parts) % 2 == 0:  # one that has no partner
+        return escape(view.clean(text))
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))

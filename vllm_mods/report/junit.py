@@ -1,0 +1,81 @@
+"""A matrix as JUnit XML, which every CI shows: a test case per cell, a suite per mod.
+
+Format: the schema of Jenkins' xUnit plugin (``junit-10.xsd``), which is what GitLab and the others
+read too. It has no time in it, so that the same matrix is the same file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from vllm_mods.model import Verdict
+from vllm_mods.report import matrix_grid as view
+from vllm_mods.report.text import MEANING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult
+
+
+def render(
+    result: MatrixResult, _explained: Mapping[tuple[str, str], Explanation] | None = None
+) -> str:
+    """Return one XML document.
+
+    A cell that is meant to work and does not is a failure; one that could not be read or computed
+    is an error; one that is not meant to work is skipped. Problems of a mod are the output of its suite.
+    """
+    of = view.grid(result)
+    grievances = view.problems(result)
+    root = ET.Element("testsuites", name="vllm-mods matrix")
+    for row in of.rows:
+        suite = ET.SubElement(root, "testsuite", name=view.clean(f"{row.mod} {row.version}"))
+        for cell in row.known:
+            _case(suite, of, cell)
+        suite.set("tests", str(len(row.known)))
+        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
+        problems = [view.problem(of, one) for one in grievances if one.mod == row.mod]
+        if problems:
+            ET.SubElement(suite, "system-out").text = "\n".join(problems)
+    ET.indent(root)
+    return f"{_HEAD}{ET.tostring(root, encoding='unicode')}\n"
+
+
+_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+
+
+def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:
+    mod = view.clean(cell.mod)
+    # What stands before the last dot of a class is taken for its package.
+    classname = f"vllm-mods.{mod.replace('.', '_')}"
+    name = f"{mod} on vLLM {of.label(cell.tree)}"
+    case = ET.SubElement(suite, "testcase", classname=classname, name=name)
+    said = "\n".join(map(view.message, cell.findings))
+    outcome = _outcome(cell)
+    if outcome is None:
+        ET.SubElement(case, "system-out").text = "\n".join(
+            filter(None, (_headline(cell), view.details([cell]), said))
+        )
+        return
+    element = ET.SubElement(case, outcome, message=_headline(cell))
+    if outcome != "skipped":
+        element.set("type", view.word(cell))
+        element.text = said
+
+
+def _outcome(cell: Cell) -> str | None:
+    """Return the element that says how a test case went; None for one that passed."""
+    if cell.computed and cell.verdict.ok:
+        return None
+    if not cell.computed or cell.verdict is Verdict.UNREADABLE:
+        return "error"
+    return "failure" if cell.meant else "skipped"
+
+
+def _headline(cell: Cell) -> str:
+    if not cell.computed:
+        return "unknown: it could not be computed"
+    return f"{cell.verdict.value}: {MEANING[cell.verdict]}"

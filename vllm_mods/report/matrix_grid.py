@@ -1,0 +1,204 @@
+"""A matrix as its reports look at it: rows of mods, columns of trees, runs of equal cells. Pure."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.model import Level, Verdict
+from vllm_mods.report.text import label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from vllm_mods.matrix.cell import Cell, MatrixResult, Problem, Together
+    from vllm_mods.model import Finding
+
+# What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),
+# noncharacters (not allowed in XML), and marks that change the order in which text is shown.
+_UNSHOWABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+_NUMBER = re.compile(r"\d+")
+
+
+class Row(NamedTuple):
+    """One mod; ``cells`` in the order of the trees, None where the matrix has no cell."""
+
+    mod: str
+    version: str
+    cells: tuple[Cell | None, ...]
+
+    @property
+    def known(self) -> tuple[Cell, ...]:
+        """The cells that are there."""
+        return tuple(cell for cell in self.cells if cell is not None)
+
+
+class Grid(NamedTuple):
+    """A matrix by mods and trees; ``labels`` has a short name for each tree, in their order."""
+
+    rows: tuple[Row, ...]
+    labels: Mapping[str, str]
+
+    def label(self, tree: str) -> str:
+        """Return the short name of a tree; the tree itself if the matrix does not have it."""
+        return self.labels.get(tree) or clean(tree)
+
+
+class Run(NamedTuple):
+    """Neighbouring cells of a mod that say the same; offsets and lines may differ."""
+
+    trees: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def first(self) -> Cell:
+        """The cell that stands for the run."""
+        return self.cells[0]
+
+
+class Grievance(NamedTuple):
+    """Problems of a mod that are one, on one tree or several; ``message`` is of the first."""
+
+    code: str
+    mod: str
+    trees: tuple[str, ...]
+    message: str
+
+
+def clean(text: str) -> str:
+    """Replace each character that could not be shown as it is by U+FFFD; tab and newline stay."""
+    return _UNSHOWABLE.sub("\ufffd", text)
+
+
+def grid(result: MatrixResult) -> Grid:
+    """Sort the cells of a matrix into rows and columns, both in the order in which they come."""
+    cells = {(cell.mod, cell.tree): cell for cell in result.cells}
+    versions = {cell.mod: cell.mod_version for cell in result.cells}
+    labels = {cell.tree: clean(label(cell.tree, cell.version)) for cell in result.cells}
+    rows = (
+        Row(mod, version, tuple(cells.get((mod, tree)) for tree in labels))
+        for mod, version in versions.items()
+    )
+    return Grid(tuple(rows), labels)
+
+
+def runs(of: Grid, row: Row) -> tuple[Run, ...]:
+    """Return a mod's cells in runs of one verdict and variant."""
+    return _runs(of, row.known, lambda cell: (cell.meant, word(cell), variant(cell)))
+
+
+def wrong(of: Grid) -> tuple[Run, ...]:
+    """Return the cells that should work and do not, in runs of the same findings."""
+    return tuple(
+        run
+        for row in of.rows
+        for run in _runs(of, row.known, lambda cell: (cell.meant, word(cell), _said(cell)))
+        if is_wrong(run.first)
+    )
+
+
+def _runs(of: Grid, cells: Iterable[Cell], key: Callable[[Cell], object]) -> tuple[Run, ...]:
+    found = (tuple(run) for _, run in groupby(cells, key))
+    return tuple(Run(between([of.label(cell.tree) for cell in run]), run) for run in found)
+
+
+def is_wrong(cell: Cell) -> bool:
+    """Tell whether a cell is not what the mod's ranges say."""
+    return cell.meant and not (cell.computed and cell.verdict.ok)
+
+
+def word(cell: Cell) -> str:
+    """Return the one word for a cell: its verdict, if there is one."""
+    return cell.verdict.value if cell.computed else "unknown"
+
+
+def variant(cell: Cell) -> str:
+    """Return the variant that a verdict is about; of those that do not fit, none is."""
+    if cell.variant is None or cell.verdict is Verdict.UNSUPPORTED:
+        return ""
+    return clean(cell.variant)
+
+
+def between(labels: Sequence[str]) -> str:
+    """Name neighbours by the first and the last."""
+    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
+
+
+def headline(of: Grid) -> str:
+    """Say how many mods and trees there are, and which."""
+    mods, trees = (
+        f"{count} {noun}{'s' * (count != 1)}"
+        for count, noun in ((len(of.rows), "mod"), (len(of.labels), "vLLM tree"))
+    )
+    return f"{mods} on {trees}" + (f", {between(tuple(of.labels.values()))}" if of.labels else "")
+
+
+def spans(of: Grid, trees: Iterable[str]) -> str:
+    """Name trees by the stretches of the matrix that they make up."""
+    asked = set(trees)
+    stretches = groupby(of.labels, asked.__contains__)
+    known = (
+        between([of.label(tree) for tree in stretch]) for inside, stretch in stretches if inside
+    )
+    return ", ".join((*known, *(clean(tree) for tree in sorted(asked - of.labels.keys()))))
+
+
+def problems(result: MatrixResult) -> tuple[Grievance, ...]:
+    """Put together the problems that differ only in the tree, in the order of the first ones."""
+    alike: dict[tuple[str, str, str], list[Problem]] = {}
+    for one in result.problems:
+        said = _NUMBER.sub("#", one.message.replace(one.tree, "")) if one.tree else one.message
+        alike.setdefault((one.code, one.mod, said), []).append(one)
+    return tuple(
+        Grievance(code, mod, tuple(one.tree for one in found if one.tree), found[0].message)
+        for (code, mod, _), found in alike.items()
+    )
+
+
+def problem(of: Grid, one: Grievance) -> str:
+    """Return a problem as one sentence, with its code."""
+    where = f" on {spans(of, one.trees)}" if one.trees else ""
+    return clean(f"{one.mod}{where}: {one.message} [{one.code}]")
+
+
+def meeting(together: Iterable[Together]) -> tuple[Together, ...]:
+    """Return the pairs of mods about which there is something to say."""
+    return tuple(pair for pair in together if pair.kind != "apart")
+
+
+def details(run: Iterable[Cell]) -> str:
+    """Say which variant it is and how far its hunks are from their stated lines."""
+    cells = tuple(run)
+    offsets = [offset for cell in cells for offset in cell.offsets]
+    parts = []
+    if variant(cells[0]):
+        parts.append(f"variant {variant(cells[0])}")
+    if offsets:
+        low, high = min(offsets), max(offsets)
+        parts.append(f"by {low:+d} lines" if low == high else f"by {low:+d} to {high:+d} lines")
+    return ", ".join(parts)
+
+
+def summary(of: Grid) -> str:
+    """Return in one sentence whether every mod goes in where its ranges say."""
+    meant = [cell for row in of.rows for cell in row.known if cell.meant]
+    bad = sum(is_wrong(cell) for cell in meant)
+    if not meant:
+        return "No mod is meant for any of these trees."
+    if not bad:
+        return f"Every mod goes in wherever it is meant to: {len(meant)} of {len(meant)} cells."
+    return f"{bad} of the {len(meant)} cells that are meant to work do not."
+
+
+def message(finding: Finding) -> str:
+    """Return what a finding says, with its code; notes are marked."""
+    note = "note: " if finding.level is Level.NOTE else ""
+    return clean(f"{note}{finding.message} [{finding.code}]")
+
+
+def _said(cell: Cell) -> tuple[tuple[str, str], ...]:
+    """Return what the findings of a cell say, without the lines, which move with each release."""
+    return tuple((one.code, _NUMBER.sub("#", one.message)) for one in cell.findings)

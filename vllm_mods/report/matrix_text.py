@@ -1,0 +1,85 @@
+"""A matrix as text: a block per mod, neighbouring releases that say the same in one line.
+
+80 columns hold any number of mods and releases that way; what wraps is what people wrote.
+"""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from vllm_mods.report import matrix_grid as view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult, Together
+    from vllm_mods.report.text import Paint
+
+_COLUMNS = 80
+_WORD = 13  # the longest verdict, in brackets
+
+
+def render(
+    result: MatrixResult,
+    _explained: Mapping[tuple[str, str], Explanation] | None = None,
+    paint: Paint = str,
+) -> str:
+    """Return the verdicts by mod, the problems, why each bad cell is bad, and which mods meet.
+
+    A verdict in brackets is of trees that the mod is not meant for.
+    """
+    of = view.grid(result)
+    blocks = [view.headline(of)]
+    blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
+    if result.problems:
+        blocks.append(
+            "\n".join(("problems", *_items(view.problem(of, one) for one in view.problems(result))))
+        )
+    blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
+    meeting = view.meeting(result.together)
+    if meeting:
+        blocks.append("\n".join(("mods together", *_items(_pair(of, pair) for pair in meeting))))
+    return "\n\n".join((*blocks, view.summary(of))) + "\n"
+
+
+def _mod(of: view.Grid, row: view.Row, paint: Paint) -> list[str]:
+    found = view.runs(of, row)
+    width = max(len(run.trees) for run in found)
+    lines = [view.clean(f"{row.mod} {row.version}")]
+    for run in found:
+        said = _painted(run.first, paint) + " " * (_WORD - len(_painted(run.first, str)))
+        lines.append(f"  {run.trees.ljust(width)}  {said}  {view.details(run.cells)}".rstrip())
+    return lines
+
+
+def _painted(cell: Cell, paint: Paint) -> str:
+    shown = paint(cell.verdict) if cell.computed else view.word(cell)
+    return shown if cell.meant else f"({shown})"
+
+
+def _wrong(run: view.Run, paint: Paint) -> list[str]:
+    head = f"{view.clean(run.first.mod)} on {run.trees}: {_painted(run.first, paint)}"
+    return [head, *_items(view.message(finding) for finding in run.first.findings)]
+
+
+def _pair(of: view.Grid, pair: Together) -> str:
+    scopes = f"; both touch {', '.join(pair.scopes)}" if pair.scopes else ""
+    return view.clean(
+        f"{' and '.join(pair.mods)} on {view.spans(of, pair.trees)}: {pair.message}{scopes} [{pair.kind}]"
+    )
+
+
+def _items(texts: Iterable[str]) -> list[str]:
+    return [
+        line
+        for text in texts
+        for line in wrap(
+            text,
+            _COLUMNS,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]

@@ -1,0 +1,334 @@
+"use strict";
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const data = JSON.parse(byId("data").textContent);
+  const table = byId("grid");
+  const heads = table.tHead.rows[0].cells;
+  const rows = table.tBodies[0].rows;
+  const dialog = byId("cell");
+  const trees = new Map(data.trees.map(([tree], at) => [tree, at]));
+  let open = null; // [row, column] of the cell that is open
+  let current = null; // the one cell of the grid that Tab reaches
+
+  // --- making elements; text is only ever set as text ---------------------------------------
+
+  function make(name, properties = {}, ...children) {
+    const element = Object.assign(document.createElement(name), properties);
+    element.append(...children.filter((child) => child !== null));
+    return element;
+  }
+
+  // What stands between backticks is code.
+  function prose(text) {
+    const parts = text.split("`");
+    if (parts.length % 2 === 0) return [text];
+    return parts.map((part, at) => (at % 2 ? make("code", {}, part) : part));
+  }
+
+  const cellOf = (row, column) => rows[row].cells[column + 1];
+  const shown = (element) => !element.hidden;
+  const signed = (number) => (number > 0 ? `+${number}` : `${number}`);
+  const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
+  // --- the grid by keyboard: the ARIA pattern for grids, one stop for Tab --------------------
+
+  function focusable(cell) {
+    if (current) current.tabIndex = -1;
+    current = cell;
+    cell.tabIndex = 0;
+  }
+
+  function focusCell(cell) {
+    focusable(cell);
+    cell.focus();
+    const head = heads[cell.cellIndex];
+    for (const other of table.querySelectorAll(".here")) other.classList.remove("here");
+    head.classList.add("here");
+  }
+
+  const visible = () => [
+    [...rows].filter(shown).map((row) => row.sectionRowIndex),
+    [...heads].slice(1).filter(shown).map((head) => head.cellIndex - 1),
+  ];
+
+  function step(list, at, by) {
+    return list[Math.min(Math.max(list.indexOf(at) + by, 0), list.length - 1)];
+  }
+
+  function move(event) {
+    const cell = event.target.closest("td");
+    if (!cell || event.altKey || event.metaKey) return;
+    const [allRows, allColumns] = visible();
+    let row = cell.parentNode.sectionRowIndex;
+    let column = cell.cellIndex - 1;
+    switch (event.key) {
+      case "ArrowLeft": column = step(allColumns, column, -1); break;
+      case "ArrowRight": column = step(allColumns, column, 1); break;
+      case "ArrowUp": row = step(allRows, row, -1); break;
+      case "ArrowDown": row = step(allRows, row, 1); break;
+      case "PageUp": row = step(allRows, row, -10); break;
+      case "PageDown": row = step(allRows, row, 10); break;
+      case "Home": column = allColumns[0]; if (event.ctrlKey) row = allRows[0]; break;
+      case "End": column = allColumns.at(-1); if (event.ctrlKey) row = allRows.at(-1); break;
+      case "Enter": case " ": visit(row, column); event.preventDefault(); return;
+      default: return;
+    }
+    event.preventDefault();
+    focusCell(cellOf(row, column));
+  }
+
+  function describe(cell) {
+    const entry = data.cells[cell.parentNode.sectionRowIndex][cell.cellIndex - 1];
+    if (!entry) return "";
+    const [mod] = data.mods[cell.parentNode.sectionRowIndex];
+    const [, label] = data.trees[cell.cellIndex - 1];
+    const variant = entry.variant ? `, variant ${entry.variant}` : "";
+    const range = entry.meant ? "" : "; its ranges do not name this release";
+    return `${mod} on ${label}: ${entry.word}${variant}${range}`;
+  }
+
+  function read(event) {
+    const cell = event.target.closest("td");
+    byId("readout").textContent = cell ? describe(cell) : "";
+  }
+
+  // --- filters ------------------------------------------------------------------------------
+
+  function filter() {
+    const wanted = new Set([...byId("verdicts").querySelectorAll(":checked")].map((box) => box.value));
+    const typed = byId("mod").value.trim().toLowerCase();
+    const ends = [byId("from").selectedIndex, byId("to").selectedIndex].sort((a, b) => a - b);
+    const matches = (entry) => entry && (wanted.size === 0 || wanted.has(entry.word));
+    const inside = (column) => ends[0] <= column && column <= ends[1];
+    let cells = 0;
+    let count = 0;
+    for (let column = 0; column < data.trees.length; column++) heads[column + 1].hidden = !inside(column);
+    for (const [at, row] of [...rows].entries()) {
+      let found = 0;
+      for (const [column, entry] of data.cells[at].entries()) {
+        const cell = row.cells[column + 1];
+        cell.hidden = !inside(column);
+        const match = matches(entry);
+        cell.classList.toggle("dim", !match);
+        if (match && inside(column)) found++;
+      }
+      row.hidden = !found || !data.mods[at][0].toLowerCase().includes(typed);
+      if (!row.hidden) {
+        cells += found;
+        count++;
+      }
+    }
+    byId("status").textContent = `${plural(cells, "cell")} of ${plural(count, "mod")}`;
+    if (count && !(shown(current) && shown(current.parentNode))) {
+      const [allRows, allColumns] = visible();
+      focusable(cellOf(allRows[0], allColumns[0]));
+    }
+  }
+
+  // --- a cell, opened -----------------------------------------------------------------------
+
+  const address = (row, column) => `#${encodeURI(`${data.mods[row][0]}/${data.trees[column][0]}`)
+    .replaceAll("#", "%23")}`;
+
+  function addressed() {
+    let hash = location.hash.slice(1);
+    try {
+      hash = decodeURIComponent(hash);
+    } catch {
+      return null;
+    }
+    for (const [row, [mod]] of data.mods.entries()) {
+      const column = hash.startsWith(`${mod}/`) ? trees.get(hash.slice(mod.length + 1)) : undefined;
+      if (column !== undefined && data.cells[row][column]) return [row, column];
+    }
+    return null;
+  }
+
+  // Opening a cell is a step in the history; going on to the next release is not.
+  function visit(row, column) {
+    if (!data.cells[row][column]) return;
+    const state = { from: open ? (history.state?.from ?? null) : "grid" };
+    history[open ? "replaceState" : "pushState"](state, "", address(row, column));
+    route();
+  }
+
+  function route() {
+    const found = addressed();
+    if (found) {
+      if (dialog.open && String(open) === String(found)) return;
+      open = found;
+      explain(...found);
+      if (!dialog.open) dialog.showModal();
+      byId("explanation").scrollTop = 0;
+      byId("cell-title").focus();
+    } else if (dialog.open) {
+      dialog.close();
+    } else if (location.hash.includes("/")) {
+      byId("status").textContent = "There is no such cell on this page.";
+    }
+  }
+
+  function closed() {
+    const [row, column] = open;
+    open = null;
+    if (addressed()) {
+      if (history.state?.from === "grid") history.back();
+      else history.replaceState(null, "", location.pathname + location.search);
+    }
+    if (shown(rows[row]) && shown(heads[column + 1])) focusCell(cellOf(row, column));
+    else table.querySelector("td[tabindex='0']").focus();
+  }
+
+  function neighbours(row, column) {
+    for (const [id, by, sign] of [["previous", -1, "← "], ["next", 1, " →"]]) {
+      let other = column + by;
+      while (other in data.trees && (!data.cells[row][other] || heads[other + 1].hidden)) other += by;
+      const tree = data.trees[other];
+      const button = byId(id);
+      button.disabled = !tree;
+      button.textContent = !tree ? sign : by < 0 ? sign + tree[1] : tree[1] + sign;
+      button.setAttribute("aria-label", tree ? `${id}: ${tree[1]}` : `no ${id} release`);
+      button.onclick = () => visit(row, other);
+    }
+  }
+
+  function explain(row, column) {
+    const entry = data.cells[row][column];
+    const [mod, version] = data.mods[row];
+    const [tree, label] = data.trees[column];
+    const icon = cellOf(row, column).querySelector("svg").cloneNode(true);
+    const findings = (entry.findings ?? []).map((at) => data.findings[at]);
+    const hunks = (entry.hunks ?? []).map((at) => data.hunks[at]);
+    const histories = (entry.history ?? []).map((at) => data.histories[at]);
+    neighbours(row, column);
+    byId("explanation").replaceChildren(
+      make("h2", { id: "cell-title", tabIndex: -1 }, `${mod} `, make("small", {}, version), ` on vLLM ${label}`),
+      make("p", { className: `verdict ${entry.word}` }, icon,
+        make("span", {}, make("b", {}, entry.word), `: ${data.meanings[entry.word]}`)),
+      facts([
+        ["variant", entry.variant],
+        ["range", entry.meant ? "names this release" : "does not name this release"],
+        ["tree", tree],
+        ["link", make("a", { href: address(row, column) }, "to this cell")],
+      ]),
+      ...section("Findings", findings.length ? [make("ul", { className: "findings" }, ...findings.map(finding))] : []),
+      ...section("Hunks beside the target", hunks.map((one) => hunk(one, label))),
+      ...section("What upstream changed", histories.map((one) => upstream(one, label))),
+    );
+  }
+
+  const section = (title, children) => (children.length ? [make("h3", {}, title), ...children] : []);
+
+  const facts = (pairs) => make("dl", { className: "facts" }, ...pairs
+    .filter(([, value]) => value)
+    .map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+
+  function finding(one) {
+    const place = one.path && !one.message.includes(one.path)
+      ? ` ${one.path}${one.line ? `:${one.line}` : ""}` : "";
+    return make("li", { className: one.level }, ...prose(one.message),
+      make("small", {}, `${place} [${one.level === "note" ? "note, " : ""}${one.code}]`));
+  }
+
+  const texts = (block) => data.blocks[block].map((at) => data.texts[at]);
+
+  function hunk(one, label) {
+    const lines = texts(one.lines);
+    const target = texts(one.target);
+    const left = [];
+    const right = [];
+    for (const [at, other] of data.blocks[one.rows]) {
+      const text = at === null ? null : lines[at];
+      const equal = text !== null && other !== null && text.slice(1) === target[other];
+      const lost = text !== null && text[0] !== "+" && !equal;
+      const kind = lost ? "other" : { "+": "added", "-": "taken" }[text?.[0]] ?? "";
+      left.push(text === null ? blank() : line(text[0], text.slice(1), kind, "sign"));
+      right.push(other === null ? blank()
+        : line(one.first + other, target[other], text === null ? "" : equal ? kind || "same" : "other"));
+    }
+    const offset = one.offset ? ` (${signed(one.offset)} from where it was written)` : "";
+    const where = !one.line ? "nothing like it is there" : one.proof
+      ? `line ${one.line}${offset}` : `it has no place; nearest is line ${one.line}`;
+    const proof = one.proof ? `${one.proof}: ${data.proofs[one.proof] ?? ""}` : null;
+    return make("article", { className: one.proof ? "hunk" : "hunk lost" },
+      make("header", {}, make("h4", {}, `${one.path}, hunk ${one.number}`),
+        facts([["in", one.scope ?? ""], ["place", where], ["proof", proof]])),
+      make("div", { className: "panes" },
+        pane(`${one.patch}, hunk ${one.number}`, left),
+        pane(target.length ? `vLLM ${label}, from line ${one.first}` : `vLLM ${label}: nothing to show`, right)));
+  }
+
+  function upstream(one, label) {
+    const kinds = { "+": "added", "-": "taken", "@": "head" };
+    const kindOf = (text, at) => (at < 2 ? "head" : kinds[text[0]] ?? "");
+    const lines = texts(one.diff).map((text, at) => line("", text, kindOf(text, at), "sign"));
+    return make("article", { className: "hunk" },
+      make("header", {}, make("h4", {}, one.path)),
+      pane(`${one.since}, the last that worked, to ${label}`, lines));
+  }
+
+  function pane(title, lines) {
+    const code = make("div", { className: "code", tabIndex: 0 }, make("div", { className: "lines" }, ...lines));
+    code.setAttribute("role", "region");
+    code.setAttribute("aria-label", title);
+    return make("div", { className: "pane" }, make("h5", {}, title), code);
+  }
+
+  const line = (mark, text, kind, marked = "") => make("div", { className: kind },
+    make("i", { className: marked }, `${mark}`), make("span", {}, text));
+  const blank = () => make("div", { className: "blank" });
+
+  // --- light and dark -----------------------------------------------------------------------
+
+  function theme(chosen) {
+    const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    if (chosen) document.documentElement.dataset.theme = chosen;
+    byId("theme").textContent = dark ? "Light" : "Dark";
+    byId("theme").onclick = () => {
+      theme(dark ? "light" : "dark");
+      remember("set", dark ? "light" : "dark");
+    };
+  }
+
+  // A browser may keep nothing for a page from a file, and says so by throwing.
+  function remember(how, value) {
+    try {
+      return localStorage[`${how}Item`]("vllm-mods-theme", value);
+    } catch {
+      return null;
+    }
+  }
+
+  // --- start --------------------------------------------------------------------------------
+
+  theme(remember("get"));
+  table.setAttribute("role", "grid");
+  table.setAttribute("aria-readonly", "true");
+  for (const row of rows) for (const cell of row.cells) if (cell.localName === "td") cell.tabIndex = -1;
+  for (const element of [byId("theme"), byId("controls"), byId("readout"), byId("keys")]) element.hidden = false;
+  byId("still").hidden = true;
+  byId("verdicts").disabled = false;
+  byId("to").selectedIndex = data.trees.length - 1;
+  byId("to").options[data.trees.length - 1]?.setAttribute("selected", "");
+  table.addEventListener("keydown", move);
+  table.addEventListener("focusin", read);
+  table.addEventListener("mouseover", read);
+  table.addEventListener("click", (event) => {
+    const cell = event.target.closest("td");
+    if (cell) visit(cell.parentNode.sectionRowIndex, cell.cellIndex - 1);
+  });
+  byId("filter").addEventListener("input", filter);
+  byId("filter").addEventListener("reset", () => setTimeout(filter));
+  byId("filter").addEventListener("submit", (event) => event.preventDefault());
+  byId("close").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", closed);
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  addEventListener("popstate", route);
+  addEventListener("hashchange", route);
+  if (rows.length) {
+    focusable(cellOf(0, data.trees.length - 1));
+    table.parentNode.scrollLeft = table.scrollWidth; // the newest releases first
+    filter();
+    route();
+  }
+})();

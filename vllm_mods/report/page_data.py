@@ -1,0 +1,126 @@
+"""What the matrix page shows of a cell when it is opened, as one JSON value. Pure.
+
+Neighbouring releases have nearly the same sources, so everything is written once and named by its
+number: strings, blocks of lines, findings, hunks. ``page/page.js`` reads it; the keys are the two
+modules' own affair.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.report import matrix_grid as view
+from vllm_mods.report.page_legend import MEANINGS, PROOFS
+from vllm_mods.report.side_by_side import pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Mapping
+
+    from vllm_mods.matrix.cell import Cell, Explanation, History, HunkView
+    from vllm_mods.model import Finding
+
+
+class _Table:
+    """Values with numbers: what has the same key is made once and has the same number."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._numbers: dict[Hashable, int] = {}
+
+    def number(self, key: Hashable, make: Callable[[], Any]) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = len(self.values)
+            self.values.append(make())
+        return self._numbers[key]
+
+
+class _Tables:
+    def __init__(self) -> None:
+        self.texts, self.blocks, self.findings, self.hunks, self.histories = (
+            _Table() for _ in range(5)
+        )
+
+    def text(self, line: str) -> int:
+        shown = view.clean(line)
+        return self.texts.number(shown, lambda: shown)
+
+    def block(self, lines: Iterable[str]) -> int:
+        numbers = tuple(map(self.text, lines))
+        return self.blocks.number(numbers, lambda: numbers)
+
+
+def page_data(of: view.Grid, explained: Mapping[tuple[str, str], Explanation]) -> str:
+    """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
+    tables = _Tables()
+    cells = [
+        [
+            None if cell is None else _cell(tables, cell, explained.get((cell.mod, cell.tree)))
+            for cell in row.cells
+        ]
+        for row in of.rows
+    ]
+    data = {
+        "mods": [[view.clean(row.mod), view.clean(row.version)] for row in of.rows],
+        "trees": [[view.clean(tree), label] for tree, label in of.labels.items()],
+        "cells": cells,
+        "meanings": MEANINGS,
+        "proofs": PROOFS,
+        **{name: table.values for name, table in vars(tables).items()},
+    }
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # HTML, 4.12.1.3: in a script element `<!--` and `</script` have a meaning of their own.
+    return text.replace("<", "\\u003c")
+
+
+def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[str, Any]:
+    return _without_empty(
+        {
+            "word": view.word(cell),
+            "variant": view.variant(cell),
+            "ranged": int(cell.in_range),
+            "meant": int(cell.meant),
+            "findings": [_finding(tables, finding) for finding in cell.findings],
+            "hunks": [_hunk(tables, hunk) for hunk in explanation.hunks] if explanation else [],
+            "history": [_history(tables, one) for one in explanation.history]
+            if explanation
+            else [],
+        }
+    )
+
+
+def _finding(tables: _Tables, finding: Finding) -> int:
+    return tables.findings.number(finding, lambda: _fields(finding))
+
+
+def _hunk(tables: _Tables, hunk: HunkView) -> int:
+    return tables.hunks.number(
+        hunk,
+        lambda: {
+            **_fields(hunk),
+            "first": hunk.target[0][0] if hunk.target else None,
+            "lines": tables.block(hunk.lines),
+            "target": tables.block(text for _, text in hunk.target),
+            "rows": tables.blocks.number(beside := pairs(hunk), lambda: beside),
+        },
+    )
+
+
+def _history(tables: _Tables, history: History) -> int:
+    return tables.histories.number(
+        history, lambda: {**_fields(history), "diff": tables.block(history.diff)}
+    )
+
+
+def _fields(value: Finding | HunkView | History) -> dict[str, Any]:
+    """Return the fields that are set, fit to be shown."""
+    fields = value._asdict().items()
+    return _without_empty({name: _shown(field) for name, field in fields})
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401  (a field of a finding)
+    return view.clean(value) if isinstance(value, str) else value
+
+
+def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in value.items() if one or one == 0}
