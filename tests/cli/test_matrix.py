@@ -446,13 +446,13 @@ def test_a_good_cell_is_explained_as_data(call: Call, index: PackageServer) -> N
 
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
+    # whoever runs the tests in the background has the signal ignored, and that is inherited
+    sound = ["env", "--default-signal=INT"]
     return subprocess.Popen(
-        [sys.executable, "-m", "vllm_mods", "matrix", "limit", "--json", *arguments],
+        [*sound, sys.executable, "-m", "vllm_mods", "matrix", "limit", "--json", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        # whoever runs the tests in the background has it ignored, and that is inherited
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
