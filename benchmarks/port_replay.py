@@ -32,7 +32,7 @@ from packaging.version import Version
 
 from vllm_mods import locate, unified
 from vllm_mods.model import FileChange
-from vllm_mods.port import diff3, files, outline, structure, text, textual
+from vllm_mods.port import diff3, files, follow, outline, structure, text, textual
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -127,14 +127,29 @@ def with_function(data: bytes, function: str, lines: Sequence[bytes]) -> bytes:
     return b"".join([*text_[: one.start - 1], *lines, *text_[one.end :]])
 
 
-def in_place(before: bytes, after: bytes, function: str) -> bool:
-    """Tell whether nothing but one function, and what is in it, differs."""
-    old, new = outline.read(before), outline.read(after)
-    if old is None or new is None:
+def in_place(base: bytes, before: bytes, after: bytes, function: str) -> bool:
+    """Tell whether nothing but one function, and what is in it, differs.
+
+    Where the target has not got it under its name, one that the base has not got counts as it, if
+    half of it is the same.
+    """
+    sides = [outline.read(one) for one in (base, before, after)]
+    if any(one is None for one in sides):
         return False
+    first, old, new = (one for one in sides if one is not None)
     meant = ".".join(key.split(" ")[0] for key in function.split("::"))
-    scopes = structure.touched(old, new)
-    return all(scope == meant or scope.startswith(f"{meant}.") for scope in scopes)
+    lost = follow.definition(old, meant) is None
+    mine = follow.definition(first, meant)
+
+    def is_meant(scope: str) -> bool:
+        if scope == meant or scope.startswith(f"{meant}."):
+            return True
+        other = follow.definition(old, scope) if lost else None
+        if other is None or mine is None or follow.definition(first, scope) is not None:
+            return False
+        return follow.likeness(mine, other) >= 0.5
+
+    return all(is_meant(scope) for scope in structure.touched(old, new))
 
 
 def ours(base: bytes, mod: bytes, target: bytes, _path: str) -> bytes | None:
@@ -188,12 +203,14 @@ WAYS: dict[str, Callable[[bytes, bytes, bytes, str], bytes | None]] = {
 }
 
 
-def judged(result: bytes | None, target: bytes, merged: bytes | None, meant: str) -> str:
+def judged(
+    result: bytes | None, base: bytes, target: bytes, merged: bytes | None, meant: str
+) -> str:
     if result is None:
         return "refused"
     if result == target:
         return "wrong: nothing" if merged not in {None, target} else "clean"
-    if not in_place(target, result, meant):
+    if not in_place(base, target, result, meant):
         return "wrong: place"
     return "wrong: result" if merged is not None and result != merged else "clean"
 
@@ -207,6 +224,8 @@ def replay(trees: str, case: Case) -> tuple[str, dict[str, tuple[str, float]]]:
     assert source is not None
     new = dict(functions(outline.read(source)))[change.function]  # type: ignore[arg-type]
     mod = with_function(base, change.function, new.lines)
+    if outline.read(mod) is None:
+        return "no mod: in its old place the function is no Python", {}
     if target is None:
         return "file gone", elsewhere(trees, case, base, mod)
     there = outline.read(target)
@@ -228,7 +247,7 @@ def in_every_way(
         start = time.perf_counter()
         result = way(base, mod, target, change.path)
         spent = time.perf_counter() - start
-        results[name] = (judged(result, target, merged, change.function), spent)
+        results[name] = (judged(result, base, target, merged, change.function), spent)
     return results
 
 
@@ -239,7 +258,7 @@ def elsewhere(trees: str, case: Case, base: bytes, mod: bytes) -> dict[str, tupl
     (done,) = files.port([change], open_tree(f"{trees}/{case.to}"))
     judgement = "refused"
     if done.ported.text is not None and done.before is not None:
-        judgement = judged(done.ported.text, done.before, None, case.change.function)
+        judgement = judged(done.ported.text, base, done.before, None, case.change.function)
     found = dict.fromkeys(WAYS, ("refused", 0.0))
     return {**found, "vllm-mods port": (judgement, time.perf_counter() - start)}
 
@@ -252,6 +271,8 @@ def siblings(trees: str, case: Case, shuffle: int) -> tuple[str, dict[str, tuple
     assert source is not None
     new = dict(functions(outline.read(source)))[change.function]  # type: ignore[arg-type]
     mod = with_function(base, change.function, new.lines)
+    if outline.read(mod) is None:
+        return "no mod: in its old place the function is no Python", {}
     draw = random.Random(shuffle)
     text_ = locate.split(base)
     one = dict(functions(outline.read(base)))[change.function]  # type: ignore[arg-type]
