@@ -418,7 +418,7 @@ class _Step:
             )
             return
         near = locate.nearest(hunk, target, spot.scope)
-        line, words = near if near is not None else (None, "nothing like it is there")
+        line, words = near[:2] if near is not None else (None, "nothing like it is there")
         at = f" nearest is line {line}:" if line is not None else ""
         self.fail(
             Verdict.CONFLICT,

@@ -51,6 +51,14 @@ class Lost(NamedTuple):
     lines: tuple[int, ...] = ()
 
 
+class Near(NamedTuple):
+    """The place most like a hunk's: 1-based ``line`` of the first difference, what it is, ``start``."""
+
+    line: int
+    words: str
+    start: int
+
+
 class Target:
     """A file to look in. Its scopes are read at the first question that needs them.
 
@@ -187,8 +195,8 @@ def splice(lines: Sequence[bytes], placed: Sequence[tuple[int, Hunk]]) -> bytes 
     return b"".join(out)
 
 
-def nearest(hunk: Hunk, target: Target, scope: str | None) -> tuple[int, str] | None:
-    """Return the line that is most like the hunk's place and what is different there.
+def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
+    """Return the place that is most like the hunk's and what is different there.
 
     Looks inside the first scope that the hunk was written in when the file still has it.
     """
@@ -218,8 +226,9 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> tuple[int, str] | 
         have = lines[line].rstrip(b"\r\n") if 0 <= line < len(lines) else None
         if have != want:
             shown = "the end of the file" if have is None else f"`{_text(have)}`"
-            return max(line, 0) + 1, f"there is {shown} where the patch has `{_text(want)}`"
-    return start + 1, "only the line endings differ"
+            words = f"there is {shown} where the patch has `{_text(want)}`"
+            return Near(max(line, 0) + 1, words, max(start, 0) + 1)
+    return Near(start + 1, "only the line endings differ", start + 1)
 
 
 def redefines(hunk: Hunk) -> bool:

@@ -117,14 +117,16 @@ def _spot(hunk: Hunk, target: locate.Target, recorded: str | None) -> locate.Fou
 
 def _view(of: _Hunk, target: locate.Target, spot: locate.Found | locate.Lost) -> HunkView:
     line: int | None
+    first: int | None  # where the hunk would begin; `line` is the first that differs
     proof: str | None = None
     if isinstance(spot, locate.Found):
         line, proof = spot.line, spot.proof
+        first = line
     else:
-        line = spot.lines[0] if spot.lines else None
+        line = first = spot.lines[0] if spot.lines else None
         if line is None and spot.code == "absent":
             near = locate.nearest(of.hunk, target, spot.scope)
-            line = near[0] if near is not None else None
+            line, first = (near.line, near.start) if near is not None else (None, None)
         if of.file.old_path is None and not target.data:
             proof = "new file"
     return HunkView(
@@ -136,7 +138,7 @@ def _view(of: _Hunk, target: locate.Target, spot: locate.Found | locate.Lost) ->
         offset=line - of.hunk.old_start if line is not None and proof is not None else None,
         proof=proof,
         lines=tuple(kind + _text(text) for kind, text in of.shown.lines),
-        target=_around(target, line, len(of.hunk.old)),
+        target=_around(target, first, len(of.hunk.old)),
     )
 
 
