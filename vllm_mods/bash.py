@@ -247,7 +247,7 @@ class _Reader:
             found += [] if one is None else [one]
         return tuple(found)
 
-    def statement(self, node: Node) -> Statement | None:  # noqa: C901, PLR0911  (one for each kind)
+    def statement(self, node: Node) -> Statement | None:  # noqa: C901, PLR0911, PLR0912  (one for each kind)
         line, text = int(node.start_point[0]) + 1, self.text(node)
         kind = node.type
         if kind in {"comment", "heredoc_body", "heredoc_end"}:
@@ -276,7 +276,10 @@ class _Reader:
         if kind == "function_definition":
             name, body = (node.child_by_field_name(part) for part in ("name", "body"))
             assert name is not None and body is not None  # noqa: PT018, S101  (the grammar has both)
-            return Function(line, text, self.text(name), self.statements(body))
+            inside = self.statements(body)
+            if body.type == "subshell":
+                inside = (Block(line, text, inside, subshell=True),)
+            return Function(line, text, self.text(name), inside)
         if kind == "test_command":
             return Test(line, text)
         return Other(line, text, kind, self.below(node))
@@ -344,12 +347,13 @@ class _Reader:
                 next((child for child in node.children if child.type == kind), None)
                 for kind in ("heredoc_start", "heredoc_body")
             )
+            dash = any(child.type == "<<-" for child in node.children)
             quoted = start is not None and any(mark in self.text(start) for mark in "'\"\\")
             if body is None:
                 return Redirect("<<", number, Word("", ("",)))
             whole = self.text(body)
             word = Word(whole, (whole,)) if quoted else Word(whole, self.pieces(body, 0))
-            return Redirect("<<", number, word)
+            return Redirect("<<", number, _dedented(word) if dash else word)
         operator = next((c.type for c in node.children if not c.is_named), "<<<")
         target = node.child_by_field_name("destination")
         last = target if target is not None else node.named_children[-1]
@@ -462,6 +466,19 @@ class _Reader:
         return Variable(match[1], Word(match[2], parts))
 
 
+def _dedented(word: Word) -> Word:
+    """Take the tabs off the start of each line, as ``<<-`` does."""
+    start = re.compile(r"(?:\A|(?<=\n))\t+")
+    parts: list[str | Variable | Unread] = []
+    for part in word.parts:
+        if isinstance(part, str):
+            follows = parts and not (isinstance(parts[-1], str) and parts[-1].endswith("\n"))
+            parts.append(part[:1] * bool(follows) + start.sub("", part[bool(follows) :]))
+        else:
+            parts.append(part)
+    return Word(start.sub("", word.text), tuple(parts))
+
+
 def _with(one: Statement, redirects: tuple[Redirect, ...], text: str) -> Statement:
     """Give redirects to the command that they belong to: the last one of a list."""
     if isinstance(one, Call):
@@ -473,4 +490,9 @@ def _with(one: Statement, redirects: tuple[Redirect, ...], text: str) -> Stateme
         return one._replace(stages=(*one.stages[:-1], last), text=text)
     if isinstance(one, Not):
         return one._replace(inner=_with(one.inner, redirects, one.inner.text), text=text)
-    return one
+    if all(
+        redirect.target.text == "/dev/null" or "&" in redirect.operator for redirect in redirects
+    ):
+        return one
+    # What goes into or comes out of a loop, a block, a branch: not followed, and not forgotten.
+    return Other(one.line, text, "redirected_statement", (one,))

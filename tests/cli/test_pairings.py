@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -288,21 +287,12 @@ def test_an_empty_folder_becomes_a_library(call: Call, sound: Path, tmp_path: Pa
 
 
 def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
-    folder = tmp_path / "mod"
-    folder.mkdir()
-    (folder / "run.sh").write_text("true\n")
-    archive = tmp_path / "mod.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("run.sh", "true\n")
     binary = tmp_path / "x"
     binary.write_bytes(b"\x80")
     large = tmp_path / "large"
     large.write_bytes(b"# " * (1 << 18))
     for path, says in (
         (large, "is no recipe: it has more than 262144 bytes"),
-        (folder, "is a mod folder: this version of vllm-mods imports recipes, and no mods"),
-        (tmp_path, "is a folder: this version"),
-        (archive, "is a zip: this version"),
         (binary, "is no recipe: byte 0 is not UTF-8"),
         (tmp_path / "none", "cannot be read: No such file"),
     ):

@@ -70,6 +70,8 @@ def test_a_redirect_belongs_to_the_last_command_of_a_list() -> None:
         ("python3 - <<'PY' || true\nx = '$A'\nPY\n", Chain, "x = '$A'\n"),
         ("cat <<EOF | patch -p1\na\nEOF\n", Pipe, "a\n"),
         ("cat > out <<EOF\na $A\nEOF\n", Call, "a 1\n"),
+        ("cat <<-'EOF'\n\ta\n\t\tb\n\tEOF\n", Call, "a\nb\n"),
+        ("cat <<-EOF\n\ta $A\t$A\n\t\t$A b\n\tEOF\n", Call, "a 1\t1\n1 b\n"),
     ],
 )
 def test_here_documents(text: str, kind: type, body: str) -> None:
@@ -96,6 +98,17 @@ def test_branches_loops_and_functions() -> None:
     assert [one.text for one in bash.inside(case)] == ["l"]
     assert isinstance(background, Other)
     assert background.kind == "background"
+
+
+def test_what_goes_into_a_block_is_not_forgotten() -> None:
+    block, loop, quiet = bash.read(
+        "( cd x; patch -p1 ) < fix.patch\nfor x in 1; do echo $x; done > list\n{ a; } > /dev/null 2>&1\n"
+    ).body
+    for one in (block, loop):
+        assert isinstance(one, Other)
+        assert one.kind == "redirected_statement"
+    assert [type(one) for one in bash.inside(block)] == [bash.Block]
+    assert isinstance(quiet, bash.Block)
 
 
 def test_assignments() -> None:

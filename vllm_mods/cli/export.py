@@ -1,20 +1,82 @@
-"""``vllm-mods export PAIRING``."""
+"""``vllm-mods export MOD|PAIRING``."""
 
 from __future__ import annotations
+
+import os
 
 import click
 
 from vllm_mods.cli import options
 from vllm_mods.cli.importing import write_new
-from vllm_mods.errors import EXIT_OK
+from vllm_mods.errors import EXIT_OK, UsageError
 
 
 @click.command(name="export")
-@click.argument("name", metavar="PAIRING", shell_complete=options.complete_pairings)
-@click.option("--output", metavar="FILE", help="Write it to a new file [standard output].")
+@click.argument("name", metavar="MOD|PAIRING", shell_complete=options.complete_names)
+@click.option(
+    "--output",
+    metavar="PATH",
+    help="Write a pairing to a new file [standard output], a mod to a new folder.",
+)
+@click.option(
+    "--tree", "specs", multiple=True, metavar="TREE", help="Of a mod: one more vLLM that it takes."
+)
+@click.option("--variant", metavar="ID", help="Of a mod: only the vLLMs of this variant [all].")
 @options.libraries
-def command(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
-    """Write a pairing as a recipe that renders the same command."""
+@options.offline
+@options.json_output
+def command(
+    name: str,
+    *,
+    output: str | None,
+    specs: tuple[str, ...],
+    variant: str | None,
+    libraries: tuple[str, ...],
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Write a mod as a folder that launchers run as it is, or a pairing as a recipe.
+
+    The folder's run.sh needs Python and nothing else. It changes vLLM only if every file that the
+    mod touches has a hash that mod.lock or --tree tells, and fails otherwise. A pairing becomes a
+    recipe that renders the same command.
+    """
+    library = options.open_library(libraries)
+    if name not in library.names():
+        if specs or variant or as_json:
+            raise UsageError(
+                f"--tree, --variant and --json are for mods, and there is no mod `{name}`",
+                hint="vllm-mods list",
+            )
+        return _pairing(name, output, libraries)
+    if name in library.pairing_names():
+        raise UsageError(
+            f"there are a mod and a pairing named `{name}`: which one is meant?",
+            hint="rename one of them",
+        )
+    if output is None:
+        raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
+    from vllm_mods import plan  # noqa: PLC0415
+    from vllm_mods.cli import new  # noqa: PLC0415
+    from vllm_mods.making import exporting  # noqa: PLC0415
+
+    mod = library.load(name)
+    alone = mod._replace(requires=(), conflicts=(), after=())
+    trees = [new.opened(spec, offline=offline) for spec in specs]
+    planned = [(tree.version or tree.spec, plan.plan([alone], tree).mods[0]) for tree in trees]
+    files = exporting.export(mod, planned, variant=variant)
+    new.write_folder(output, files)
+    os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
+    if as_json:
+        options.print_json({"schema": 1, "mod": name, "folder": output, "files": sorted(files)})
+    else:
+        click.echo(f"wrote {output}: {len(files)} files; a recipe names it as {output}")
+    for one in mod.requires:
+        options.note(f"{name} needs {one}: export it too, and have it run before")
+    return EXIT_OK
+
+
+def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
     from vllm_mods import recipe_writing  # noqa: PLC0415
 
     pairing = options.open_library(libraries).pairing(name)
@@ -29,6 +91,6 @@ def command(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
         if mod not in known:
             options.note(
                 f"a launcher runs the folder mods/{mod}, which is not written: "
-                "have the image built with the mods instead, or put such a folder there"
+                f"`vllm-mods export {mod} --output mods/{mod}`, or have the image built with the mods"
             )
     return EXIT_OK

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -22,12 +23,32 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 18
 
 
+class Asked(NamedTuple):
+    """What the caller wants of a mod; None for what nobody said."""
+
+    path: str
+    library: str | None
+    name: str | None
+    tree: str | None
+    summary: str | None
+    terms: str | None
+    spec: str | None
+    record: tuple[bool, float, tuple[str, ...], tuple[str, ...]] | None
+    """``recording.Limits`` of a run; None to run nothing."""
+    offline: bool
+    as_json: bool
+
+
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
 @click.option("--repair", "mend", is_flag=True, help="Put right what a forum did to it; say each.")
 @click.option("--output", metavar="FILE", help="Write the pairing to a new file.")
-@click.option("--library", metavar="DIR", help="Write it to DIR/pairings/NAME.toml.")
-@click.option("--name", metavar="NAME", help="What to call it [the recipe's name].")
+@click.option(
+    "--library",
+    metavar="DIR",
+    help="Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.",
+)
+@click.option("--name", metavar="NAME", help="What to call it [the recipe's or the folder's name].")
 @click.option(
     "--mod",
     "mods",
@@ -35,22 +56,48 @@ MOST_BYTES = 1 << 18
     metavar="PATH=NAME",
     help="The mod that a path in the recipe stands for.",
 )
+@click.option("--tree", metavar="TREE", help="Of a mod: the vLLM that it was written for.")
+@click.option("--summary", metavar="TEXT", help="Of a mod: what it is for.")
+@click.option("--license", "terms", metavar="SPDX", help="Of a mod: its licence.")
+@click.option("--vllm", "spec", metavar="SPEC", help="Of a mod: the range that it states.")
+@click.option("--record", is_flag=True, help="Of a mod: run it on a copy of --tree.")
+@options.recording
+@options.offline
 @options.json_output
 def command(
     path: str,
+    *,
     output: str | None,
     library: str | None,
     name: str | None,
     mods: tuple[str, ...],
-    *,
+    tree: str | None,
+    summary: str | None,
+    terms: str | None,
+    spec: str | None,
+    record: bool,
+    network: bool,
+    seconds: float,
+    also: tuple[str, ...],
+    environ: tuple[str, ...],
     mend: bool,
+    offline: bool,
     as_json: bool,
 ) -> int:
-    """Make a pairing of a recipe, with nothing lost.
+    """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip.
 
-    Without --output and --library the pairing is printed. Exit code 1 if the recipe says
-    something that the pairing does not do; 2 if it cannot be read, and then nothing is written.
+    Without --output and --library the pairing, or the mod's manifest, is printed. Of a mod, run.sh
+    is read and not run: what it patches, copies and installs becomes a mod, planned on --tree;
+    what is not understood is listed by line, and then nothing is written. With --record it is run,
+    on a scratch copy of --tree and apart from this machine, and what it changed becomes the mod. Exit code 1 if a recipe
+    says something that the pairing does not do, or a script does; 2 if it cannot be read.
     """
+    limits = (network, seconds, also, environ) if record else None
+    asked = Asked(path, library, name, tree, summary, terms, spec, limits, offline, as_json)
+    if _is_mod(asked, recipes_only=bool(output or mods or mend)):
+        from vllm_mods.cli import importing_mods  # noqa: PLC0415
+
+        return importing_mods.run(asked)
     if output and library:
         raise UsageError("--output and --library both say where the pairing goes", hint="give one")
     text = recipe_text(path)
@@ -84,24 +131,33 @@ def command(
     return EXIT_OK if sound else EXIT_NO
 
 
+def _is_mod(asked: Asked, *, recipes_only: bool) -> bool:
+    """Tell a mod from a recipe: it is a folder or a zip. Raises ``UsageError`` for the other's options."""
+    zipped = False
+    if os.path.isfile(asked.path):
+        with contextlib.suppress(OSError), open(asked.path, "rb") as file:
+            zipped = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
+    is_mod = zipped or os.path.isdir(asked.path)
+    if is_mod and recipes_only:
+        raise UsageError(
+            f"{asked.path} is a mod, and --output, --mod and --repair are for recipes",
+            hint="--library DIR writes a mod to DIR/patches/NAME",
+        )
+    if not is_mod and any((asked.tree, asked.summary, asked.terms, asked.spec, asked.record)):
+        raise UsageError(
+            f"{asked.path} is no mod, and --tree, --record, --summary, --license and --vllm are for mods",
+            hint="a mod is a folder or a zip with a run.sh",
+        )
+    return is_mod
+
+
 def recipe_text(path: str) -> str:
     """Read a recipe as text, as launchers do. Raises ``UsageError`` for anything else."""
-    if os.path.isdir(path):
-        what = "a mod folder" if os.path.exists(os.path.join(path, "run.sh")) else "a folder"
-        raise UsageError(
-            f"{path} is {what}: this version of vllm-mods imports recipes, and no mods",
-            hint="docs/mod-toml.md says how a mod is written",
-        )
     try:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    if data[:4] == b"PK\x03\x04":
-        raise UsageError(
-            f"{path} is a zip: this version of vllm-mods imports recipes, and no mods",
-            hint="docs/mod-toml.md says how a mod is written",
-        )
     if len(data) > MOST_BYTES:
         raise UsageError(
             f"{path} is no recipe: it has more than {MOST_BYTES} bytes", hint="a recipe is YAML"

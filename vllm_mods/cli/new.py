@@ -14,33 +14,43 @@ from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from vllm_mods.making.compose import Composed
+    from vllm_mods.making.recording import Limits, Recorded
     from vllm_mods.model import Tree
 
 
 @click.command(name="new")
 @click.argument("name", metavar="NAME")
+@click.argument("argv", nargs=-1, metavar="[-- COMMAND...]")
 @click.option(
     "--from-diff", "diff_file", metavar="FILE", help="A diff, with any paths; - for stdin."
 )
 @click.option("--from-trees", "trees", nargs=2, metavar="OLD NEW", help="Two trees to compare.")
-@click.option("--tree", "base", metavar="TREE", help="The vLLM that the diff was made on.")
+@click.option("--record", is_flag=True, help="Run COMMAND on a copy of --tree.")
+@click.option("--tree", "base", metavar="TREE", help="The vLLM of the diff, or to run COMMAND on.")
 @click.option(
     "--library", "folder", metavar="DIR", default=".", help="Write to DIR/patches/NAME [.]."
 )
 @click.option("--summary", metavar="TEXT", help="What the mod is for.")
 @click.option("--license", "terms", metavar="SPDX", help="The licence of the changes.")
 @click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just that vLLM].")
+@options.recording
 @options.offline
 @options.json_output
 def command(
     name: str,
+    argv: tuple[str, ...],
     diff_file: str | None,
     trees: tuple[str, str] | None,
     base: str | None,
     *,
+    record: bool,
+    network: bool,
+    seconds: float,
+    also: tuple[str, ...],
+    environ: tuple[str, ...],
     folder: str,
     summary: str | None,
     terms: str | None,
@@ -52,33 +62,62 @@ def command(
 
     From a diff, whose paths may be from anywhere: each is looked up in the tree by its end and its
     text. Or from two trees: changed text becomes a patch with section headers, new files an
-    overlay. The mod is planned on the tree that it was made from, and written only if it makes
+    overlay. Or from what a command does to a copy of a tree, laid out as in an image, with a copy of
+    the current folder to run in and nothing else of this machine. The mod is planned on the tree that it was made from, and written only if it makes
     these very changes and would work. What nobody could know is said.
     """
     from vllm_mods.making import compose, from_diff, from_trees  # noqa: PLC0415
 
-    if (diff_file is None) == (trees is None):
+    if sum((diff_file is not None, trees is not None, record)) != 1 or bool(argv) is not record:
         raise UsageError(
-            "give --from-diff or --from-trees, one of them", hint="vllm-mods new --help"
+            "give --from-diff, --from-trees or --record with a command, one of them",
+            hint="vllm-mods new --help",
         )
     told: list[str] = []
-    if trees is not None:
-        tree, other = (_opened(one, offline=offline) for one in trees)
+    templates: dict[str, bytes] = {}
+    wanted = compose.Wanted(name, summary, terms, spec)
+    if record:
+        from vllm_mods.making import recording  # noqa: PLC0415
+
+        if base is None:
+            raise UsageError("on which vLLM is the command to run?", hint="--tree TREE")
+        tree = opened(base, offline=offline)
+        limits = recording.Limits(network, seconds, also, environ)
+        done = recorded(argv, name, recording.contents(os.getcwd()), tree, limits)
+        changes, templates = done.changes, done.templates
+        wanted = wanted._replace(python=done.python)
+        told += [f"it wrote {path}, which no mod can have" for path in done.elsewhere]
+    elif trees is not None:
+        tree, other = (opened(one, offline=offline) for one in trees)
         found = from_trees.difference(tree, other)
         changes = found.changes
         told += [f"left out {path}: {why}" for path, why in found.passed_over]
     else:
         if base is None:
             raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
-        tree = _opened(base, offline=offline)
+        tree = opened(base, offline=offline)
         data, where = _read(diff_file or "-")
         changes, meant = from_diff.changes(data, where, tree)
         told += [f"{one.named} is {one.path}" for one in meant if one.named != one.path]
-    wanted = compose.Wanted(name, summary, terms, spec)
-    made = compose.compose(wanted, changes, {}, tree)
+    made = compose.compose(wanted, changes, templates, tree)
     place = write(folder, name, made.files)
     tell(made, place, told, as_json=as_json)
     return EXIT_OK
+
+
+def recorded(
+    argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
+) -> Recorded:
+    """Record a command. Raises ``Refused`` also if it changes nothing: it may have failed unseen."""
+    from vllm_mods.making import recording  # noqa: PLC0415
+
+    done = recording.record(argv, name, files, tree, limits)
+    if not done.changes and not done.templates:
+        raise Refused(
+            f"the command ended with 0 and changed nothing in vLLM{recording.told(done.output)}",
+            hint="does it fail open? vllm-mods lint PATH",
+        )
+    return done
 
 
 def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
@@ -87,13 +126,20 @@ def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
     Raises ``Refused`` if there is one already, or the library cannot be written.
     """
     place = os.path.join(folder, "patches", name)
+    write_folder(place, files)
+    return place
+
+
+def write_folder(place: str, files: Mapping[str, bytes]) -> None:
+    """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
+    parent, name = os.path.split(os.path.abspath(place))
     if os.path.lexists(place):
         raise Refused(
             f"{place} is there already: nothing was written", hint=f"rm -r {place}, or another name"
         )
     try:
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        staged = tempfile.mkdtemp(dir=os.path.dirname(place), prefix=f".{name}-")
+        os.makedirs(parent, exist_ok=True)
+        staged = tempfile.mkdtemp(dir=parent, prefix=f".{name}-")
         try:
             for path, data in files.items():
                 os.makedirs(os.path.dirname(os.path.join(staged, path)), exist_ok=True)
@@ -107,9 +153,8 @@ def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
     except OSError as error:
         raise Refused(
             f"{place} cannot be written: {error.strerror}; nothing was written",
-            hint=f"ls -ld {folder}",
+            hint=f"ls -ld {parent}",
         ) from error
-    return place
 
 
 def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
@@ -141,7 +186,8 @@ def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
         click.echo(f"to be said by you, in mod.toml: {line}")
 
 
-def _opened(spec: str, *, offline: bool) -> Tree:
+def opened(spec: str, *, offline: bool) -> Tree:
+    """Open a tree; it is closed when the command ends."""
     from vllm_mods.trees.open import open_tree  # noqa: PLC0415
 
     tree = open_tree(spec, offline=offline, progress=options.progress(), note=options.note)

@@ -95,6 +95,33 @@ libraries = click.option(
 )
 
 
+def recording(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of what runs a command on a copy of a tree."""
+    for option in (
+        click.option(
+            "--also", multiple=True, metavar="PACKAGE", help="Copy this package beside vllm too."
+        ),
+        click.option(
+            "--timeout",
+            "seconds",
+            type=click.FloatRange(min=0, min_open=True),
+            default=600.0,
+            show_default=True,
+            help="How long it may run.",
+        ),
+        click.option(
+            "--env",
+            "environ",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A variable of the container that it runs in.",
+        ),
+        click.option("--allow-network", "network", is_flag=True, help="Let it use the network."),
+    ):
+        function = option(function)
+    return function
+
+
 def open_library(extra: tuple[str, ...]) -> Library:
     """Open the bundled library, those of ``--library`` and of ``VLLM_MODS_LIBRARY``."""
     from vllm_mods.library import Library  # noqa: PLC0415

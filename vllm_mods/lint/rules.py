@@ -27,6 +27,7 @@ class Flaw(NamedTuple):
 
 
 _CHANGES = {"patch", "git", "cp", "mv", "install", "ln", "sed", "perl", "python", "python3"}
+_CHANGES |= {"bash", "sh"}  # another script of the mod
 _CHANGES |= {"pip", "pip3", "uv", "rm", "tar", "unzip", "rsync", "curl", "wget", "mkdir", "tee"}
 _ASKS = {"grep", "egrep", "fgrep", "diff", "cmp", "test", "[", "sha256sum"}
 _SAYS = {"true", ":", "echo", "printf"}
@@ -255,9 +256,11 @@ def _is_pip(words: list[str]) -> bool:
 
 
 def _hard_coded(one: Statement, _script: Script) -> Iterator[Flaw]:
-    if isinstance(one, Call | Assign | Test) and (
-        match := _ROOT.search(_DEFAULT.sub("", one.text))
-    ):
+    if not isinstance(one, Call | Assign | Test):
+        return
+    redirects = one.redirects if isinstance(one, Call) else ()
+    places = [redirect.target.text for redirect in redirects if redirect.operator != "<<"]
+    if match := _ROOT.search(_DEFAULT.sub("", "\n".join([one.text, *places]))):
         yield Flaw(
             "hard-coded-root",
             one.line,

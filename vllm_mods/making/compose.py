@@ -12,11 +12,12 @@ from vllm_mods.errors import Refused, UsageError
 from vllm_mods.table import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from vllm_mods.model import FileChange, Mod, ModPlan, Tree
 
 UNSTATED = "LicenseRef-unstated"
+ANY = ">=0"
 
 
 class Wanted(NamedTuple):
@@ -27,9 +28,10 @@ class Wanted(NamedTuple):
     license: str | None = None
     vllm: str | None = None
     variant: str | None = None
+    python: tuple[str, ...] = ()
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """What a variant has."""
 
     id: str
@@ -91,7 +93,7 @@ def _composed(
     patch = b""
     for change in sorted(changes, key=lambda change: change.path):
         if _as_patch(change):
-            patch += unified.file_diff(change.path, change.before, change.after, context=context)
+            patch += _diff(change, context)
             continue
         if change.after is None:
             raise Refused(
@@ -106,16 +108,24 @@ def _composed(
         )
     if patch:
         files[f"{variant}/{wanted.name}.patch"] = patch
-    for name, data in templates.items():
-        files[f"templates/{_stem(name)}/template.jinja"] = data
-    parts = _Parts(
+    files.update(template_files(templates))
+    parts = Parts(
         variant, [f"{variant}/{wanted.name}.patch"] if patch else [], overlay, list(templates)
     )
-    files[library.MANIFEST] = _manifest(wanted, parts, tree).encode()
+    files[library.MANIFEST] = manifest(wanted, parts, tree).encode()
     folder = f"/{wanted.name}"
     mod = library.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
     planned = plan.plan([mod], tree).mods[0]
-    return Composed(mod, files, planned, tuple(_unknown(wanted, tree)))
+    return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)))
+
+
+def _diff(change: FileChange, context: int) -> bytes:
+    try:
+        return unified.file_diff(change.path, change.before, change.after, context=context)
+    except ValueError as error:
+        raise Refused(
+            f"{error}: no patch can name it", hint="give the file another name"
+        ) from error
 
 
 def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
@@ -138,9 +148,10 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
         )
 
 
-def _manifest(wanted: Wanted, parts: _Parts, tree: Tree) -> str:
+def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
+    """Write a manifest; without a tree the mod is for any vLLM that it fits."""
     value = toml_text.value
-    version = tree.version or tree.spec
+    version = "of any version" if tree is None else tree.version or tree.spec
     terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
     rows = [
         "schema = 1",
@@ -150,28 +161,50 @@ def _manifest(wanted: Wanted, parts: _Parts, tree: Tree) -> str:
         *terms,
         f"license = {value(wanted.license or UNSTATED)}",
         "",
-        f"# Made on vLLM {version}.",
+        "# Which vLLM it was written for, nobody has said."
+        if tree is None
+        else f"# Made on vLLM {version}.",
         "[[variant]]",
         f"id = {value(parts.id)}",
-        f"vllm = {value(wanted.vllm or f'=={tree.version}')}",
+        f"vllm = {value(wanted.vllm or (ANY if tree is None else f'=={tree.version}'))}",
     ]
     if parts.patches:
         rows.append(f"patches = {value(parts.patches)}")
     if parts.overlay:
         rows += ["overlay = [", *(f"  {value(entry)}," for entry in parts.overlay), "]"]
     if parts.templates:
-        entries = [{"name": _stem(name), "file": name} for name in parts.templates]
+        names = _names(parts.templates)
+        entries = [{"name": names[file], "file": file} for file in parts.templates]
         rows += ["templates = [", *(f"  {value(entry)}," for entry in entries), "]"]
+    if wanted.python:
+        rows.append(f"python = {value(wanted.python)}")
     return "\n".join([*rows, ""])
 
 
-def _unknown(wanted: Wanted, tree: Tree) -> Iterator[str]:
+def template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a mod for templates by the names that they have in the workspace."""
+    names = _names(templates)
+    return {f"templates/{names[file]}/{library.TEMPLATE}": data for file, data in templates.items()}
+
+
+def _names(files: Iterable[str]) -> dict[str, str]:
+    """Name templates by their files, each of them otherwise."""
+    found: dict[str, str] = {}
+    for file in files:
+        name = _stem(file)
+        found[file] = f"{name}-{len(found)}" if name in found.values() else name
+    return found
+
+
+def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
+    """Say what only a person can say of a mod made on a version, or on none."""
     if wanted.summary is None:
         yield "summary: what the mod is for"
     if wanted.license is None:
         yield "license: under which terms the changes may be passed on"
     if wanted.vllm is None:
-        yield f"vllm: where else than on {tree.version} it goes in (`vllm-mods matrix` says)"
+        else_where = f"where else than on {version}" if version else "on which versions"
+        yield f"vllm: {else_where} it goes in (`vllm-mods matrix` says)"
     yield "evidence: the log line that shows that its code ran"
 
 

@@ -46,21 +46,19 @@ def changes(
     new one goes where its neighbours in the diff are. Raises ``Refused`` where no file is, or several
     are, and ``DiffError`` for what is no diff.
     """
-    parts = list(_parts(data, where))
-    if not parts:
-        raise DiffError(where, 1, "there is no change in this file: no '--- …' and '+++ …' lines")
+    found_parts = parts(data, where)
     paths = sorted(tree.paths("vllm"))
     found: list[FileChange] = []
     meant: list[Meant] = []
-    for part in parts:
+    for part in found_parts:
         if part.old != _NO_FILE:
             path, before, after = _place(part, where, paths, tree)
             found.append(FileChange(path=path, before=before, after=after))
             meant.append(Meant(part.old, path))
-    for part in parts:
+    for part in found_parts:
         if part.old == _NO_FILE:
             path = _new_path(part, where, meant)
-            (file,) = _read(part, where)
+            (file,) = read(part, where)
             there = tree.read(path)
             if there is not None:
                 raise Refused(
@@ -74,6 +72,22 @@ def changes(
             )
             meant.append(Meant(part.new, path))
     return tuple(found), tuple(meant)
+
+
+def parts(data: bytes, where: str) -> tuple[Part, ...]:
+    """Take a diff apart, whatever its paths are. Raises ``DiffError`` for what is none.
+
+    Also for one that renames or copies files: that is not in the text between the parts.
+    """
+    moved = re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE)
+    if moved:
+        line = data.count(b"\n", 0, moved.start()) + 1
+        why = "a file is renamed or copied here"
+        raise DiffError(where, line, why, hint="make the diff with `git diff --no-renames`")
+    found = tuple(_parts(data, where))
+    if not found:
+        raise DiffError(where, 1, "there is no change in this file: no '--- …' and '+++ …' lines")
+    return found
 
 
 def _parts(data: bytes, where: str) -> Iterator[Part]:
@@ -93,7 +107,8 @@ def _name(raw: bytes) -> str:
     return _STAMP.sub(b"", raw).strip().decode("utf-8", "replace")
 
 
-def _read(part: Part, where: str) -> tuple[FileDiff, ...]:
+def read(part: Part, where: str) -> tuple[FileDiff, ...]:
+    """Read a part's hunks as a patch of ``x``. Raises ``DiffError``."""
     old = _NO_FILE if part.old == _NO_FILE else "a/x"
     new = _NO_FILE if part.new == _NO_FILE else "b/x"
     head = f"--- {old}\n+++ {new}\n".encode()
@@ -107,7 +122,7 @@ def _place(
     part: Part, where: str, paths: Sequence[str], tree: Tree
 ) -> tuple[str, bytes, bytes | None]:
     """Return the file that a part means, as it is and as it will be."""
-    (file,) = _read(part, where)
+    (file,) = read(part, where)
     candidates = _candidates(part.old, paths) or _candidates(part.new, paths)
     fitting: list[tuple[str, bytes, bytes | None]] = []
     for path in candidates:

@@ -1,0 +1,309 @@
+"""``new --record`` and ``import --record``: run apart from the machine, on a copy; what changed becomes the mod."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from memory_tree import MemoryTree
+from mod_folders import FAST, FIX, KINDS, SITE, TOP
+from small_site import snapshot
+from test_import_mods import COMPLETE, made, written
+
+from vllm_mods.errors import Refused, UsageError
+from vllm_mods.making import recording, sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _namespaces(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("root")
+    try:
+        sandbox.run(["true"], {}, cwd="/", environ={}, root=str(root), network=False, seconds=20)
+    except Refused as error:
+        pytest.skip(f"no command can be run apart from this machine: {error}")
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that a command is run in."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    return tmp_path / "cwd"
+
+
+@pytest.fixture
+def record(call: Call, site: Path, mine: Path, tmp_path: Path) -> Callable[..., Answer]:
+    """Record a bash script, and hold the tree and the folder to every byte."""
+
+    def do(script: str, *options: str, name: str = "new") -> Answer:
+        before = snapshot(site, mine)
+        answer = call(
+            *("new", name, "--record", "--tree", site, "--library", tmp_path / "made", *options),
+            *("--", "bash", "-euc", script),
+        )
+        assert snapshot(site, mine) == before
+        return answer
+
+    return do
+
+
+def test_an_edit_becomes_a_patch(
+    record: Callable[..., Answer], mine: Path, site: Path, tmp_path: Path
+) -> None:
+    (mine / "edit.py").write_text(
+        "import pathlib, vllm\nfile = pathlib.Path(vllm.__file__).parent / 'loader.py'\n"
+        "text = file.read_text()\nassert vllm.__version__ == '0.19.1'\n"
+        "file.write_text(text.replace('weights', 'fast', 1))\n"
+    )
+    answer = record(
+        'python3 edit.py; echo ADDED=1 > "$VLLM_PACKAGE_DIR/added.py"; rm $PYTHON_ROOT/vllm/b.py',
+        "--json",
+    )
+    assert answer.code == 0, answer.err
+    assert answer.json["verdict"] == "applies"
+    folder = tmp_path / "made/patches/new"
+    assert made(folder, site) == {
+        "vllm/loader.py": FAST,
+        "vllm/added.py": "ADDED=1\n",
+        "vllm/b.py": None,
+    }
+    assert "@@ " in (folder / "0.19/new.patch").read_text()
+
+
+# What each script does by our reading, and what it does in a real shell. (pip would need a network.)
+@pytest.mark.parametrize("name", [one for one in COMPLETE if one != "all at once"])
+def test_reading_a_script_and_running_it_give_the_same(
+    call: Call, tmp_path: Path, site: Path, name: str
+) -> None:
+    folder = written(tmp_path, KINDS[name].files)
+    for more, library in (([], "read"), (["--record"], "run")):
+        answer = call(
+            "import", folder, "--tree", site, "--library", tmp_path / library, "--json", *more
+        )
+        assert answer.code == 0, answer.err
+    read, run = (tmp_path / library / "patches/mine" for library in ("read", "run"))
+    assert made(read, site) == made(run, site) == KINDS[name].changed
+    assert {
+        path.relative_to(read): path.read_bytes() for path in read.rglob("*") if path.is_file()
+    } == {path.relative_to(run): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["an edit with sed", "an edit at an anchor"])
+def test_what_only_a_run_tells(call: Call, tmp_path: Path, site: Path, name: str) -> None:
+    folder = written(tmp_path, KINDS[name].files)
+    before = snapshot(site, folder)
+    answer = call("import", folder, "--record", "--tree", site, "--library", tmp_path / "made")
+    assert answer.code == 0, answer.err
+    changed = made(tmp_path / "made/patches/mine", site)["vllm/loader.py"]
+    assert changed is not None
+    assert '"fast"' in changed
+    assert snapshot(site, folder) == before
+
+
+def test_it_sees_a_launchers_surroundings(record: Callable[..., Answer], mine: Path) -> None:
+    (mine / "q.jinja").write_text("{{ messages }}")
+    answer = record(
+        f'test "$WORKSPACE_DIR" = /workspace; test "$PYTHON_ROOT" = {SITE}; cd "$VLLM_PACKAGE_DIR"; '
+        f'test "$PWD" = {SITE}/vllm; cd /workspace/mods/new; test -f q.jinja; test "$(id -u)" = 0; '
+        'test "$HOME" = /root; python3 -c "import importlib.metadata as m; assert m.version(\'vllm\')"; '
+        'cp q.jinja "$WORKSPACE_DIR"; touch ~/.x /tmp/y "$WORKSPACE_DIR/parser.py"',
+        "--json",
+    )
+    assert answer.code == 0, answer.err
+    assert "templates/q/template.jinja" in answer.json["files"]
+    told = [line for line in answer.json["notes"] if "no mod can have" in line]
+    assert [line.split()[2].rstrip(",") for line in told] == [
+        "/root/.x",
+        "/tmp/y",  # noqa: S108  (as it is called in there)
+        "/workspace/parser.py",
+    ]
+
+
+def test_modules_of_vllm_are_found_without_what_they_need(
+    record: Callable[..., Answer], site: Path, tmp_path: Path
+) -> None:
+    (site / "vllm/deep").mkdir()
+    (site / "vllm/deep/__init__.py").write_text("")
+    (site / "vllm/deep/x.py").write_text("X = 1\nimport torch_is_not_here\nY = 2\n")
+    answer = record(
+        "F=$(python3 -c 'import vllm.deep.x as m; assert m.X == 1; print(m.__file__)'); "
+        'test "$MODE" = fast; sed -i s/2/3/ "$F"',
+        *("--env", "MODE=fast"),
+    )
+    assert answer.code == 0, answer.err
+    assert made(tmp_path / "made/patches/new", site) == {
+        "vllm/deep/x.py": "X = 1\nimport torch_is_not_here\nY = 3\n"
+    }
+    answer = record("true", "--env", "MODE")
+    assert (answer.code, "--env MODE is not NAME=VALUE" in answer.err) == (2, True)
+
+
+def test_what_is_installed_is_stated(record: Callable[..., Answer], tmp_path: Path) -> None:
+    answer = record(
+        f"cd {SITE}; mkdir quick quick_er-1.2.dist-info; echo Q=1 > quick/__init__.py; "
+        "echo 'Name: quick-er' > quick_er-1.2.dist-info/METADATA; "
+        "echo quick/__init__.py,, > quick_er-1.2.dist-info/RECORD; echo '# x' >> vllm/a.py"
+    )
+    assert answer.code == 0, answer.err
+    manifest = (tmp_path / "made/patches/new/mod.toml").read_text()
+    assert 'python = ["quick-er==1.2"]' in manifest
+    assert "overlay" not in manifest
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "touch /usr/here",
+        "touch /etc/here",
+        "touch /here",
+        "mkdir /opt && touch /opt/x",
+        "echo x > /dev/here",
+        "mount -t tmpfs none /tmp",
+        "mount -o remount,rw /usr && touch /usr/here",
+        "unshare -Urm mount -o remount,rw,bind /usr",
+    ],
+)
+def test_it_cannot_write_elsewhere(record: Callable[..., Answer], command: str) -> None:
+    answer = record(f'echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"; {command}')
+    assert answer.code == 3
+    assert "failed with exit code" in answer.err
+    assert not os.path.lexists("/usr/here")
+    assert not os.path.lexists("/etc/here")
+
+
+def test_it_cannot_read_what_is_not_its_own(
+    record: Callable[..., Answer], tmp_path: Path, site: Path
+) -> None:
+    (tmp_path / "secret").write_text("s3cret")
+    for path in (tmp_path / "secret", site / "vllm/a.py", Path(__file__), "/etc/shadow"):
+        answer = record(f"cat '{path}'")
+        assert answer.code == 3
+        assert "No such file or directory" in answer.err
+    answer = record(f"ls /proc | grep -c '^{os.getpid()}$'; exit 7")
+    assert "exit code 1" in answer.err  # of grep: this process is not there
+
+
+def test_it_has_no_network_unless_asked(record: Callable[..., Answer]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        script = f'exec 3<>/dev/tcp/127.0.0.1/{port}; echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"'
+        answer = record(script)
+        assert answer.code == 3
+        assert "hint: it had no network" in answer.err
+        assert record(script, "--allow-network").code == 0
+
+
+def test_it_ends_in_time_and_leaves_nothing_behind(record: Callable[..., Answer]) -> None:
+    mark = f"{os.getpid()}{id(record)}"
+    answer = record(f"(exec -a m{mark} sleep 1000) & exec -a n{mark} sleep 1000", "--timeout", "1")
+    assert answer.code == 3
+    assert "did not end within 1 s" in answer.err
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert mark not in running.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("echo oh no; exit 9", "exit code 9; nothing was written\n  | oh no"),
+        ("false || echo 'it may be in already'", "changed nothing in vLLM\n  | it may be"),
+        (f"ln -sf /etc/passwd {SITE}/vllm/a.py", "vllm/a.py became a link"),
+        (f"printf '\\0' > {SITE}/vllm/x.so; printf '\\0' > {SITE}/vllm/a.py; false", "exit code 1"),
+        (f"cd {SITE}; echo 'import vllm.nowhere' >> vllm/a.py", "unfit"),
+    ],
+)
+def test_what_becomes_no_mod(
+    record: Callable[..., Answer], tmp_path: Path, script: str, says: str
+) -> None:
+    answer = record(script)
+    assert answer.code == 3, answer.out
+    assert says in answer.err
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_patch_that_goes_in_by_half(
+    record: Callable[..., Answer], mine: Path, tmp_path: Path
+) -> None:
+    lost = "@@ -12,3 +12,3 @@\n def gone():\n-    return 1\n+    return 2\n     x\n"
+    (mine / "half.patch").write_text(FIX + lost)
+    answer = record(f"patch -p1 -d {SITE} < half.patch || echo 'in already'")
+    assert answer.code == 3
+    assert "a patch went in by half: vllm/loader.py.rej" in answer.err
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_binary_that_is_swapped(record: Callable[..., Answer], tmp_path: Path) -> None:
+    answer = record(f"printf 'new\\0' > {SITE}/vllm/_C.abi3.so")
+    assert answer.code == 0, answer.err
+    overlay = tmp_path / "made/patches/new/overlay/vllm/_C.abi3.so"
+    assert overlay.read_bytes() == b"new\0"
+
+
+def test_packages_beside_vllm(record: Callable[..., Answer], site: Path, tmp_path: Path) -> None:
+    (site / "beside").mkdir()
+    (site / "beside/x.py").write_text("X = 1\n")
+    script = f"sed -i s/1/2/ {SITE}/beside/x.py"
+    assert record(script).code == 3
+    assert record(script, "--also", "beside").code == 0
+    assert made(tmp_path / "made/patches/new", site) == {"beside/x.py": "X = 2\n"}
+    assert record(script, "--also", "nothing").code == 2
+
+
+def test_what_it_needs(call: Call, site: Path, mine: Path, tmp_path: Path) -> None:
+    for arguments, says in (
+        (["--record", "--tree", site], "one of them"),
+        (["--tree", site, "--", "true"], "one of them"),
+        (["--record", "--", "true"], "on which vLLM"),
+    ):
+        answer = call("new", "x", *arguments)
+        assert (answer.code, says in answer.err) == (2, True), answer.err
+    folder = written(tmp_path, {"run.sh": TOP})
+    assert "on which vLLM" in call("import", folder, "--record").err
+    tree = MemoryTree({"vllm/__init__.py": b""}, remote=True)
+    with pytest.raises(UsageError, match="is read in pieces"):
+        recording.record(["true"], "x", {}, tree, recording.Limits())
+    assert mine.is_dir()
+
+
+def test_a_folder_that_holds_far_more(
+    record: Callable[..., Answer], mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_FILES", 1)
+    (mine / "a").write_text("")
+    (mine / "b").write_text("")
+    answer = record("true")
+    assert answer.code == 2
+    assert "run it from a folder that holds what it needs" in answer.err
+
+
+@pytest.mark.parametrize("program", ["exit 1", "echo 'not allowed' >&2; exit 1", None])
+def test_where_it_cannot_be_had_nothing_is_run(
+    record: Callable[..., Answer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str | None,
+) -> None:
+    (tmp_path / "bin").mkdir()
+    if program is not None:
+        (tmp_path / "bin/unshare").write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "bin/unshare").chmod(0o755)
+    monkeypatch.setattr(os, "defpath", str(tmp_path / "bin"))
+    if program is None:
+        monkeypatch.setattr(sys, "base_prefix", "/usr")
+        monkeypatch.setattr(sandbox, "_SBIN", str(tmp_path / "bin"))
+    answer = record("true")
+    assert answer.code == 3
+    assert "run" in answer.err
+    assert "hint: " in answer.err

@@ -1,0 +1,467 @@
+"""The commands of mods' scripts: which only ask, and what each other one does. Nothing is run."""
+
+from __future__ import annotations
+
+import getopt
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods import bash
+from vllm_mods.making import conditions, tools
+from vllm_mods.making.effects import Clear, Remove, in_site
+from vllm_mods.making.reading import EndedError, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm_mods.making.reading import Command, Shell
+
+    Handler = Callable[[Shell, Command], Result]
+
+DONE = Result(status=True, out="")
+PURE = {
+    *(
+        "echo",
+        "printf",
+        "grep",
+        "egrep",
+        "fgrep",
+        "diff",
+        "cmp",
+        "sha256sum",
+        "md5sum",
+        "ls",
+        "date",
+    ),
+    *("sleep", "which", "type", "hash", "id", "uname", "whoami", "stat", "file", "wc", "head"),
+    *("tail", "uniq", "cut", "tr", "set", "shopt", "true", ":", "wait", "nproc", "free", "df"),
+    *("du", "nvidia-smi", "jobs", "umask", "ulimit", "sync", "hostname", "lscpu", "tput", "seq"),
+    "clear",
+}
+_CACHE = re.compile(
+    r"__pycache__|\.py[co]$|\.cache(?:/|$)|torch_compile|torchinductor|\.triton|_cache(?:/|$)"
+)
+_BACKUP = re.compile(r"(?:\.(?:bak|orig|backup|old|save)|~)(?:[.-]?\w*)?$")
+_CP = (
+    "abdfiLnpPrRsuvdHTt:S:D",
+    ["archive", "force", "recursive", "no-clobber", "preserve", "verbose"],
+)
+_INSTALL = ("m:o:g:bcDdTt:vpS:C", ["mode=", "owner=", "group=", "directory", "verbose"])
+
+
+def run(shell: Shell, command: Command) -> Result:
+    """Run a command as far as it is known what it does."""
+    name = posixpath.basename(command.argv[0])
+    if command.argv[0].startswith(("./", "/")) and shell.is_file(shell.path(command.argv[0]) or ""):
+        return tools.script(shell, command, [command.argv[0], *command.argv[1:]])
+    if re.fullmatch(r"python(3(\.\d+)?)?|pip(3(\.\d+)?)?", name):
+        name = name.rstrip("0123456789.")
+    handler = _HANDLERS.get(name)
+    if handler is not None:
+        try:
+            return handler(shell, command)
+        except getopt.GetoptError as error:
+            return shell.left(command.place, command.text, f"`{name}`: {error.msg}")
+    if name in PURE:
+        return Result()
+    why = _WHY.get(name, f"what `{name}` does is not known")
+    return shell.left(command.place, command.text, why)
+
+
+# --- what ends, what asks
+
+
+def _end(_shell: Shell, command: Command) -> Result:
+    raise EndedError(command.argv[0])
+
+
+def _true(_shell: Shell, _command: Command) -> Result:
+    return DONE
+
+
+def _false(_shell: Shell, _command: Command) -> Result:
+    return Result(status=False, out="")
+
+
+def _echo(_shell: Shell, command: Command) -> Result:
+    argv = command.argv[1:]
+    plain = not (argv and argv[0].startswith("-") and argv[0] != "-n")
+    end = "" if argv[:1] == ["-n"] else "\n"
+    text = " ".join(argv[1:] if argv[:1] == ["-n"] else argv)
+    return Result(status=True, out=f"{text}{end}" if plain else None)
+
+
+def _printf(_shell: Shell, command: Command) -> Result:
+    argv = command.argv[1:]
+    form = argv[0] if argv else ""
+    text = form.replace("\\n", "\n")
+    if text.count("%s") == len(argv) - 1 and "\\" not in text and text.count("%") == len(argv) - 1:
+        return Result(status=True, out=text.replace("%s", "{}").format(*argv[1:]) if argv else "")
+    return Result(status=True)
+
+
+def _set(shell: Shell, command: Command) -> Result:
+    if "--" in command.argv:
+        shell.arguments = tuple(command.argv[command.argv.index("--") + 1 :])
+    return DONE
+
+
+def _shift(shell: Shell, _command: Command) -> Result:
+    shell.arguments = shell.arguments[1:]
+    return DONE
+
+
+def _trap(shell: Shell, command: Command) -> Result:
+    """``trap 'rm -r "$T"' EXIT``: nothing, if it changes nothing that lasts."""
+    try:
+        body = bash.read(command.argv[1] if len(command.argv) > 2 else ":").body
+    except bash.BashError:
+        body = ()
+    if shell.probe(body).lasting:
+        return shell.left(command.place, command.text, "when it runs is known only when it runs")
+    return DONE
+
+
+def _filter(_shell: Shell, command: Command) -> Result:
+    """``pip show vllm | grep Location | awk '{print $2}'``: what is printed, as far as it is plain."""
+    words = [word for word in command.argv[1:] if not word.startswith("-")]
+    if command.stdin is None or len(words) != 1:
+        return Result()
+    lines = command.stdin.splitlines()
+    column = re.fullmatch(r"\s*\{\s*print\s+\$(\d)\s*;?\s*\}\s*", words[0])
+    if command.argv[0] != "awk":
+        if not re.fullmatch(r"\^?[\w: ]+", words[0]) or len(command.argv) > 2:
+            return Result()
+        found = [line for line in lines if re.search(words[0], line)]
+    elif column:
+        found = [*(line.split()[int(column[1]) - 1] for line in lines if line.split())]
+    else:
+        return Result()
+    return Result(status=bool(found), out="".join(f"{line}\n" for line in found))
+
+
+def _test(shell: Shell, command: Command) -> Result:
+    return Result(conditions.evaluate(shell, command.argv[1:]), "")
+
+
+def _known(_shell: Shell, command: Command) -> Result:
+    """``command -v patch``: what the images have is there."""
+    there = command.argv[-1] in {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
+    return Result(status=True if there else None)
+
+
+def _command(shell: Shell, command: Command) -> Result:
+    if command.argv[1:2] in (["-v"], ["-V"]):
+        return _known(shell, command)
+    return _after(shell, command)
+
+
+def _after(shell: Shell, command: Command) -> Result:
+    """``sudo x``, ``env A=b x``, ``exec x``: what stands behind."""
+    argv = command.argv[1:]
+    if command.argv[0] == "timeout":
+        argv = [word for word in argv if not re.fullmatch(r"[\d.]+[smh]?", word)][:]
+    while argv and (argv[0].startswith("-") or re.match(r"\w+=", argv[0])):
+        if "=" in argv[0] and not argv[0].startswith("-"):
+            name, _, value = argv[0].partition("=")
+            shell.variables[name] = value
+        argv = argv[1:]
+    if not argv:
+        return Result()
+    result = shell.invoke(command._replace(argv=argv))
+    if command.argv[0] == "exec":
+        raise EndedError("exit")
+    return result
+
+
+# --- places
+
+
+def _cd(shell: Shell, command: Command) -> Result:
+    operands = [word for word in command.argv[1:] if not word.startswith("-")]
+    target = operands[0] if operands else shell.variables.get("HOME") or ""
+    shell.cwd = None if command.argv[1:2] == ["-"] else shell.path(target)
+    return DONE
+
+
+def _pwd(shell: Shell, _command: Command) -> Result:
+    return Result(status=True, out=None if shell.cwd is None else f"{shell.cwd}\n")
+
+
+def _named(function: Callable[[str], str]) -> Handler:
+    def run_it(_shell: Shell, command: Command) -> Result:
+        operands = [word for word in command.argv[1:] if not word.startswith("-")]
+        if not operands or len(operands) > 2:
+            return Result()
+        name = function(operands[0].rstrip("/") or "/") or "."
+        name = name.removesuffix(operands[1]) if len(operands) == 2 else name
+        return Result(status=True, out=f"{name}\n")
+
+    return run_it
+
+
+def _real(shell: Shell, command: Command) -> Result:
+    path = shell.path(command.argv[-1])
+    return Result(status=True, out=None if path is None else f"{path}\n")
+
+
+def _make_temporary(shell: Shell, command: Command) -> Result:
+    path = f"/tmp/made-{command.place.line}-{len(shell.made)}"  # noqa: S108
+    if any("d" in word for word in command.argv[1:] if word.startswith("-")):
+        shell.made.add(path)
+    else:
+        shell.files[path] = b""
+    return Result(status=True, out=f"{path}\n")
+
+
+def _make_folder(shell: Shell, command: Command) -> Result:
+    for word in command.argv[1:]:
+        path = None if word.startswith("-") else shell.path(word)
+        if path is not None:
+            shell.made.add(path)
+    return DONE
+
+
+# --- files
+
+
+def _cat(shell: Shell, command: Command) -> Result:
+    names = [word for word in command.argv[1:] if not word.startswith("-")]
+    if not names:
+        return Result(status=True, out=command.stdin if command.reads else None)
+    out = ""
+    for name in names:
+        path = shell.path(name)
+        data = None if path is None else shell.read(path)
+        if data is None:
+            return Result()
+        out += data.decode("utf-8", "surrogateescape")
+    return Result(status=True, out=out)
+
+
+def _tee(shell: Shell, command: Command) -> Result:
+    for name in command.argv[1:]:
+        if name in {"-a", "--append"}:
+            return shell.left(command.place, command.text, "it adds to a file")
+        path = shell.path(name)
+        if path is not None and not shell.lasts(path):
+            shell.files[path] = None
+        elif not name.startswith("-"):
+            data = command.stdin
+            shell.write(
+                command.place,
+                command.text,
+                path,
+                None if data is None else data.encode("utf-8", "surrogateescape"),
+            )
+    return Result(status=True, out=command.stdin)
+
+
+def _copy(shell: Shell, command: Command) -> Result:
+    options, operands = getopt.gnu_getopt(command.argv[1:], *_CP)
+    flags = {flag for flag, _ in options}
+    if flags & {"-n", "-u", "-s", "--no-clobber"}:
+        return shell.left(
+            command.place, command.text, "whether it copies is known only when it runs"
+        )
+    into = next((value for flag, value in options if flag == "-t"), None)
+    return _copied(shell, command, operands, into)
+
+
+def _install(shell: Shell, command: Command) -> Result:
+    options, operands = getopt.gnu_getopt(command.argv[1:], *_INSTALL)
+    flags = {flag for flag, _ in options}
+    if flags & {"-d", "--directory"}:
+        return _make_folder(shell, command._replace(argv=["mkdir", *operands]))
+    into = next((value for flag, value in options if flag == "-t"), None)
+    return _copied(shell, command, operands, into)
+
+
+def _copied(shell: Shell, command: Command, operands: list[str], into: str | None) -> Result:
+    if into is None:
+        if len(operands) < 2:
+            return shell.left(command.place, command.text, "it names no target")
+        into = operands.pop()
+    folder = shell.path(into)
+    sources = [shell.path(name) for name in operands]
+    if folder is None or None in sources:
+        return shell.left(command.place, command.text, "the folder it runs in is not known")
+    is_folder = into.endswith(("/", "/.")) or len(operands) > 1 or shell.is_folder(folder)
+    for name, source in zip(operands, sources, strict=True):
+        assert source is not None  # noqa: S101  (just looked)
+        below = shell.below(source)
+        if below:
+            _copy_folder(shell, command, below, (name, source), (folder, is_folder))
+            continue
+        if is_folder is None:
+            is_folder = "." not in posixpath.basename(folder)
+        target = posixpath.join(folder, posixpath.basename(source)) if is_folder else folder
+        if in_site(target) and in_site(source) and _BACKUP.search(target):
+            shell.effects.append(Clear(command.place, f"a copy of {source} is kept beside it"))
+        elif shell.read(source) is None:
+            why = f"what {name} holds is not known: it is not in the mod"
+            shell.left(command.place, command.text, why)
+        else:
+            shell.write(command.place, command.text, target, shell.read(source))
+    return DONE
+
+
+def _copy_folder(
+    shell: Shell,
+    command: Command,
+    below: dict[str, bytes | None],
+    source: tuple[str, str],
+    target: tuple[str, bool | None],
+) -> None:
+    name, place = source
+    folder, is_folder = target
+    if is_folder is None:
+        why = f"whether {folder} is there decides where the files go: --tree TREE"
+        shell.left(command.place, command.text, why)
+        return
+    contents = name.endswith("/.") or name in {".", "./"}
+    if is_folder and not contents:
+        folder = posixpath.join(folder, posixpath.basename(place))
+    for path, data in sorted(below.items()):
+        shell.write(command.place, command.text, folder + path.removeprefix(place), data)
+
+
+def _move(shell: Shell, command: Command) -> Result:
+    options, operands = getopt.gnu_getopt(command.argv[1:], "fvT")
+    result = _copied(shell, command, list(operands), None)
+    if not options or operands:
+        for name in operands[:-1]:
+            _take_away(shell, command, name)
+    return result
+
+
+def _remove(shell: Shell, command: Command) -> Result:
+    _, operands = getopt.gnu_getopt(command.argv[1:], "rRfvid", ["recursive", "force", "verbose"])
+    for name in operands:
+        _take_away(shell, command, name)
+    return DONE
+
+
+def _take_away(shell: Shell, command: Command, name: str) -> None:
+    path = shell.path(name)
+    if path is None:
+        shell.left(command.place, command.text, "the folder it runs in is not known")
+    elif _CACHE.search(path) or _BACKUP.search(path):
+        shell.effects.append(Clear(command.place, path))
+    elif not shell.lasts(path):
+        for one in [path, *shell.below(path)]:
+            shell.files.pop(one, None)
+    elif in_site(path) is not None and shell.is_file(path) is True:
+        shell.effects.append(Remove(command.place, path))
+    elif shell.is_file(path) is not False:
+        shell.left(
+            command.place, command.text, f"it removes {path}: what that is needs --tree TREE"
+        )
+
+
+def _touch(shell: Shell, command: Command) -> Result:
+    for name in command.argv[1:]:
+        path = None if name.startswith("-") else shell.path(name)
+        if path is None or shell.is_file(path) is True:
+            continue
+        if shell.lasts(path) and shell.is_file(path) is None:
+            shell.left(command.place, command.text, f"it may make {path}: --tree TREE")
+        else:
+            shell.write(command.place, command.text, path, b"")
+    return DONE
+
+
+def _chmod(shell: Shell, command: Command) -> Result:
+    paths = [shell.path(name) for name in command.argv[2:]]
+    if all(path is not None and not shell.lasts(path) for path in paths):
+        return DONE
+    return shell.left(command.place, command.text, "a mod keeps the modes of files as they are")
+
+
+def _find(shell: Shell, command: Command) -> Result:
+    text = " ".join(command.argv)
+    if not re.search(r"-delete\b|-exec|-ok\b|-fprint", text):
+        return Result()
+    cleared = re.search(r"__pycache__|\.py[co*]\b|\*\.pyc|torch_compile|triton", text)
+    if cleared and re.search(r"-delete\b|-exec(?:dir)? rm\b", text):
+        shell.effects.append(Clear(command.place, "bytecode and caches"))
+        return DONE
+    return shell.left(command.place, command.text, "what it finds is known only when it runs")
+
+
+def _xargs(shell: Shell, command: Command) -> Result:
+    rest = [word for word in command.argv[1:] if not word.startswith("-")]
+    if rest and rest[0] in PURE:
+        return Result()
+    return shell.left(command.place, command.text, "what it is given is known only when it runs")
+
+
+def _sed(shell: Shell, command: Command) -> Result:
+    text = " ".join(command.argv[1:])
+    if re.search(r"awk$", command.argv[0]):
+        if command.reads:
+            return _filter(shell, command)
+        if re.search(r">|system|\|", text):
+            return shell.left(command.place, command.text, "what it writes is not followed")
+    edits = any(
+        re.match(r"-\w*i|--in-place|inplace", word)
+        for word in command.argv[1:]
+        if word != "--quiet"
+    )
+    if not edits:
+        return Result()
+    return tools.edit(shell, command, f"`{command.argv[0]}` edits in place")
+
+
+_HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(("exit", "return", "break", "continue"), _end),
+    **dict.fromkeys(("true", ":", "shopt", "umask"), _true),
+    **dict.fromkeys(("sudo", "env", "exec", "time", "nice", "stdbuf", "timeout"), _after),
+    **dict.fromkeys(("sed", "perl", "awk", "gawk"), _sed),
+    **dict.fromkeys(("sh", "bash"), tools.interpreter),
+    **dict.fromkeys((".", "source"), tools.source),
+    "false": _false,
+    "set": _set,
+    "shift": _shift,
+    "trap": _trap,
+    "grep": _filter,
+    "echo": _echo,
+    "printf": _printf,
+    "test": _test,
+    "[": _test,
+    "command": _command,
+    "cd": _cd,
+    "pwd": _pwd,
+    "dirname": _named(posixpath.dirname),
+    "basename": _named(posixpath.basename),
+    "realpath": _real,
+    "readlink": _real,
+    "mktemp": _make_temporary,
+    "mkdir": _make_folder,
+    "cat": _cat,
+    "tee": _tee,
+    "cp": _copy,
+    "install": _install,
+    "mv": _move,
+    "rm": _remove,
+    "touch": _touch,
+    "chmod": _chmod,
+    "find": _find,
+    "xargs": _xargs,
+    "patch": tools.patch,
+    "git": tools.git,
+    "pip": tools.pip,
+    "uv": tools.uv,
+    "python": tools.python,
+}
+_NETWORK = "what the network sends is not in the mod: keep a copy in its folder"
+_WHY = {
+    "curl": _NETWORK,
+    "wget": _NETWORK,
+    "apt": "it changes the system, and a mod changes Python packages",
+    "apt-get": "it changes the system, and a mod changes Python packages",
+    "ln": "a mod makes no links",
+    "eval": "what it evaluates is known only when it runs",
+    "chown": "a mod keeps the owners of files as they are",
+}

@@ -1,0 +1,63 @@
+"""``[ … ]`` and ``[[ … ]]``: true, false, or known only when it runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods import bash
+from vllm_mods.bash import BashError, Call
+from vllm_mods.making import words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.making.reading import Shell
+
+
+def test(shell: Shell, text: str) -> bool | None:
+    """Tell what the text of a test comes to."""
+    inner = re.sub(r"^\[\[?\s|\s\]\]?$", "", text)
+    if re.search(r"&&|\|\||[<>()]|=~", inner):
+        return None
+    try:
+        (call,) = bash.read(f"test {inner}").body
+    except (BashError, ValueError):
+        return None
+    if not isinstance(call, Call):
+        return None
+    found: list[str] = []
+    for word in call.argv[1:]:
+        known = words.text(shell, word)
+        if known is None:
+            return None
+        found.append(known)
+    return evaluate(shell, found)
+
+
+def evaluate(shell: Shell, argv: Sequence[str]) -> bool | None:  # noqa: PLR0911  (one for each form)
+    """Tell what the words of a test come to."""
+    if argv and argv[0] == "!":
+        inner = evaluate(shell, argv[1:])
+        return None if inner is None else not inner
+    if len(argv) == 1:
+        return bool(argv[0])
+    if len(argv) == 3 and argv[1] in {"=", "==", "!="}:
+        same = argv[0] == argv[2]
+        return same if argv[1] != "!=" else not same
+    if len(argv) != 2:
+        return None
+    flag, name = argv
+    if flag in {"-n", "-z"}:
+        return bool(name) is (flag == "-n")
+    path = shell.path(name) if name else None
+    if path is None:
+        return None
+    if flag in {"-f", "-s", "-r"}:
+        return shell.is_file(path)
+    if flag == "-d":
+        return shell.is_folder(path)
+    if flag == "-e":
+        is_file, is_folder = shell.is_file(path), shell.is_folder(path)
+        return True if is_file or is_folder else (None if None in {is_file, is_folder} else False)
+    return None

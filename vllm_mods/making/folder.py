@@ -1,0 +1,121 @@
+"""A mod as launchers take it: a folder with a ``run.sh``, or a zip with one at its root."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCRIPT = "run.sh"
+MOST_FILES = 5_000
+MOST_BYTES = 1 << 29
+_SKIPPED = {".git", "__pycache__"}
+
+
+class Folder(NamedTuple):
+    """A mod's name and its files by path."""
+
+    name: str
+    path: str
+    files: dict[str, bytes]
+
+
+def read(path: str) -> Folder:
+    """Read a mod folder or zip whole.
+
+    Raises ``UsageError`` for what cannot be read, has no ``run.sh``, holds links or too much, or
+    would be unpacked outside of its folder.
+    """
+    is_folder = os.path.isdir(path)
+    name = os.path.basename(os.path.abspath(path))
+    found = _unpacked(path) if is_folder else _zipped(path)
+    if SCRIPT not in found:
+        below = sorted(one for one in found if one.endswith(f"/{SCRIPT}"))
+        hint = f"{path} holds {below[0]}: " if below else ""
+        hint += "pack the mod's files, and not the folder around them" if below else "ls"
+        raise UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)
+    return Folder(name if is_folder else name.removesuffix(".zip"), path, found)
+
+
+def _unpacked(path: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    size = 0
+    try:
+        for place in _walk(path):
+            info = os.lstat(place)
+            inner = os.path.relpath(place, path)
+            if not stat.S_ISREG(info.st_mode):
+                what = "a symbolic link" if stat.S_ISLNK(info.st_mode) else "no regular file"
+                raise UsageError(
+                    f"{place} is {what}, which does not travel with a mod",
+                    hint=f"put the file itself there: cp --remove-destination $(readlink -f {place}) {place}",
+                )
+            size += info.st_size
+            _check_size(path, len(found) + 1, size)
+            with open(place, "rb") as file:
+                found[inner] = file.read()
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or path} cannot be read: {error.strerror}", hint=f"ls -lR {path}"
+        ) from error
+    return found
+
+
+def _walk(path: str) -> Iterator[str]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    for folder, folders, names in os.walk(path, onerror=fail):
+        folders[:] = sorted(set(folders) - _SKIPPED)
+        yield from (os.path.join(folder, name) for name in sorted(names))
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        yield from (os.path.join(folder, name) for name in links)
+
+
+def _zipped(path: str) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = [info for info in archive.infolist() if not info.is_dir()]
+            _check_size(path, len(infos), sum(info.file_size for info in infos))
+            found: dict[str, bytes] = {}
+            for info in infos:
+                _check_entry(path, info)
+                if info.filename in found:
+                    raise UsageError(
+                        f"{path}: two entries are called {info.filename}", hint=f"unzip -l {path}"
+                    )
+                found[info.filename] = archive.read(info)
+            return found
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
+
+
+def _check_entry(path: str, info: zipfile.ZipInfo) -> None:
+    name = info.filename
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0]:
+        raise UsageError(
+            f"{path}: the entry {name!r} would be unpacked outside of the mod's folder",
+            hint="ask whoever made the zip; nothing of it was written",
+        )
+    mode = info.external_attr >> 16
+    if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
+        raise UsageError(
+            f"{path}: the entry {name!r} is a link or a device, which does not travel with a mod",
+            hint="pack the file itself: zip without -y",
+        )
+
+
+def _check_size(path: str, files: int, size: int) -> None:
+    if files > MOST_FILES or size > MOST_BYTES:
+        raise UsageError(
+            f"{path} holds {files:,} files or more, {size >> 20} MiB unpacked: a mod has at most "
+            f"{MOST_FILES:,} and {MOST_BYTES >> 20} MiB",
+            hint=f"is {path} the mod's own folder?",
+        )

@@ -1,0 +1,203 @@
+"""The effects of a mod's ``run.sh`` as a mod of ours, with a tree to hold it against or without one."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import attempt
+from vllm_mods.errors import DiffError, Refused
+from vllm_mods.making import compose, from_diff
+from vllm_mods.making.effects import (
+    Edit,
+    Install,
+    Left,
+    Patch,
+    Remove,
+    Whole,
+    in_site,
+    is_template,
+    normal,
+)
+from vllm_mods.model import FileChange, Variant
+from vllm_mods.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.diff import FileDiff
+    from vllm_mods.making.compose import Composed, Wanted
+    from vllm_mods.making.effects import Effect
+    from vllm_mods.model import Tree
+
+_NO_FILE = "/dev/null"
+
+
+class Understood(NamedTuple):
+    """The effects of a script, patches read into parts; ``left`` is what a mod cannot be made of yet."""
+
+    effects: tuple[Effect, ...]
+    patches: dict[int, tuple[FileDiff, ...]]
+    """The parts of each patch, by its place among the effects; paths are from the site root."""
+
+    @property
+    def left(self) -> tuple[Edit | Left, ...]:
+        """What stands between the script and a whole mod."""
+        return tuple(one for one in self.effects if isinstance(one, Edit | Left))
+
+
+def understand(effects: Sequence[Effect], *, tree: bool) -> Understood:
+    """Read the patches among the effects; what cannot be done is left, with the reason.
+
+    ``tree`` tells whether there is one: without, a file cannot be removed or changed twice.
+    """
+    found: list[Effect] = []
+    patches: dict[int, tuple[FileDiff, ...]] = {}
+    written: set[str] = set()
+    for one in effects:
+        if isinstance(one, Patch):
+            try:
+                parts = tuple(_parts(one))
+            except (DiffError, Refused) as error:
+                found.append(Left(one.place, one.source, error.message))
+                continue
+            if not tree and (again := {part.path for part in parts} & written):
+                why = f"it changes {again.pop()}, which was written before: --tree TREE"
+                found.append(Left(one.place, one.source, why))
+                continue
+            patches[len(found)] = parts
+        elif isinstance(one, Remove) and not tree:
+            found.append(Left(one.place, one.path, "what is removed needs --tree TREE"))
+            continue
+        elif isinstance(one, Whole):
+            written.add(in_site(one.path) or "")
+        found.append(one)
+    return Understood(tuple(found), patches)
+
+
+def on_tree(understood: Understood, wanted: Wanted, tree: Tree) -> Composed:
+    """Do on a tree what the effects say, and make a mod of what changed.
+
+    Raises ``Refused`` for a patch that does not go in, and as ``compose`` does.
+    """
+    view = View(tree)
+    for i, one in enumerate(understood.effects):
+        if isinstance(one, Patch):
+            for part in understood.patches[i]:
+                _patch(one, part, view)
+        elif isinstance(one, Whole) and (path := in_site(one.path)):
+            view.lay([FileChange(path=path, before=view.read(path), after=one.data)])
+        elif isinstance(one, Remove) and (path := in_site(one.path)):
+            view.lay([FileChange(path=path, before=view.read(path), after=None)])
+    wanted = wanted._replace(python=installed(understood.effects))
+    return compose.compose(wanted, view.changes(), templates(understood.effects), tree)
+
+
+def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
+    """Return the files of a mod that does what the effects say, with patches as they were written.
+
+    Raises ``Refused`` where nothing of it changes vLLM.
+    """
+    files: dict[str, bytes] = {}
+    parts = compose.Parts("any", [], [], [])
+    for i, one in enumerate(understood.effects):
+        if isinstance(one, Patch):
+            stem = posixpath.splitext(one.source)[0]
+            name = f"any/{stem}.patch"
+            while name in files:
+                name = f"{name.removesuffix('.patch')}-{one.place.line}.patch"
+            files[name] = b"".join(map(_rendered, understood.patches[i]))
+            parts.patches.append(name)
+        elif isinstance(one, Whole) and (path := in_site(one.path)):
+            files[f"overlay/{path}"] = one.data
+            if all(entry["path"] != path for entry in parts.overlay):
+                parts.overlay.append({"source": f"overlay/{path}", "path": path})
+    brought = templates(understood.effects)
+    files.update(compose.template_files(brought))
+    parts.templates.extend(brought)
+    if not files:
+        raise Refused(
+            "the script changes no file of vLLM and brings no template: there is nothing for a mod",
+            hint="what it installs belongs into the image",
+        )
+    wanted = wanted._replace(python=installed(understood.effects))
+    return {**files, "mod.toml": compose.manifest(wanted, parts, None).encode()}
+
+
+def templates(effects: Sequence[Effect]) -> dict[str, bytes]:
+    """Return the chat templates that are put into the workspace, by file name."""
+    return {
+        posixpath.basename(one.path): one.data
+        for one in effects
+        if isinstance(one, Whole) and is_template(one.path)
+    }
+
+
+def installed(effects: Sequence[Effect]) -> tuple[str, ...]:
+    """Return what is installed, each once."""
+    found = (one.requirement for one in effects if isinstance(one, Install))
+    return tuple(dict.fromkeys(found))
+
+
+def _parts(one: Patch) -> Iterator[FileDiff]:
+    """Read a patch, with the paths from the site root."""
+    for part in from_diff.parts(one.data, one.source):
+        names = [
+            None if name == _NO_FILE else _target(one, name, part) for name in (part.old, part.new)
+        ]
+        old, new = names
+        (read,) = from_diff.read(part, one.source)
+        if old is not None and new is not None and old != new:
+            named = f"{part.old} and {part.new}"
+            raise DiffError(one.source, part.line, f"its two sides name different files: {named}")
+        file = read._replace(old_path=old, new_path=new)
+        yield file.reversed() if one.reverse else file
+
+
+def _target(one: Patch, name: str, part: from_diff.Part) -> str:
+    names = [step for step in name.split("/") if step]
+    kept = names[-1:] if one.strip is None else names[one.strip :]
+    place = one.operand or normal(posixpath.normpath(posixpath.join(one.folder, *kept)))
+    if name.startswith("/") and one.strip == 0:
+        place = normal(name)
+    path = in_site(place)
+    if path is None or not kept:
+        where = f"{place}, which is not among the Python packages" if kept else "no file"
+        raise DiffError(one.source, part.line, f"{name} means {where}")
+    return path
+
+
+def _patch(one: Patch, part: FileDiff, view: View) -> None:
+    """Put one part of a patch into the view. Raises ``Refused`` if it has no proven place."""
+    variant = Variant(id="any", vllm=">=0")
+    parts = (attempt.Part(source=one.source, diff=part, path=part.path),)
+    done = attempt.forward(variant, parts, view, lambda _patch, _path, _number: None)
+    if done.ok:
+        view.lay(done.changes)
+        return
+    back = attempt.backward(variant, parts, view, lambda _patch, _path, _number: None)
+    why = "".join(f"\n  {finding.message}" for finding in done.findings)
+    raise Refused(
+        f"{one.place}: {one.source} "
+        + ("is in that tree already" if back.ok else f"does not go into {view.spec}{why}"),
+        hint="--tree TREE, the vLLM that the mod was written for",
+    )
+
+
+def _rendered(file: FileDiff) -> bytes:
+    """Write a part of a patch with paths from the site root, its hunks as they are."""
+    path = file.path
+    head = [f"diff --git a/{path} b/{path}"]
+    head += ["new file mode 100644"] if file.old_path is None else []
+    head += ["deleted file mode 100644"] if file.new_path is None else []
+    if file.hunks:
+        head.append("--- /dev/null" if file.old_path is None else f"--- a/{path}")
+        head.append("+++ /dev/null" if file.new_path is None else f"+++ b/{path}")
+    out = "".join(f"{line}\n" for line in head).encode()
+    for hunk in file.hunks:
+        sizes = f"-{hunk.old_start},{len(hunk.old)} +{hunk.new_start},{len(hunk.new)}"
+        out += f"@@ {sizes} @@ {hunk.section}".rstrip().encode() + b"\n"
+        for kind, line in hunk.lines:
+            whole = line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
+            out += kind.encode() + whole
+    return out

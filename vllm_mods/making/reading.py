@@ -1,0 +1,621 @@
+"""A mod's ``run.sh`` read as a launcher would run it, and nothing run: effects in order, and what is left.
+
+What only a run could tell is decided by what is at stake: of two branches, one of which changes nothing, the
+other one is taken, and that is said. Where that does not decide, the statement is left to a person.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import posixpath
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import bash
+from vllm_mods.bash import (
+    Assign,
+    BashError,
+    Block,
+    Call,
+    Chain,
+    For,
+    Function,
+    If,
+    Not,
+    Other,
+    Pipe,
+    Test,
+)
+from vllm_mods.errors import TreeError
+from vllm_mods.making import words
+from vllm_mods.making.effects import (
+    HOME,
+    SITE,
+    WORKSPACE,
+    Assume,
+    Edit,
+    Effect,
+    Export,
+    Left,
+    Place,
+    Whole,
+    changes,
+    in_site,
+    is_template,
+    normal,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vllm_mods.bash import Redirect, Statement
+    from vllm_mods.model import Tree
+
+MODS = f"{WORKSPACE}/mods"
+_DEEPEST = 20
+
+
+class Result(NamedTuple):
+    """What became of a command: whether it succeeds, what it prints; None where only a run tells."""
+
+    status: bool | None = None
+    out: str | None = None
+
+
+class Fed(NamedTuple):
+    """What comes through a pipe; None where only a run tells."""
+
+    text: str | None
+
+
+class Command(NamedTuple):
+    """A command that is about to run: its words, and what it reads."""
+
+    place: Place
+    text: str
+    argv: list[str]
+    stdin: str | None
+    reads: bool
+    """Whether something is there to be read, known or not."""
+    source: str | None
+    """The name of the file that it is read from, if it is one."""
+
+
+class EndedError(Exception):
+    """``exit``, ``return``, ``break`` or ``continue``: what follows is not run."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(word)
+        self.word = word
+
+
+class Probe(NamedTuple):
+    """What statements would do, and the shell as it would be after them."""
+
+    effects: tuple[Effect, ...]
+    ends: bool
+    shell: Shell
+
+    @property
+    def lasting(self) -> tuple[Effect, ...]:
+        """The effects that last, without their places, to compare."""
+        return tuple(one._replace(place=Place("", 0)) for one in self.effects if changes(one))
+
+
+def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effect, ...]:
+    """Read the ``run.sh`` of a mod of these files. ``tree`` tells which files of vLLM there are.
+
+    Raises ``BashError`` for a script that bash would not read.
+    """
+    shell = Shell(name, files, tree)
+    shell.source(f"{MODS}/{name}/run.sh", ())
+    return tuple(shell.effects)
+
+
+class Shell:
+    """The state of a shell, as far as it is known."""
+
+    def __init__(self, name: str, files: Mapping[str, bytes], tree: Tree | None) -> None:
+        self.tree = tree
+        self.home = f"{MODS}/{name}"
+        self.files: dict[str, bytes | None] = {
+            f"{self.home}/{path}": data for path, data in files.items()
+        }
+        self.variables: dict[str, str | None] = {
+            "WORKSPACE_DIR": WORKSPACE,
+            "PYTHON_ROOT": SITE,
+            "VLLM_SITE_PACKAGES": SITE,
+            "VLLM_PACKAGE_DIR": f"{SITE}/vllm",
+            "HOME": HOME,
+            "USER": "root",
+        }
+        self.arrays: dict[str, list[str]] = {}
+        self.functions: dict[str, Function] = {}
+        self.arguments: tuple[str, ...] = ()
+        self.cwd: str | None = self.home
+        self.script = "./run.sh"
+        self.file = "run.sh"
+        self.effects: list[Effect] = []
+        self.made: set[str] = set()
+        self.printed: list[str | None] = []
+        self.here = Place("run.sh", 1)
+        self.depth = 0
+
+    # --- files ----------------------------------------------------------------
+
+    def path(self, name: str) -> str | None:
+        """Return a name as an absolute path; None where the folder one is in is not known."""
+        if not name.startswith("/"):
+            if self.cwd is None:
+                return None
+            name = f"{self.cwd}/{name}"
+        return normal(posixpath.normpath(name))
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, None if they are not known or there are none."""
+        if path in self.files:
+            return self.files[path]
+        inner = in_site(path)
+        if inner is None or self.tree is None:
+            return None
+        try:
+            return self.tree.read(inner)
+        except TreeError:
+            return None
+
+    def is_file(self, path: str) -> bool | None:
+        """Tell whether there is such a file; None if only a run would tell."""
+        if path in self.files:
+            return True
+        if in_site(path) is not None:
+            return None if self.tree is None else self.read(path) is not None
+        return False if path.startswith((f"{self.home}/", "/tmp/")) else None  # noqa: S108
+
+    def is_folder(self, path: str) -> bool | None:
+        """Tell whether there is such a folder; None if only a run would tell."""
+        if path in {SITE, f"{SITE}/vllm", WORKSPACE, HOME, "/tmp", self.home, *self.made}:  # noqa: S108
+            return True
+        if any(one.startswith(f"{path}/") for one in self.files):
+            return True
+        inner = in_site(path)
+        if inner is not None and self.tree is not None:
+            return any(True for _ in self.tree.paths(inner))
+        return False if path.startswith(f"{self.home}/") or self.is_file(path) else None
+
+    def below(self, folder: str) -> dict[str, bytes | None]:
+        """Return the known files below a folder."""
+        return {path: data for path, data in self.files.items() if path.startswith(f"{folder}/")}
+
+    def listing(self, pattern: str) -> set[str] | None:
+        """Return the paths that a pattern may name; None if they are not known."""
+        fixed = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+        inside = normal(fixed) == SITE or in_site(normal(fixed)) is not None
+        if inside and self.tree is not None:
+            start = in_site(fixed) or ""
+            there = (f"{SITE}/{one}" for one in self.tree.paths(start))
+            return words.folders(iter({*there, *self.below(fixed)}))
+        if fixed == self.home or fixed.startswith((f"{self.home}/", "/tmp")):  # noqa: S108
+            return words.folders(iter(self.below(fixed)))
+        return None
+
+    def write(self, place: Place, text: str, path: str | None, data: bytes | None) -> None:
+        """Take note of a file that is written; ``data`` is None if only a run would tell it."""
+        if path is None:
+            self.left(place, text, "where it writes to is known only when it runs")
+        elif path.startswith("/dev/"):
+            return
+        elif not self.lasts(path):
+            self.files[path] = data
+        elif not (in_site(path) or is_template(path)):
+            why = f"a mod changes Python packages and brings chat templates, and {path} is neither"
+            self.left(place, text, why)
+        elif data is None:
+            self.left(place, text, f"what it writes to {path} is known only when it runs")
+        else:
+            self.files[path] = data
+            self.effects.append(Whole(place, path, data))
+
+    def lasts(self, path: str) -> bool:
+        """Tell whether what is written there is seen after the script has ended."""
+        return not path.startswith((f"{self.home}/", "/tmp/"))  # noqa: S108
+
+    def assume(self, place: Place, text: str) -> None:
+        """Say that a condition was taken as on a vLLM that has not got the mod."""
+        self.effects.append(
+            Assume(place, _short(text), "taken as on a vLLM that has not got the mod")
+        )
+
+    def unset(self, name: str) -> None:
+        """Say that a variable of the container was taken as not set, once."""
+        if all(not isinstance(one, Assume) or one.text != name for one in self.effects):
+            self.effects.append(Assume(self.here, name, "taken as not set in the container"))
+
+    def left(self, place: Place, text: str, why: str) -> Result:
+        """Leave a statement to a person."""
+        self.effects.append(Left(place, _short(text), why))
+        return Result(status=True)
+
+    # --- scripts ----------------------------------------------------------------
+
+    def source(self, path: str, arguments: tuple[str, ...], *, ends: bool = True) -> None:
+        """Run a script of the mod in this shell. Raises ``BashError``.
+
+        ``ends`` says that an ``exit`` ends that script only.
+        """
+        data = self.read(path) or b""
+        before = self.file, self.script, self.arguments
+        self.file = posixpath.relpath(path, self.home)
+        self.script, self.arguments = path, arguments
+        try:
+            self.run(bash.read(data.decode("utf-8", "surrogateescape")).body)
+        except EndedError as ended:
+            if not ends and ended.word == "exit":
+                raise
+        finally:
+            self.file, self.script, self.arguments = before
+
+    def substitute(self, inner: str) -> str | None:
+        """Return what ``$(…)`` prints. What it changes is taken note of."""
+        shell = self.subshell()
+        shell.printed = []
+        try:
+            body = bash.read(inner).body
+        except BashError:
+            return None
+        with contextlib.suppress(EndedError):
+            shell.run([_moved(one, self.here.line - 1) for one in body])
+        out = shell.output()
+        return None if out is None else out.rstrip("\n")
+
+    def output(self) -> str | None:
+        """Return all that was printed, None if something of it is known only when it runs."""
+        return None if None in self.printed else "".join(one or "" for one in self.printed)
+
+    def subshell(self) -> Shell:
+        """Return a shell with variables of its own, and the same files and effects."""
+        inner = copy.copy(self)
+        inner.variables, inner.arrays = dict(self.variables), dict(self.arrays)
+        inner.functions = dict(self.functions)
+        return inner
+
+    def probe(self, body: Sequence[Statement]) -> Probe:
+        """Tell what statements would do, and forget it."""
+        inner = self.subshell()
+        inner.files, inner.effects, inner.made = dict(self.files), [], set(self.made)
+        inner.printed = []
+        ends = False
+        try:
+            inner.run(body)
+        except EndedError:
+            ends = True
+        return Probe(tuple(inner.effects), ends, inner)
+
+    def run(self, body: Sequence[Statement]) -> Result:
+        """Run statements one after the other."""
+        result = Result(status=True)
+        for one in body:
+            result = self.one(one)
+        return result
+
+    def one(self, one: Statement) -> Result:  # noqa: C901, PLR0911  (one for each kind)
+        """Run one statement."""
+        self.here = place = Place(self.file, one.line)
+        if isinstance(one, Call):
+            return self.call(one)
+        if isinstance(one, Assign):
+            return self.assign(one)
+        if isinstance(one, Pipe):
+            return self.pipe(one)
+        if isinstance(one, Chain):
+            return self.chain(one)
+        if isinstance(one, Not):
+            inner = self.one(one.inner)
+            return Result(None if inner.status is None else not inner.status)
+        if isinstance(one, If):
+            return self.branch(one)
+        if isinstance(one, For):
+            return self.loop(one)
+        if isinstance(one, Block):
+            try:
+                return (self.subshell() if one.subshell else self).run(one.body)
+            except EndedError as ended:
+                if not one.subshell or ended.word != "exit":
+                    raise
+                return Result()
+        if isinstance(one, Function):
+            self.functions[one.name] = one
+            return Result(status=True, out="")
+        if isinstance(one, Test):
+            from vllm_mods.making import conditions  # noqa: PLC0415  (it needs this module's names)
+
+            return Result(conditions.test(self, one.text), "")
+        return self.other(one, place)
+
+    def other(self, one: Other, place: Place) -> Result:
+        """Run what is not read further, if nothing depends on it."""
+        if one.kind == "declaration_command":
+            for part in one.body:
+                self.one(part)
+            if not one.body and one.text.startswith("export "):
+                for name in one.text.split()[1:]:
+                    self.effects.append(Export(place, name, self.variables.get(name) or ""))
+            return Result(status=True, out="")
+        if one.kind in {"unset_command", "comment"}:
+            for name in one.text.split()[1:]:
+                self.variables[name] = ""
+            return Result(status=True, out="")
+        writes = one.kind in {"redirected_statement", "background"}
+        if writes or any(changes(effect) for effect in self.probe(one.body).effects):
+            kind = one.kind.removesuffix("_statement").replace("_", " ")
+            return self.left(place, one.text, f"what it does is known only when it runs ({kind})")
+        for part in bash.walk(one.body):  # whatever it sets is not known from here on
+            if isinstance(part, Assign):
+                self.variables[part.name] = None
+        return Result()
+
+    # --- control flow -------------------------------------------------------------
+
+    def chain(self, one: Chain) -> Result:
+        """Run ``a && b`` or ``a || b``."""
+        since = len(self.effects)
+        left = self.one(one.left)
+        wanted = one.operator == "&&"
+        place = Place(self.file, one.right.line)
+        if left.status is (not wanted):
+            self.fallback([one.right], since, place)
+            return left
+        if left.status is None:
+            there = self.probe([one.right])
+            if there.ends or there.lasting:
+                self.assume(Place(self.file, one.line), one.left.text)
+            if there.ends:
+                if there.lasting:
+                    self.left(place, one.right.text, "whether the script ends here is not known")
+                return Result()
+        return self.one(one.right)
+
+    def fallback(self, body: Sequence[Statement], since: int, place: Place) -> None:
+        """Look at what runs only if something that changes files fails: it may not change others."""
+        done = tuple(
+            effect._replace(place=Place("", 0))
+            for effect in self.effects[since:]
+            if changes(effect)
+        )
+        other = self.probe(body).lasting if done else ()
+        if other and other != done:
+            self.left(place, body[0].text, "it runs only if what stands before it fails")
+
+    def branch(self, one: If) -> Result:
+        """``if``: a branch whose condition is known, or the only one that changes something."""
+        place = Place(self.file, one.line)
+        pending = list(one.branches)
+        while pending:
+            condition, body = pending.pop(0)
+            since = len(self.effects)
+            status = self.run(condition).status if condition else True
+            did = len(self.effects) > since
+            if status is True:
+                if did:
+                    for _, other in pending:
+                        self.fallback(other, since, place)
+                return self.run(body)
+            if status is None:
+                return self.undecided([body, *self.others(pending)], condition, place)
+            if did:
+                self.fallback(body, since, place)
+        return Result()
+
+    def others(
+        self, branches: Sequence[tuple[tuple[Statement, ...], tuple[Statement, ...]]]
+    ) -> list[tuple[Statement, ...]]:
+        """Return the bodies of further branches, and an empty one where there is no ``else``."""
+        bodies = [(*condition, *body) for condition, body in branches]
+        return bodies if branches and not branches[-1][0] else [*bodies, ()]
+
+    def undecided(
+        self,
+        bodies: Sequence[tuple[Statement, ...]],
+        condition: Sequence[Statement],
+        place: Place,
+    ) -> Result:
+        """Take the branch that changes something, if there is one only."""
+        probes = [self.probe(body) for body in bodies]
+        asked = _short(condition[-1].text)
+        changing = [i for i, probe in enumerate(probes) if probe.lasting]
+        if len({probes[i].lasting for i in changing}) > 1:
+            return self.left(
+                place,
+                f"if {asked} …",
+                "which branch is taken is not known, and several change something",
+            )
+        if changing:
+            probe = probes[changing[0]]
+            if probe.ends and not all(other.ends for other in probes):
+                return self.left(
+                    place, f"if {asked} …", "whether the script ends here is not known"
+                )
+            self.assume(place, condition[-1].text)
+            return self.run(bodies[changing[0]])
+        going = [probe for probe in probes if not probe.ends]
+        if not going:
+            return self.run(bodies[0])
+        if len(going) < len(probes):
+            self.assume(place, condition[-1].text)
+        self.agree([probe.shell for probe in going])
+        return Result()
+
+    def agree(self, shells: Sequence[Shell]) -> None:
+        """Go on with what is the same after every branch that may have been taken."""
+        names = {name for shell in shells for name in shell.variables}
+        for name in names:
+            values = {shell.variables.get(name, "") for shell in shells}
+            self.variables[name] = values.pop() if len(values) == 1 else None
+        folders = {shell.cwd for shell in shells}
+        self.cwd = folders.pop() if len(folders) == 1 else None
+        self.arrays, self.functions = shells[0].arrays, shells[0].functions
+        for shell in shells:
+            self.effects += [one for one in shell.effects if one not in self.effects]
+
+    def loop(self, one: For) -> Result:
+        """``for`` over words that are known."""
+        place = Place(self.file, one.line)
+        found = [] if one.values or " in" in one.text.split(";")[0] else list(self.arguments)
+        for word in one.values:
+            items = words.values(self, word)
+            if items is None:
+                self.variables[one.name] = None
+                if self.probe(one.body).lasting:
+                    return self.left(
+                        place,
+                        f"for {one.name} in {word.text}",
+                        "over what it goes is known only when it runs",
+                    )
+                return Result()
+            found += items
+        result = Result(status=True, out="")
+        for item in found:
+            self.variables[one.name] = item
+            try:
+                result = self.run(one.body)
+            except EndedError as ended:
+                if ended.word == "break":
+                    break
+                if ended.word != "continue":
+                    raise
+        return result
+
+    def assign(self, one: Assign) -> Result:
+        """``NAME=value``."""
+        items = words.array(self, one.value)
+        if items is not None:
+            self.arrays[one.name] = items
+            return Result(status=True, out="")
+        known = words.text(self, one.value)
+        self.variables[one.name] = known
+        if one.exported:
+            self.effects.append(
+                Export(
+                    Place(self.file, one.line), one.name, one.value.text if known is None else known
+                )
+            )
+        return Result(status=None if known is None else True, out="")
+
+    # --- commands -------------------------------------------------------------------
+
+    def pipe(self, one: Pipe) -> Result:
+        """Run ``a | b``: each reads what the one before it prints."""
+        fed: Fed | None = None
+        result = Result()
+        inner = self
+        for stage in one.stages:
+            inner = self.subshell()
+            inner.printed = []
+            if isinstance(stage, Call):
+                result = inner.call(stage, fed)
+            elif fed is not None and self.probe([stage]).lasting:
+                return self.left(
+                    Place(self.file, one.line),
+                    one.text,
+                    "what goes through this pipe is not followed",
+                )
+            else:
+                result = inner.one(stage)
+            fed = Fed(inner.output())
+        self.printed += inner.printed
+        return result
+
+    def call(self, one: Call, fed: Fed | None = None) -> Result:
+        """Run a command: a function of the script, or one that is known."""
+        from vllm_mods.making import commands  # noqa: PLC0415  (it needs this module's names)
+
+        place = Place(self.file, one.line)
+        stdin, reads = (fed.text, True) if fed is not None else (None, False)
+        source = None
+        for redirect in one.redirects:
+            if redirect.operator in {"<", "<<", "<<<"} and redirect.descriptor in {"", "0"}:
+                stdin, reads = self.input(redirect), True
+                source = words.value(self, redirect.target) if redirect.operator == "<" else None
+        argv: list[str] = []
+        for word in one.argv:
+            items = words.values(self, word)
+            if items is None:
+                known = argv[0] if argv else ""
+                if known not in commands.PURE:
+                    return self.left(place, one.text, f"`{word.text}` is known only when it runs")
+                items = []
+            argv += items
+        before = {name: self.variables.get(name) for name, _ in one.assignments}
+        for name, word in one.assignments:
+            self.variables[name] = words.text(self, word)
+        command = Command(place, one.text, argv, stdin, reads, source)
+        since = len(self.printed)
+        result = self.invoke(command) if argv else Result(status=True, out="")
+        if one.argv:
+            self.variables.update(before)
+        if len(self.printed) > since:  # by a function or a script
+            out = None if None in self.printed[since:] else "".join(map(str, self.printed[since:]))
+            del self.printed[since:]
+            result = result._replace(out=out)
+        self.printed.append(self.outputs(one, place, result))
+        return result
+
+    def invoke(self, command: Command) -> Result:
+        """Run a command whose words are known."""
+        from vllm_mods.making import commands  # noqa: PLC0415
+
+        function = self.functions.get(command.argv[0])
+        if function is None:
+            return commands.run(self, command)
+        if self.depth >= _DEEPEST:
+            return self.left(command.place, command.text, "functions call each other without end")
+        before, self.arguments = self.arguments, tuple(command.argv[1:])
+        self.depth += 1
+        try:
+            return self.run(function.body)
+        except EndedError as ended:
+            if ended.word != "return":
+                raise
+            return Result()
+        finally:
+            self.arguments = before
+            self.depth -= 1
+
+    def input(self, redirect: Redirect) -> str | None:
+        """Return what a command is given to read."""
+        known = words.text(self, redirect.target)
+        if redirect.operator != "<" or known is None:
+            return f"{known}\n" if redirect.operator == "<<<" and known is not None else known
+        path = self.path(known)
+        data = None if path is None else self.read(path)
+        return None if data is None else data.decode("utf-8", "surrogateescape")
+
+    def outputs(self, one: Call, place: Place, result: Result) -> str | None:
+        """Write what a command prints to where it goes, and return what still stands to be read."""
+        out = result.out
+        for redirect in one.redirects:
+            if redirect.operator not in {">", ">>", "&>", ">|"} or redirect.descriptor == "2":
+                continue
+            name = words.value(self, redirect.target)
+            path = None if name is None else self.path(name)
+            data = None if out is None else out.encode("utf-8", "surrogateescape")
+            if redirect.operator == ">>" and path is not None and data is not None:
+                there = self.read(path)
+                if there is None and self.is_file(path) is not False and self.lasts(path):
+                    self.effects.append(Edit(place, _short(one.text), "it adds to a file"))
+                    out = ""
+                    continue
+                data = (there or b"") + data
+            self.write(place, one.text, path, data)
+            out = ""
+        return out
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split("\n", maxsplit=1)[0].split())
+    return line if len(line) <= 100 else f"{line[:97]}..."
+
+
+def _moved(one: Statement, lines: int) -> Statement:
+    """Return a statement of a part of a script that begins further down."""
+    return one._replace(line=one.line + lines)

@@ -1,0 +1,301 @@
+"""A command run on a scratch copy of a tree, laid out as in an image; what it changed, and what it did elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.errors import Refused, UsageError
+from vllm_mods.making import sandbox
+from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
+from vllm_mods.making.folder import MOST_BYTES, MOST_FILES
+from vllm_mods.model import FileChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from vllm_mods.model import Tree
+
+_TEMPORARY = "/tmp"  # noqa: S108  (as it is called in there)
+_DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
+_LINES = 15
+_PYTHON = "/launcher"
+# Scripts import vllm to ask where it lies. Its __init__ needs torch, which is not there, and may want a
+# GPU; of its other modules as much is run as goes without.
+_SITE_CUSTOMIZE = """\
+import importlib.machinery, sys
+
+class Vllm:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] != "vllm":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = Vllm(spec.loader)
+        return spec
+
+    def __init__(self, loader=None):
+        self.loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        module.__version__ = {version!r}
+        if module.__name__ != "vllm":
+            try:
+                self.loader.exec_module(module)
+            except ImportError:
+                pass
+
+sys.meta_path.insert(0, Vllm)
+"""
+
+
+class Recorded(NamedTuple):
+    """What a command did. ``elsewhere`` are files that it wrote and no mod can have."""
+
+    changes: tuple[FileChange, ...]
+    templates: dict[str, bytes]
+    python: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+    output: str
+
+
+class Limits(NamedTuple):
+    """What a command may do, and for how long; ``also`` are packages that it sees beside vllm."""
+
+    network: bool = False
+    seconds: float = 600
+    also: tuple[str, ...] = ()
+    environ: tuple[str, ...] = ()
+    """Variables of the container, each ``NAME=value``."""
+
+
+def record(
+    argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
+) -> Recorded:
+    """Run a command as launchers run a mod of these files, on a copy of a tree.
+
+    Raises ``Refused`` if it fails, takes too long, leaves a patch half applied or makes what a mod cannot
+    have, or where nothing can be run without harm; ``UsageError`` for a tree that cannot be copied.
+    """
+    if tree.remote:
+        raise UsageError(
+            f"{tree.spec} is read in pieces, and a command needs all of it",
+            hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
+        )
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as scratch:
+        places = {SITE: "site", WORKSPACE: "workspace", HOME: "home", _TEMPORARY: "tmp"}
+        places[_PYTHON] = "python"
+        folders = {place: os.path.join(scratch, part) for place, part in places.items()}
+        for folder in (*folders.values(), os.path.join(scratch, "root")):
+            os.mkdir(folder)
+        customize = _SITE_CUSTOMIZE.format(version=tree.version)
+        _put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
+        copied = _lay_out(tree, folders[SITE], limits.also)
+        home = f"{WORKSPACE}/mods/{name}"
+        _put_all(os.path.join(folders[WORKSPACE], "mods", name), files)
+        before = _stamps(folders[SITE])
+        ran = sandbox.run(
+            argv,
+            folders,
+            cwd=home,
+            environ=_environ(limits),
+            root=os.path.join(scratch, "root"),
+            network=limits.network,
+            seconds=limits.seconds,
+        )
+        if ran.code:
+            raise Refused(
+                f"the command failed with exit code {ran.code}; nothing was written"
+                + told(ran.output),
+                hint=None
+                if limits.network
+                else "it had no network; if that is why: --allow-network",
+            )
+        written, gone = _written(folders[SITE], before, copied)
+        if rejects := [path for path in written if path.endswith(".rej")]:
+            raise Refused(
+                f"a patch went in by half: {', '.join(rejects)}; nothing was written{told(ran.output)}",
+                hint="--tree TREE, the vLLM that it was written for",
+            )
+        python, owned = _installed(written)
+        owned |= {path for path in written if path.endswith(".orig") and path[:-5] in copied}
+        changes = [
+            FileChange(path=path, before=tree.read(path) if path in copied else None, after=data)
+            for path, data in {**written, **dict.fromkeys(gone)}.items()
+            if path not in owned
+        ]
+        templates, elsewhere = _elsewhere(folders, home)
+        return Recorded(
+            tuple(change for change in changes if change.before != change.after),
+            templates,
+            python,
+            elsewhere,
+            ran.output,
+        )
+
+
+def told(output: str) -> str:
+    """Return the last lines that a command printed, to stand below a message."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    return "".join(f"\n  | {line}" for line in lines[-_LINES:])
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    """Read the folder that a command needs. Raises ``UsageError`` for one that holds far more."""
+    found: dict[str, bytes] = {}
+    size = 0
+    for path, info in _walk(folder):
+        if not stat.S_ISREG(info.st_mode):
+            continue
+        size += info.st_size
+        if len(found) >= MOST_FILES or size > MOST_BYTES:
+            raise UsageError(
+                f"{folder} holds more than a mod does, and the command would be given all of it",
+                hint="run it from a folder that holds what it needs, and nothing else",
+            )
+        with open(path, "rb") as file:
+            found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+def _environ(limits: Limits) -> dict[str, str]:
+    given = {}
+    for one in limits.environ:
+        name, equals, value = one.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--env {one} is not NAME=VALUE", hint="--env VLLM_USE_X=1")
+        given[name] = value
+    return {
+        "HOME": HOME,
+        "LANG": "C.UTF-8",
+        "WORKSPACE_DIR": WORKSPACE,
+        "PYTHON_ROOT": SITE,
+        "VLLM_SITE_PACKAGES": SITE,
+        "VLLM_PACKAGE_DIR": f"{SITE}/vllm",
+        "PYTHONPATH": f"{_PYTHON}:{SITE}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PIP_TARGET": SITE,
+        "PIP_NO_CACHE_DIR": "1",
+        **({} if limits.network else {"PIP_RETRIES": "0", "UV_OFFLINE": "1"}),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        **given,
+    }
+
+
+def _lay_out(tree: Tree, site: str, also: Sequence[str]) -> set[str]:
+    """Copy the package, and others beside it, with what tells pip and Python the version."""
+    copied: set[str] = set()
+    for package in ("vllm", *also):
+        found = [path for path in tree.paths(package) if not path.endswith(".pyc")]
+        if not found:
+            raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
+        for path in found:
+            data = tree.read(path)
+            if data is not None:
+                _put(os.path.join(site, path), data)
+                copied.add(path)
+    version = tree.version or "0"
+    metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n".encode()
+    _put(os.path.join(site, f"vllm-{version}.dist-info", "METADATA"), metadata)
+    return copied
+
+
+def _put_all(folder: str, files: Mapping[str, bytes]) -> None:
+    os.makedirs(folder)  # also where there are none
+    for path, data in files.items():
+        place = os.path.join(folder, path)
+        _put(place, data)
+        if data.startswith(b"#!") or path.endswith(".sh"):
+            os.chmod(place, 0o755)  # noqa: S103  (launchers do so)
+
+
+def _put(place: str, data: bytes) -> None:
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    with open(place, "wb") as file:
+        file.write(data)
+
+
+def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield everything below a folder but folders; bytecode and repositories are passed over."""
+    for parent, folders, names in os.walk(folder):
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        folders[:] = sorted(set(folders) - {"__pycache__", ".git", *links})
+        for name in sorted([*names, *links]):
+            if not name.endswith(".pyc"):
+                path = os.path.join(parent, name)
+                yield path, os.lstat(path)
+
+
+def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:
+    """Return what changes with any write to a file; its time of change nobody can set."""
+    return {path: _stamp(info) for path, info in _walk(folder)}
+
+
+def _stamp(info: os.stat_result) -> tuple[int, int, int]:
+    return info.st_ino, info.st_size, info.st_ctime_ns
+
+
+def _written(
+    site: str, before: Mapping[str, tuple[int, int, int]], copied: set[str]
+) -> tuple[dict[str, bytes], set[str]]:
+    """Return the files that were written, and those that are gone."""
+    gone = set(copied)
+    written: dict[str, bytes] = {}
+    for path, info in _walk(site):
+        inner = os.path.relpath(path, site)
+        gone.discard(inner)
+        if before.get(path) == _stamp(info):
+            continue
+        if not stat.S_ISREG(info.st_mode):
+            raise Refused(
+                f"{inner} became a link, or no file at all, and a mod has plain files only",
+                hint="have the command copy the file itself",
+            )
+        with open(path, "rb") as file:
+            written[inner] = file.read()
+    return dict(sorted(written.items())), gone
+
+
+def _installed(written: Mapping[str, bytes]) -> tuple[tuple[str, ...], set[str]]:
+    """Return the packages that were installed, and the files that are theirs."""
+    python: list[str] = []
+    owned: set[str] = set()
+    for path in written:
+        match = _DIST_INFO.match(path)
+        if match is None:
+            continue
+        python.append(f"{match[1].replace('_', '-')}=={match[2]}")
+        folder = path.rpartition("/")[0]
+        rows = written.get(f"{folder}/RECORD", b"").decode("utf-8", "replace").splitlines()
+        owned |= {row.split(",")[0] for row in rows}
+        owned |= {one for one in written if one.startswith(f"{folder}/")}
+    return tuple(sorted(python)), owned
+
+
+def _elsewhere(folders: Mapping[str, str], home: str) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return the chat templates in the workspace, and every other file outside of the tree."""
+    templates: dict[str, bytes] = {}
+    elsewhere: list[str] = []
+    for place, folder in sorted(folders.items()):
+        if place in {SITE, _PYTHON}:
+            continue
+        for path, info in _walk(folder):
+            seen = f"{place}/{os.path.relpath(path, folder)}"
+            if seen.startswith(f"{home}/"):
+                continue
+            if is_template(seen) and stat.S_ISREG(info.st_mode):
+                with open(path, "rb") as file:
+                    templates[os.path.basename(seen)] = file.read()
+            else:
+                elsewhere.append(seen)
+    return templates, tuple(elsewhere)

@@ -1,0 +1,311 @@
+"""What patches, installs and runs code in mods' scripts: patch, git, pip, uv, python, other scripts."""
+
+from __future__ import annotations
+
+import getopt
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.bash import BashError
+from vllm_mods.making import python_code
+from vllm_mods.making.effects import SITE, Edit, Install, Patch, normal
+from vllm_mods.making.reading import Result
+
+if TYPE_CHECKING:
+    from vllm_mods.making.reading import Command, Shell
+
+_PATCH = (
+    "p:d:i:RNfstubBlEF:r:o:V:z:c",
+    [
+        *("strip=", "directory=", "input=", "reverse", "forward", "force", "batch", "silent"),
+        *("quiet", "dry-run", "fuzz=", "backup", "no-backup-if-mismatch", "verbose", "unified"),
+        *("reject-file=", "ignore-whitespace", "merge", "output=", "suffix=", "posix", "binary"),
+        *("remove-empty-files", "set-time", "set-utc"),
+    ],
+)
+_APPLY = (
+    "p:RC:3vq",
+    [
+        *("check", "stat", "numstat", "summary", "reverse", "directory=", "3way", "whitespace="),
+        *("ignore-whitespace", "ignore-space-change", "reject", "index", "cached", "verbose"),
+        *("unidiff-zero", "recount", "unsafe-paths", "allow-empty", "quiet", "inaccurate-eof"),
+        *("include=", "exclude="),
+    ],
+)
+_ASKS = {"--check", "--stat", "--numstat", "--summary"}
+_TAKES_VALUE = {
+    *("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target", "-c"),
+    *("--constraint", "--prefix", "--root", "--python", "-p", "--platform", "--python-version"),
+    *("--retries", "--timeout", "--torch-backend", "--index-strategy", "--trusted-host"),
+    *("--config-settings", "--cache-dir", "--log", "--index", "--link-mode", "--no-binary"),
+    *("--only-binary", "--upgrade-strategy", "--implementation", "--abi", "--progress-bar"),
+}
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w, .-]*\])?\s*([=<>!~].*)?\Z")
+_WHEEL = re.compile(
+    r"(?:^|/)([A-Za-z0-9_.]+)-([^-/]+)(?:-\d[^-/]*)?-[^-/]+-[^-/]+-[^-/]+\.whl(?:$|#)"
+)
+_SAFE_MODULES = {
+    "compileall",
+    "py_compile",
+    "site",
+    "sysconfig",
+    "json.tool",
+    "pytest",
+    "ensurepip",
+}
+
+
+# --- patches
+
+
+def patch(shell: Shell, command: Command) -> Result:
+    """``patch``: which diff, in which folder."""
+    options, operands = getopt.gnu_getopt(command.argv[1:], *_PATCH)
+    given = dict(options)
+    if "--dry-run" in given:
+        return Result()
+    if {"-o", "--output", "-c"} & set(given) or len(operands) > 2:
+        return shell.left(command.place, command.text, "this use of `patch` is not known")
+    folder = shell.path(given.get("-d", given.get("--directory", ".")))
+    strip = given.get("-p", given.get("--strip"))
+    source = given.get("-i", given.get("--input", operands[1] if len(operands) == 2 else None))
+    operand = operands[0] if operands else None
+    if folder is None:
+        return shell.left(command.place, command.text, "the folder it runs in is not known")
+    found = _diff(shell, command, source)
+    if found is None:
+        return Result(status=True)
+    if operand is not None:
+        operand = normal(posixpath.normpath(posixpath.join(folder, operand)))
+    shell.effects.append(
+        Patch(
+            command.place,
+            *found,
+            folder=folder,
+            strip=int(strip) if strip is not None and strip.isdigit() else None,
+            operand=operand,
+            reverse=bool({"-R", "--reverse"} & set(given)),
+        )
+    )
+    return Result(status=True, out="")
+
+
+def _diff(shell: Shell, command: Command, source: str | None) -> tuple[str, bytes] | None:
+    """Return a diff with a name; None, and the statement left, if it is not known."""
+    if source is None or source == "-":
+        if command.stdin is None:
+            why = "what it is given to read is not in the mod"
+            shell.left(command.place, command.text, why)
+            return None
+        label = posixpath.basename(command.source or f"line-{command.place.line}.patch")
+        return label, command.stdin.encode("utf-8", "surrogateescape")
+    path = shell.path(source)
+    data = None if path is None else shell.read(path)
+    if data is None:
+        shell.left(command.place, command.text, f"{source} is not in the mod")
+        return None
+    return posixpath.basename(source), data
+
+
+def git(shell: Shell, command: Command) -> Result:
+    """``git apply``; what only asks is passed over."""
+    argv = command.argv[1:]
+    folder = "."
+    while argv and argv[0].startswith("-"):
+        folder = argv[1] if argv[0] == "-C" and len(argv) > 1 else folder
+        argv = argv[2 if argv[0] in {"-C", "-c"} else 1 :]
+    action = argv[0] if argv else "help"
+    if action in {"status", "diff", "log", "rev-parse", "ls-files", "show", "config", "help"}:
+        return Result()
+    if action == "apply":
+        return _apply(shell, command, folder, argv[1:])
+    network = action in {"clone", "fetch", "pull", "submodule"}
+    why = (
+        "what the network sends is not in the mod" if network else f"what `git {action}` does here"
+    )
+    return shell.left(command.place, command.text, why)
+
+
+def _apply(shell: Shell, command: Command, folder: str, argv: list[str]) -> Result:
+    options, operands = getopt.gnu_getopt(argv, *_APPLY)
+    given = dict(options)
+    if _ASKS & set(given):
+        return Result()
+    if {"--include", "--exclude", "--cached", "--unidiff-zero"} & set(given):
+        return shell.left(command.place, command.text, "this use of `git apply` is not known")
+    place = shell.path(posixpath.join(folder, given.get("--directory", ".")))
+    if place is None:
+        return shell.left(command.place, command.text, "the folder it runs in is not known")
+    sources: list[str | None] = [*operands]
+    for source in sources or [None]:
+        found = _diff(shell, command, source)
+        if found is not None:
+            shell.effects.append(
+                Patch(
+                    command.place,
+                    *found,
+                    folder=place,
+                    strip=int(given.get("-p", "1")),
+                    reverse=bool({"-R", "--reverse"} & set(given)),
+                )
+            )
+    return Result(status=True, out="")
+
+
+# --- packages
+
+
+def uv(shell: Shell, command: Command) -> Result:
+    """``uv pip …``."""
+    if command.argv[1:2] == ["pip"]:
+        return pip(shell, command._replace(argv=command.argv[1:]))
+    return shell.left(command.place, command.text, f"what `uv {' '.join(command.argv[1:2])}` does")
+
+
+def pip(shell: Shell, command: Command) -> Result:
+    """``pip install``: what is asked for."""
+    argv = [word for word in command.argv[1:] if not re.match(r"-q+$|--quiet|-v+$", word)]
+    action = argv[0] if argv else "help"
+    if action == "show":
+        shown = f"Name: vllm\nLocation: {SITE}\n" if argv[-1] == "vllm" else None
+        return Result(out=shown)
+    if action in {"list", "freeze", "check", "--version", "help", "config", "debug", "cache"}:
+        return Result()
+    if action != "install":
+        return shell.left(command.place, command.text, f"a mod does not `pip {action}`")
+    rest = argv[1:]
+    while rest:
+        word = rest.pop(0)
+        if word in {"-r", "--requirement"} and rest:
+            _listed(shell, command, rest.pop(0))
+        elif word in _TAKES_VALUE:
+            del rest[:1]
+        elif word in {"-e", "--editable"}:
+            shell.left(
+                command.place, command.text, "an editable install is a folder, and no package"
+            )
+            del rest[:1]
+        elif not word.startswith("-"):
+            _required(shell, command, word)
+    return Result(status=True, out="")
+
+
+def _listed(shell: Shell, command: Command, name: str) -> None:
+    path = shell.path(name)
+    data = None if path is None else shell.read(path)
+    if data is None:
+        shell.left(command.place, command.text, f"{name} is not in the mod")
+        return
+    for line in data.decode("utf-8", "replace").splitlines():
+        text = re.split(r"\s+#|^#|\s--hash|\s*\\$", line)[0].strip()
+        if text and not text.startswith("--hash"):
+            _required(shell, command, text)
+
+
+def _required(shell: Shell, command: Command, text: str) -> None:
+    wheel = _WHEEL.search(text)
+    if wheel:
+        text = f"{wheel[1].replace('_', '-')}=={wheel[2]}"
+    name = re.split(r"[\[=<>!~; @]", text)[0].lower()
+    if name == "vllm":
+        shell.left(command.place, command.text, "it puts another vLLM in place of the one there is")
+    elif _REQUIREMENT.match(text) and not text.endswith((".tar.gz", ".zip")) and "/" not in text:
+        shell.effects.append(Install(command.place, text))
+    else:
+        why = f"{text} names no package and version: install it when the image is made"
+        shell.left(command.place, command.text, why)
+
+
+# --- code
+
+
+def python(shell: Shell, command: Command) -> Result:  # noqa: PLR0911  (one for each form)
+    """``python3``: code that only asks, or an edit of which only a run tells what comes out."""
+    argv = command.argv[1:]
+    while argv and re.fullmatch(r"-[uBIsESOqb]+", argv[0]):
+        argv = argv[1:]
+    if argv[:1] == ["-m"]:
+        module = argv[1] if len(argv) > 1 else ""
+        if module in {"pip", "uv"}:
+            return (pip if module == "pip" else uv)(shell, command._replace(argv=argv[1:]))
+        if module in _SAFE_MODULES:
+            return Result()
+        return edit(shell, command, f"the Python module {module} runs")
+    if argv[:1] == ["-c"]:
+        return _code(shell, command, argv[1] if len(argv) > 1 else "")
+    if not argv or argv[0] == "-":
+        if command.stdin is None and not command.reads:
+            return Result()
+        return _code(shell, command, command.stdin)
+    if argv[0] in {"-V", "--version", "-h"}:
+        return Result()
+    path = shell.path(argv[0])
+    data = None if path is None else shell.read(path)
+    return _code(shell, command, None if data is None else data.decode("utf-8", "replace"))
+
+
+def _code(shell: Shell, command: Command, code: str | None) -> Result:
+    if code is None:
+        return shell.left(command.place, command.text, "the code that it runs is not in the mod")
+    out = python_code.printed(code)
+    if out is not None:
+        return Result(status=True, out=f"{out}\n")
+    if python_code.only_asks(code):
+        return Result()
+    return edit(shell, command, "Python code edits")
+
+
+def edit(shell: Shell, command: Command, what: str) -> Result:
+    """Take note of an edit that only a run can do, and of the files that are known no more."""
+    for word in command.argv[1:]:
+        path = shell.path(word)
+        if path in shell.files:
+            shell.files[path] = None
+    text = " ".join(command.text.split("\n")[0].split())
+    shell.effects.append(Edit(command.place, text, what))
+    return Result(status=True)
+
+
+def interpreter(shell: Shell, command: Command) -> Result:
+    """``bash x.sh``, ``sh -c …``."""
+    argv = [
+        word for word in command.argv[1:] if word not in {"-e", "-x", "-ex", "-u", "-eu", "-eux"}
+    ]
+    if not argv or argv[0].startswith("-"):
+        return shell.left(command.place, command.text, "what it runs is not read")
+    return script(shell, command, argv)
+
+
+def source(shell: Shell, command: Command) -> Result:
+    """``source x.sh``: in this very shell."""
+    name = command.argv[1] if len(command.argv) > 1 else ""
+    if name.endswith("bin/activate"):
+        return Result(status=True, out="")
+    return _sourced(shell, shell, command, command.argv[1:], ends=False)
+
+
+def script(shell: Shell, command: Command, argv: list[str]) -> Result:
+    """Run another script of the mod."""
+    return _sourced(shell, shell.subshell(), command, argv, ends=True)
+
+
+def _sourced(
+    shell: Shell, inner: Shell, command: Command, argv: list[str], *, ends: bool
+) -> Result:
+    path = shell.path(argv[0]) if argv else None
+    data = None if path is None else shell.read(path)
+    if path is None or data is None or shell.lasts(path):
+        return shell.left(command.place, command.text, f"{' '.join(argv[:1])} is not in the mod")
+    if re.match(rb"#!.*python", data):
+        return _code(shell, command, data.decode("utf-8", "replace"))
+    if shell.depth >= 20:
+        return shell.left(command.place, command.text, "scripts call each other without end")
+    inner.depth += 1
+    try:
+        inner.source(path, tuple(argv[1:]), ends=ends)
+    except BashError as error:
+        return shell.left(command.place, command.text, f"line {error.line} of it: {error.why}")
+    finally:
+        inner.depth -= 1
+    return Result(status=True, out="")

@@ -1,0 +1,75 @@
+"""What was read in a mod's script, for people and for scripts."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.making.effects import (
+    Assume,
+    Clear,
+    Edit,
+    Export,
+    Install,
+    Left,
+    Patch,
+    Remove,
+    Whole,
+    in_site,
+)
+
+if TYPE_CHECKING:
+    from vllm_mods.making.effects import Effect
+    from vllm_mods.making.from_script import Understood
+
+
+def text(understood: Understood) -> list[str]:
+    """Return a line per effect, in the script's order."""
+    return [f"{one.place}: {says}" for one, says in _said(understood)]
+
+
+def data(understood: Understood) -> list[dict[str, Any]]:
+    """Return the effects as ``import --json`` prints them."""
+    return [
+        {
+            "kind": type(one).__name__.lower(),
+            "file": one.place.file,
+            "line": one.place.line,
+            "message": says,
+        }
+        for one, says in _said(understood)
+    ]
+
+
+def _said(understood: Understood) -> list[tuple[Effect, str]]:
+    return [
+        (one, _patch(one, [part.path for part in understood.patches[i]]))
+        if isinstance(one, Patch)
+        else (one, _one(one))
+        for i, one in enumerate(understood.effects)
+    ]
+
+
+def _patch(one: Patch, paths: list[str]) -> str:
+    back = ", taken out" if one.reverse else ""
+    return f"patch {one.source}{back}: {', '.join(dict.fromkeys(paths))}"
+
+
+def _one(one: Effect) -> str:  # noqa: PLR0911  (one for each kind)
+    if isinstance(one, Whole):
+        path = in_site(one.path)
+        return f"whole file {path}" if path else f"chat template {posixpath.basename(one.path)}"
+    if isinstance(one, Remove):
+        return f"removes {in_site(one.path)}"
+    if isinstance(one, Install):
+        return f"installs {one.requirement}: the mod states it, and `apply` does not install it"
+    if isinstance(one, Export):
+        return f"{one.name}={one.value} ends with the script: it belongs into the pairing's [env]"
+    if isinstance(one, Clear):
+        return f"clears {one.what}: `apply` removes stale bytecode, and keeps originals, by itself"
+    if isinstance(one, Assume):
+        return f"`{one.text}`: {one.how}"
+    if isinstance(one, Edit):
+        return f"`{one.text}`: {one.what}, and only a run tells what comes out"
+    assert isinstance(one, Left)  # noqa: S101  (patches have been told)
+    return f"not understood: `{one.text}`: {one.why}"
