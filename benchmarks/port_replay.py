@@ -293,6 +293,8 @@ def siblings(trees: str, case: Case, shuffle: int) -> tuple[str, dict[str, tuple
         pieces += [*text_[at : inner.start - 1], *block]
         at = inner.end
     target = b"".join([*pieces, *text_[at:]])
+    if outline.read(target) is None:
+        return "no target: in that order the file is no Python", {}
     return "shuffled", in_every_way(base, mod, target, change)
 
 
