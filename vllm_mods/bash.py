@@ -6,6 +6,7 @@ branches and loops, and needs a grammar.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -253,7 +254,7 @@ class _Reader:
         if kind in {"comment", "heredoc_body", "heredoc_end"}:
             return None
         if kind == "command":
-            return self.call(node)
+            return self.command(node)
         if kind == "redirected_statement":
             return self.redirected(node)
         if kind in {"variable_assignment", "declaration_command"}:
@@ -299,6 +300,27 @@ class _Reader:
                 one = self.statement(child)
                 found += [] if one is None else [one]
         return tuple(found)
+
+    def command(self, node: Node) -> Statement:
+        """Read a command; assignments on lines above it, which the grammar takes for its own, are none."""
+        call = self.call(node)
+        own = len(call.assignments)
+        children = node.named_children
+        for i, (one, after) in enumerate(itertools.islice(itertools.pairwise(children), own), 1):
+            between = self.data[one.end_byte : after.start_byte].replace(b"\\\n", b"")
+            if b"\n" in between:
+                first = children[:i]
+                above = tuple(
+                    Assign(int(each.start_point[0]) + 1, self.text(each), *pair, exported=False)
+                    for each, pair in zip(first, call.assignments, strict=False)
+                )
+                rest = self.data[after.start_byte : node.end_byte].decode(
+                    "utf-8", "surrogateescape"
+                )
+                line = int(after.start_point[0]) + 1
+                call = call._replace(line=line, text=rest, assignments=call.assignments[i:])
+                return Block(above[0].line, self.text(node), (*above, call), subshell=False)
+        return call
 
     def call(self, node: Node) -> Call:
         argv, assignments, redirects = [], [], []
@@ -443,14 +465,21 @@ class _Reader:
         for child in node.named_children:
             if child.type in {"string_content", "heredoc_content"}:
                 continue
-            found += [self.plain(at, child.start_byte), *self.parts(child)]
+            found += [*self.plain(at, child.start_byte), *self.parts(child)]
             at = child.end_byte
-        found.append(self.plain(at, node.end_byte - quote))
+        found += self.plain(at, node.end_byte - quote)
         return tuple(part for part in found if part != "")
 
-    def plain(self, start: int, end: int) -> str:
+    def plain(self, start: int, end: int) -> Iterator[str | Variable | Unread]:
+        """Yield text, and what the grammar does not see in here-documents: ``$1``, ``$$``, backquotes."""
         text = self.data[start:end].decode("utf-8", "surrogateescape")
-        return re.sub(r"\\([$`\"\\])", r"\1", text).replace("\\\n", "")
+        for piece in re.split(r"(?<!\\)(\$[\d*@#?$!-]|`[^`]*`)", text):
+            if re.fullmatch(r"\$\d", piece):
+                yield Variable(piece[1:])
+            elif piece[:1] in {"$", "`"} and len(piece) > 1 and not re.match(r"\$[\s\"'(]", piece):
+                yield Unread(piece)
+            else:
+                yield re.sub(r"\\([$`\"\\])", r"\1", piece).replace("\\\n", "")
 
     def expansion(self, node: Node, text: str) -> Variable | Unread:
         match = re.fullmatch(r"\$\{(\w+)(?::?-(.*))?\}", text, re.DOTALL)
@@ -479,7 +508,7 @@ def _dedented(word: Word) -> Word:
     return Word(start.sub("", word.text), tuple(parts))
 
 
-def _with(one: Statement, redirects: tuple[Redirect, ...], text: str) -> Statement:
+def _with(one: Statement, redirects: tuple[Redirect, ...], text: str) -> Statement:  # noqa: PLR0911  (one for each kind)
     """Give redirects to the command that they belong to: the last one of a list."""
     if isinstance(one, Call):
         return one._replace(redirects=(*one.redirects, *redirects))
@@ -490,6 +519,12 @@ def _with(one: Statement, redirects: tuple[Redirect, ...], text: str) -> Stateme
         return one._replace(stages=(*one.stages[:-1], last), text=text)
     if isinstance(one, Not):
         return one._replace(inner=_with(one.inner, redirects, one.inner.text), text=text)
+    if (
+        isinstance(one, Block)
+        and isinstance(one.body[0], Assign)
+        and not text.startswith(("{", "("))
+    ):
+        return one._replace(body=(*one.body[:-1], _with(one.body[-1], redirects, text)))
     if all(
         redirect.target.text == "/dev/null" or "&" in redirect.operator for redirect in redirects
     ):

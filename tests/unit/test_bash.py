@@ -70,6 +70,7 @@ def test_a_redirect_belongs_to_the_last_command_of_a_list() -> None:
         ("python3 - <<'PY' || true\nx = '$A'\nPY\n", Chain, "x = '$A'\n"),
         ("cat <<EOF | patch -p1\na\nEOF\n", Pipe, "a\n"),
         ("cat > out <<EOF\na $A\nEOF\n", Call, "a 1\n"),
+        ('cat <<EOF\n"$A" \\$1 $ 5$\n$1\nEOF\n', Call, '"1" $1 $ 5$\nx\n'),
         ("cat <<-'EOF'\n\ta\n\t\tb\n\tEOF\n", Call, "a\nb\n"),
         ("cat <<-EOF\n\ta $A\t$A\n\t\t$A b\n\tEOF\n", Call, "a 1\t1\n1 b\n"),
     ],
@@ -79,7 +80,7 @@ def test_here_documents(text: str, kind: type, body: str) -> None:
     assert isinstance(one, kind)
     call = next(part for part in (one, *bash.inside(one)) if isinstance(part, Call))
     here = next(redirect for redirect in call.redirects if redirect.operator == "<<")
-    assert here.target.value({"A": "1"}) == body
+    assert here.target.value({"A": "1", "1": "x"}) == body
 
 
 def test_branches_loops_and_functions() -> None:
@@ -109,6 +110,24 @@ def test_what_goes_into_a_block_is_not_forgotten() -> None:
         assert one.kind == "redirected_statement"
     assert [type(one) for one in bash.inside(block)] == [bash.Block]
     assert isinstance(quiet, bash.Block)
+
+
+def test_assignments_above_a_command_are_none_of_its_own() -> None:
+    script = bash.read(
+        "A=1 B=2\n[ -n x ]\nC=3 D=4 \\\ne f\nG=5 H=6\nI=7 j <k\nL=8 M=9\ncat <<E\nx\nE\n"
+    )
+    told = [
+        (type(one).__name__, one.line)
+        for one in bash.walk(script.body)
+        if isinstance(one, Assign | Call | bash.Test)
+    ]
+    assert told == [
+        *[("Assign", 1), ("Assign", 1), ("Test", 2), ("Call", 3)],
+        *[("Assign", 5), ("Assign", 5), ("Call", 6), ("Assign", 7), ("Assign", 7), ("Call", 8)],
+    ]
+    calls = [one for one in bash.walk(script.body) if isinstance(one, Call)]
+    assert [len(one.assignments) for one in calls] == [2, 1, 0]
+    assert [len(one.redirects) for one in calls] == [0, 1, 1]
 
 
 def test_assignments() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vllm_mods import bash
 from vllm_mods.making import conditions, tools
-from vllm_mods.making.effects import Clear, Remove, in_site
+from vllm_mods.making.effects import Clear, in_site
 from vllm_mods.making.reading import EndedError, Result
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ def _take_away(shell: Shell, command: Command, name: str) -> None:
         for one in [path, *shell.below(path)]:
             shell.files.pop(one, None)
     elif in_site(path) is not None and shell.is_file(path) is True:
-        shell.effects.append(Remove(command.place, path))
+        shell.remove(command.place, path)
     elif shell.is_file(path) is not False:
         shell.left(
             command.place, command.text, f"it removes {path}: what that is needs --tree TREE"

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from vllm_mods import bash
-from vllm_mods.bash import BashError, Call
+from vllm_mods.bash import BashError, Call, Unread
 from vllm_mods.making import words
 
 if TYPE_CHECKING:
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 def test(shell: Shell, text: str) -> bool | None:
     """Tell what the text of a test comes to."""
     inner = re.sub(r"^\[\[?\s|\s\]\]?$", "", text)
-    if re.search(r"&&|\|\||[<>()]|=~", inner):
-        return None
     try:
         (call,) = bash.read(f"test {inner}").body
     except (BashError, ValueError):
         return None
-    if not isinstance(call, Call):
+    if not isinstance(call, Call) or call.redirects:
         return None
     found: list[str] = []
     for word in call.argv[1:]:
-        known = words.text(shell, word)
+        patterns = [part for part in word.parts if isinstance(part, Unread)]
+        plain = all(part.text.startswith(("$", "`")) for part in patterns)
+        known = words.text(shell, word) if plain else None
         if known is None:
             return None
         found.append(known)

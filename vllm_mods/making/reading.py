@@ -39,6 +39,7 @@ from vllm_mods.making.effects import (
     Export,
     Left,
     Place,
+    Remove,
     Whole,
     changes,
     in_site,
@@ -138,6 +139,7 @@ class Shell:
         self.file = "run.sh"
         self.effects: list[Effect] = []
         self.made: set[str] = set()
+        self.gone: set[str] = set()
         self.printed: list[str | None] = []
         self.here = Place("run.sh", 1)
         self.depth = 0
@@ -154,6 +156,8 @@ class Shell:
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, None if they are not known or there are none."""
+        if path in self.gone:
+            return None
         if path in self.files:
             return self.files[path]
         inner = in_site(path)
@@ -166,6 +170,8 @@ class Shell:
 
     def is_file(self, path: str) -> bool | None:
         """Tell whether there is such a file; None if only a run would tell."""
+        if path in self.gone:
+            return False
         if path in self.files:
             return True
         if in_site(path) is not None:
@@ -214,7 +220,14 @@ class Shell:
             self.left(place, text, f"what it writes to {path} is known only when it runs")
         else:
             self.files[path] = data
+            self.gone.discard(path)
             self.effects.append(Whole(place, path, data))
+
+    def remove(self, place: Place, path: str) -> None:
+        """Take note of a file of vLLM that is taken away."""
+        self.files.pop(path, None)
+        self.gone.add(path)
+        self.effects.append(Remove(place, path))
 
     def lasts(self, path: str) -> bool:
         """Tell whether what is written there is seen after the script has ended."""
@@ -282,8 +295,8 @@ class Shell:
     def probe(self, body: Sequence[Statement]) -> Probe:
         """Tell what statements would do, and forget it."""
         inner = self.subshell()
-        inner.files, inner.effects, inner.made = dict(self.files), [], set(self.made)
-        inner.printed = []
+        inner.files, inner.effects, inner.printed = dict(self.files), [], []
+        inner.made, inner.gone = set(self.made), set(self.gone)
         ends = False
         try:
             inner.run(body)
@@ -334,7 +347,7 @@ class Shell:
 
     def other(self, one: Other, place: Place) -> Result:
         """Run what is not read further, if nothing depends on it."""
-        if one.kind == "declaration_command":
+        if one.kind in {"declaration_command", "variable_assignments"}:
             for part in one.body:
                 self.one(part)
             if not one.body and one.text.startswith("export "):
@@ -537,20 +550,23 @@ class Shell:
                 stdin, reads = self.input(redirect), True
                 source = words.value(self, redirect.target) if redirect.operator == "<" else None
         argv: list[str] = []
+        pure = False
         for word in one.argv:
             items = words.values(self, word)
             if items is None:
                 known = argv[0] if argv else ""
-                if known not in commands.PURE:
+                if known not in commands.PURE - {"set"} or known in self.functions:
                     return self.left(place, one.text, f"`{word.text}` is known only when it runs")
-                items = []
+                pure = True
+                continue
             argv += items
         before = {name: self.variables.get(name) for name, _ in one.assignments}
         for name, word in one.assignments:
             self.variables[name] = words.text(self, word)
         command = Command(place, one.text, argv, stdin, reads, source)
         since = len(self.printed)
-        result = self.invoke(command) if argv else Result(status=True, out="")
+        # of a command that only asks, with words that are not known, nothing is known
+        result = Result() if pure else self.invoke(command) if argv else Result(status=True, out="")
         if one.argv:
             self.variables.update(before)
         if len(self.printed) > since:  # by a function or a script

@@ -106,6 +106,8 @@ def _part(shell: Shell, part: Variable | Unread) -> str | None:  # noqa: PLR0911
     if raw.startswith(("$(", "`")):
         inner = raw[2:-1] if raw.startswith("$(") else raw[1:-1].replace("\\`", "`")
         return shell.substitute(inner)
+    if raw in {"$*", "$@"}:
+        return " ".join(shell.arguments)
     if raw == "$#":
         return str(len(shell.arguments))
     if match := _SURE.fullmatch(raw):
