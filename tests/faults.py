@@ -12,7 +12,8 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 CHANGING = (
     "open",
@@ -36,8 +37,17 @@ NEED_SPACE = ("open", "write", "link", "mkdir", "setxattr")
 DONE, REFUSED, NOT_RESTORED, OTHER = 0, 3, 4, 9
 
 
-def at(number: int, fault: Callable[[], None], names: tuple[str, ...] = CHANGING) -> None:
-    """From now on run ``fault`` just before the ``number``-th changing call of this process."""
+def at(
+    number: int,
+    fault: Callable[[], None],
+    names: tuple[str, ...] = CHANGING,
+    *,
+    sync: bool = False,
+) -> None:
+    """From now on run ``fault`` just before the ``number``-th changing call of this process.
+
+    Half of what is to be written is, if that call is a write. Only with ``sync`` are files synced.
+    """
     calls = 0
 
     def wrap(name: str) -> None:
@@ -53,7 +63,7 @@ def at(number: int, fault: Callable[[], None], names: tuple[str, ...] = CHANGING
                     real(args[0], bytes(args[1])[: len(args[1]) // 2])
                 fault()
             # a sync changes nothing that another process could see, and is slow
-            return None if name == "fsync" else real(*args, **kwargs)
+            return None if name == "fsync" and not sync else real(*args, **kwargs)
 
         setattr(os, name, wrapped)
 
@@ -81,6 +91,36 @@ def from_then_on(number: int, error: OSError, names: tuple[str, ...] = NEED_SPAC
 
     for name in names:
         wrap(name)
+
+
+def power_cut(number: int, folders: Sequence[Path], names: tuple[str, ...] = CHANGING) -> None:
+    """Die at the ``number``-th changing call, as by a power cut that takes all that it may.
+
+    Names, links and removals are there in the order they were made, as journalling file systems
+    keep them; of a file that was written and not synced since, the content is not.
+    """
+    unsynced: set[tuple[int, int]] = set()
+    write, sync = os.write, os.fsync
+
+    def noted_write(descriptor: int, data: bytes) -> int:
+        info = os.fstat(descriptor)
+        unsynced.add((info.st_dev, info.st_ino))
+        return write(descriptor, data)
+
+    def noted_sync(descriptor: int) -> None:
+        info = os.fstat(descriptor)
+        unsynced.discard((info.st_dev, info.st_ino))
+        sync(descriptor)
+
+    def cut() -> None:
+        for path in [path for folder in folders for path in folder.rglob("*")]:
+            info = path.lstat()
+            if (info.st_dev, info.st_ino) in unsynced:
+                path.write_bytes(b"")
+        kill()
+
+    os.write, os.fsync = noted_write, noted_sync  # type: ignore[assignment]
+    at(number, cut, names, sync=True)
 
 
 def kill() -> None:

@@ -100,9 +100,11 @@ def open_work(root: str) -> str:
 
 
 def save(work: str, journal: Journal) -> None:
-    """Write the journal. The files that it names lie in the work folder already.
+    """Write the journal and bring it to the disk. The backups lie in the work folder already.
 
-    It is not on the disk yet: the caller brings it there, in one go with all that it staged.
+    After a power cut there is a whole journal or none, and with none nothing was staged or replaced
+    yet, on whichever file system: so its content goes to the disk before it gets its name, and its
+    name (with the backups beside it) before anything that it would have to undo.
     """
     raw = {
         "schema": _SCHEMA,
@@ -112,8 +114,11 @@ def save(work: str, journal: Journal) -> None:
         "gone": [_folder_row(one) for one in journal.gone],
     }
     data = json.dumps(raw).encode()
-    site.write(f"{work}/{FILE}.new", data, like=os.lstat(work), mode=0o600)
-    os.replace(f"{work}/{FILE}.new", f"{work}/{FILE}")
+    new = f"{work}/{FILE}.new"
+    site.write(new, data, like=os.lstat(work), mode=0o600)
+    site.sync([new])
+    os.replace(new, f"{work}/{FILE}")
+    site.sync([work])
 
 
 def give_mtime(place: str, mtime_ns: int) -> None:
@@ -122,14 +127,15 @@ def give_mtime(place: str, mtime_ns: int) -> None:
         os.utime(place, ns=(mtime_ns, mtime_ns))
 
 
-def sync_folders(where: Site, folders: Iterable[Folder]) -> None:
-    """Bring the entries of all folders to the disk.
+def sync_folders(where: Site, folders: Iterable[str]) -> None:
+    """Bring the entries of those folders to the disk that lie on another file system than the root.
 
-    Linux file systems write changes of folders out in the order they were made, so that the
-    root's stand for all before them; a workspace may lie on another file system.
+    Call it before ``finish``: the journal is all that could undo or explain them. A file system
+    keeps its own changes of folders in order, but none waits for another.
     """
-    paths = {"", *(one.path for one in folders if one.path.startswith("/"))}
-    site.sync([where.absolute(path) for path in paths])
+    device = os.stat(where.root).st_dev
+    places = [where.absolute(path) for path in folders]
+    site.sync([place for place in places if os.stat(place).st_dev != device])
 
 
 def finish(work: str) -> None:
@@ -197,7 +203,7 @@ def put_back(where: Site, work: str, journal: Journal, *, reached: int | None = 
     folders = [*journal.kept, *journal.gone]
     for one in folders:
         give_mtime(where.absolute(one.path), one.mtime_ns)
-    sync_folders(where, folders)
+    sync_folders(where, [one.path for one in folders])
     problems = [problem for problem in tried if problem is not None]
     if problems:
         lines = "".join(f"\n  {what}" for what, _hint in problems)

@@ -192,10 +192,14 @@ def _steps(
     for op in ops:
         check()
         _stage(op, mtime_ns)
-    # Before the first file is replaced, all that a power cut must not take is on the disk. What
-    # follows needs no more: file systems write changes of folders out in the order they were made.
-    staged = [op.step.temp for op in ops if op.data is not None]
-    site.sync([f"{work}/{journal.FILE}", work, *staged])
+    # What a power cut may take: ext4, XFS and btrfs keep changes of folders (names, links, removals)
+    # in the order they were made, whatever part of them is on the disk; the content of a file may
+    # come later than its name, unless it was synced; two file systems know no common order. So
+    # every new content is synced before it gets a name that counts: the journal in `save`, the
+    # staged files here. The renames need no sync among each other, as all of them are before the
+    # removal of the journal; but those on another file system than the journal's have to be on the
+    # disk when it goes.
+    site.sync([op.step.temp for op in ops if op.data is not None])
     for op in ops:
         check()
         _same_as_drafted(where, op)
@@ -204,6 +208,8 @@ def _steps(
     for gone in reversed(drafted.journal.gone):
         os.rmdir(where.absolute(gone.path))
     _settle_folders(where, drafted, mtime_ns)
+    kept = [one.path for one in drafted.journal.kept]
+    journal.sync_folders(where, [*kept, *drafted.journal.made])
     check()
     journal.finish(work)
     progress.committed = True
