@@ -107,6 +107,7 @@ def transition(
     """Return the transition that puts one mod in, after those that are in before."""
     return Transition(
         writes=writes,
+        before=before,
         mods=(*before, entry(name, *writes)),
         vllm="0.19.1",
         sources=((name, b"# " + name.encode()),),

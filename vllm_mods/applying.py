@@ -24,10 +24,12 @@ def transition(planned: Plan, there: Receipt | None) -> Transition:
         Write(path=change.path, expected=sha256(change.before), data=change.after, mode=change.mode)
         for change in planned.changes
     )
+    before = () if there is None else there.mods
     new = [one for one in planned.mods if one.verdict.writes]
     return Transition(
         writes=writes,
-        mods=(*(there.mods if there is not None else ()), *(_entry(one) for one in new)),
+        before=before,
+        mods=(*before, *(_entry(one) for one in new)),
         vllm=planned.version,
         sources=tuple((one.mod.name, keep.pack(one.mod)) for one in new),
     )

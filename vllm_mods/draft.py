@@ -31,13 +31,14 @@ class Write(NamedTuple):
 class Transition(NamedTuple):
     """What a tree is to become.
 
-    ``mods`` are all mods that are in afterwards, ``()`` for an untouched tree; the receipt's
-    other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
+    ``before`` are the mods that were in when this was planned, ``mods`` all that are in afterwards,
+    ``()`` for an untouched tree; the receipt's other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
     stay need not be given again.
     ``discard_edits`` overwrites a RECORD that somebody changed since.
     """
 
     writes: tuple[Write, ...]
+    before: tuple[ReceiptMod, ...]
     mods: tuple[ReceiptMod, ...]
     vllm: str | None
     sources: tuple[tuple[str, bytes], ...] = ()

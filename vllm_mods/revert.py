@@ -66,6 +66,7 @@ def revert_transition(
         )
     return Transition(
         writes=tuple(writes),
+        before=there.mods,
         mods=tuple(mods),
         vllm=there.vllm,
         sources=tuple(sources),

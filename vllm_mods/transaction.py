@@ -73,6 +73,7 @@ def commit(
     try:
         recovered = journal.recover(Site(root=root))
         there = read_receipt(root)
+        _still_as_planned(root, there, transition)
         where = Site(root=root, workspaces=_workspaces(there, workspace))
         try:
             drafted = draft(where, there, transition, break_links=break_links)
@@ -128,6 +129,15 @@ def _lock(root: str) -> int:
             ) from error
         raise _refusal(root, error, "the folder cannot be locked; nothing was changed") from error
     return descriptor
+
+
+def _still_as_planned(root: str, there: Receipt | None, transition: Transition) -> None:
+    """Plans are made without the lock. Files are compared one by one; this is for all others."""
+    if (() if there is None else there.mods) != transition.before:
+        raise Refused(
+            f"{root}: another vllm-mods put mods in or took mods out just now; nothing was changed",
+            hint="run the command again",
+        )
 
 
 def _workspaces(there: Receipt | None, workspace: str | None) -> tuple[str, ...]:

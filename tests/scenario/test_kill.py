@@ -90,7 +90,11 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, memory: Path) -> Case:
         write(".vllm-mods/templates/u.jinja", None, b"U"),
     )
     two = Transition(
-        writes=TWO.writes, mods=(*one.mods, TWO.mods[1]), vllm="0.19.1", sources=TWO.sources
+        writes=TWO.writes,
+        before=one.mods,
+        mods=(*one.mods, TWO.mods[1]),
+        vllm="0.19.1",
+        sources=TWO.sources,
     )
     steps = [one, two][: {"apply": 0, "apply-across": 0, "apply-more": 1}.get(request.param, 2)]
     for step in steps:
@@ -293,6 +297,16 @@ def test_an_error_at_any_call_puts_everything_back(case: Case, code: int, every:
             assert case.now() == case.after, f"failed at call {number}"
             case.reset()
     assert refusals > 30 // every
+    assert case.now() == case.after
+
+
+def test_writes_that_stop_short_are_continued(case: Case) -> None:
+    def work() -> None:
+        real = os.write
+        os.write = lambda descriptor, data: real(descriptor, memoryview(data)[:100])
+        case.commit()
+
+    assert faults.in_child(work) == faults.DONE
     assert case.now() == case.after
 
 

@@ -244,7 +244,7 @@ def test_sources_are_kept_and_replaced_whole(site: Path) -> None:
     assert (kept / "one.json").read_bytes() == b"# one"
     commit(
         str(site),
-        Transition(writes=(), mods=ONE.mods, vllm="0.19.1", sources=(("one", b"new"),)),
+        ONE._replace(writes=(), before=ONE.mods, sources=(("one", b"new"),)),
     )
     assert [one.name for one in kept.iterdir()] == ["one.json"]
     assert (kept / "one.json").read_bytes() == b"new"
@@ -253,8 +253,17 @@ def test_sources_are_kept_and_replaced_whole(site: Path) -> None:
 def test_nothing_to_do_does_nothing(site: Path) -> None:
     commit(str(site), ONE)
     before = snapshot(site)
-    same = Transition(writes=(), mods=ONE.mods, vllm="0.19.1", sources=ONE.sources)
+    same = ONE._replace(writes=(), before=ONE.mods)
     assert commit(str(site), same).changed == ()
+    assert snapshot(site) == before
+
+
+def test_what_was_planned_before_another_mod_went_in_is_refused(site: Path) -> None:
+    other = transition(write("vllm/b.py", B, b"B = 2\n"), name="other")
+    commit(str(site), ONE)
+    before = snapshot(site)
+    with pytest.raises(Refused, match="another vllm-mods put mods in"):
+        commit(str(site), other)
     assert snapshot(site) == before
 
 
@@ -533,6 +542,7 @@ def test_one_mod_goes_and_the_other_stays_as_if_alone(tmp_path: Path) -> None:
         str(alone),
         Transition(
             writes=(write("vllm/b.py", B, b"B = 2\n"),),
+            before=(),
             mods=(stays,),
             vllm="0.19.1",
             sources=sources,

@@ -43,6 +43,7 @@ def image(tmp_path: Path) -> FolderBase:
 def transition(*writes: transaction.Write) -> Transition:
     return Transition(
         writes=writes,
+        before=(),
         mods=(small_site.entry("one", *writes),),
         vllm="0.19.1",
         sources=(("one", b"1"),),
@@ -100,6 +101,7 @@ def test_the_second_mod_keeps_the_first_ones_originals(image: FolderBase, tmp_pa
     second = write("vllm/a.py", b"A = 2\n", b"A = 3\n")
     more = Transition(
         writes=(second,),
+        before=there.mods,
         mods=(*there.mods, small_site.entry("two", second)),
         vllm="0.19.1",
         sources=(("two", b"2"),),
