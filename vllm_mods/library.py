@@ -46,13 +46,19 @@ def data_root() -> str:
 class Library:
     """Mods by name, over one or more library folders."""
 
-    def __init__(self, extra: Sequence[str] = ()) -> None:
-        """Take the bundled library and ``extra`` folders. Raises ``UsageError`` for a bad one."""
+    def __init__(
+        self, extra: Sequence[str] = (), pins: Callable[[str], dict[str, str]] | None = None
+    ) -> None:
+        """Take the bundled library and ``extra`` folders. Raises ``UsageError`` for a bad one.
+
+        ``pins`` returns, for one of the ``extra`` folders, the sha256 of every file that it may hold:
+        see ``pinning.sums``.
+        """
         for folder in extra:
             _check_library(folder)
-        self.roots = tuple(
-            dict.fromkeys((data_root(), *(os.path.abspath(folder) for folder in extra)))
-        )
+        named = tuple(os.path.abspath(folder) for folder in extra)
+        self.roots = tuple(dict.fromkeys((data_root(), *named)))
+        self._pins = {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
         self._folders = self._find()
 
     def _find(self) -> dict[str, str]:
@@ -67,6 +73,19 @@ class Library:
                 found[name] = folder
         return found
 
+    def read(self, path: str) -> bytes | None:
+        """Read a file of one of the libraries, None if there is none.
+
+        Raises ``UsageError`` if it cannot be read, ``Refused`` if it is not as it is pinned.
+        """
+        data = read_file(path)
+        for root, listed in self._pins.items():
+            if path.startswith(f"{root}/"):
+                from vllm_mods import pinning  # noqa: PLC0415  (rarely asked for)
+
+                pinning.check(root, path, data, listed)
+        return data
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted."""
         return tuple(sorted(self._folders))
@@ -75,7 +94,7 @@ class Library:
         """Read one mod. Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty."""
         if name not in self._folders:
             raise self._unknown("mod", name, self._folders)
-        return load_mod(self._folders[name], self.roots)
+        return load_mod(self._folders[name], self.roots, read=self.read)
 
     def pairing_names(self) -> tuple[str, ...]:
         """Return the names of all pairings, sorted. Raises ``UsageError`` if two have one name."""
@@ -92,7 +111,7 @@ class Library:
         files = self._pairing_files()
         if name not in files:
             raise self._unknown("pairing", name, files)
-        found = pairing.parse(read_file(files[name]) or b"", files[name])
+        found = pairing.parse(self.read(files[name]) or b"", files[name])
         if found.name != name:
             raise ManifestError(
                 files[name], (f"name: {found.name!r} is not the name of its file, {name!r}",)

@@ -35,6 +35,7 @@ LAYERS = (
     ("attempt", "together"),
     ("vouch",),
     ("plan",),
+    ("pinning",),
     ("library",),
     ("keep", "lint"),
     ("trees",),

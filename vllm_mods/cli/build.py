@@ -63,7 +63,7 @@ def command(
 
     library = options.open_library(libraries)
     wanted = library.pairing(name)
-    kept = imaging.read_lock(imaging.lock_path(library, name, lock_file), name)
+    kept = imaging.read_lock(library, imaging.lock_path(library, name, lock_file), name)
     ref = base or kept.lock.base.ref
     with imaging.on_base(
         library, wanted, ref, epoch=kept.lock.epoch, locked=kept.lock.wheels, afresh=afresh

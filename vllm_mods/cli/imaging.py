@@ -49,16 +49,17 @@ def lock_path(library: Library, name: str, named: str | None) -> str:
     return os.path.abspath(named) if named is not None else beside
 
 
-def read_lock(path: str, name: str) -> Kept:
-    """Read a pairing's lock. Raises ``UsageError`` if there is none or it is another pairing's."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
+def read_lock(library: Library, path: str, name: str) -> Kept:
+    """Read a pairing's lock.
+
+    Raises ``UsageError`` if there is none or it is another pairing's, ``Refused`` as ``Library.read``.
+    """
+    data = library.read(path)
+    if data is None:
         raise UsageError(
-            f"pairing {name} has no lock: {path}: {error.strerror}",
+            f"pairing {name} has no lock: there is no file {path}",
             hint=f"vllm-mods lock {name} --output {os.path.relpath(path)}",
-        ) from error
+        )
     lock = pairing_lock.parse(data, path)
     if lock.pairing != name:
         raise UsageError(

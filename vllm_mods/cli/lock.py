@@ -64,7 +64,7 @@ def command(
     path = imaging.lock_path(library, names[0], output)
     epoch = source_date_epoch()
     if check:
-        kept = imaging.read_lock(path, names[0])
+        kept = imaging.read_lock(library, path, names[0])
         with imaging.on_base(
             library,
             wanted,

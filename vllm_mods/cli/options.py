@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vllm_mods.errors import UsageError
 from vllm_mods.model import Verdict
 
 if TYPE_CHECKING:
@@ -86,13 +87,47 @@ workspace = click.option(
     envvar="WORKSPACE_DIR",
     help="Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
 )
-libraries = click.option(
+own_libraries = click.option(
     "--library",
     "libraries",
     multiple=True,
     metavar="DIR",
     help="A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
 )
+_REQUIRED, _SIGNERS = "vllm_mods.require_hashes", "vllm_mods.allowed_signers"
+
+
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def keep(context: click.Context, _parameter: click.Parameter, value: Any) -> None:  # noqa: ANN401
+        context.meta[key] = value
+
+    return keep
+
+
+def libraries(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of what reads libraries: which ones, and who vouches for them."""
+    for option in (
+        click.option(
+            "--allowed-signers",
+            metavar="FILE",
+            envvar="VLLM_MODS_ALLOWED_SIGNERS",
+            expose_value=False,
+            callback=_remember(_SIGNERS),
+            help="Each library's SHA256SUMS has to be signed (ssh-keygen -Y sign) by one of these.",
+        ),
+        click.option(
+            "--require-hashes",
+            multiple=True,
+            metavar="FILE|sha256:HEX",
+            envvar="VLLM_MODS_REQUIRE_HASHES",
+            expose_value=False,
+            callback=_remember(_REQUIRED),
+            help="Take nothing of a library but what is in this list, or in its SHA256SUMS of that hash.",
+        ),
+        own_libraries,
+    ):
+        function = option(function)
+    return function
 
 
 def recording(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,13 +158,29 @@ def recording(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def open_library(extra: tuple[str, ...]) -> Library:
-    """Open the bundled library, those of ``--library`` and of ``VLLM_MODS_LIBRARY``."""
+    """Open the bundled library, those of ``--library`` and of ``VLLM_MODS_LIBRARY``.
+
+    Raises ``UsageError`` and ``Refused`` as ``Library`` and ``pinning.sums`` do.
+    """
     from vllm_mods.library import Library  # noqa: PLC0415
 
     named = [
         folder for folder in os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep) if folder
     ]
-    return Library((*named, *extra))
+    folders = (*named, *extra)
+    context = click.get_current_context(silent=True)
+    meta: dict[str, Any] = {} if context is None else context.meta
+    required, signers = meta.get(_REQUIRED) or (), meta.get(_SIGNERS)
+    if not required and signers is None:
+        return Library(folders)
+    if not folders:
+        raise UsageError(
+            "there is no library to pin: the mods that come with vllm-mods are its own",
+            hint="--library DIR, or take --require-hashes and --allowed-signers away",
+        )
+    from vllm_mods import pinning  # noqa: PLC0415
+
+    return Library(folders, lambda folder: pinning.sums(folder, required, signers))
 
 
 def paint(verdict: Verdict) -> str:

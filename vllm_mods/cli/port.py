@@ -44,7 +44,7 @@ class _Asked(NamedTuple):
 @click.option("--output", metavar="DIR", help="Write a copy of the mod to DIR/patches instead.")
 @click.option("--continue", "go_on", is_flag=True, help="Take the edited files of a port.")
 @click.option("--abort", is_flag=True, help="Do away with an unfinished port.")
-@options.libraries
+@options.own_libraries
 @options.offline
 @options.json_output
 def command(

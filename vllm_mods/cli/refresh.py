@@ -13,7 +13,7 @@ from vllm_mods.errors import EXIT_OK, UsageError
 @click.command(name="refresh")
 @click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
 @click.option("--variant", "chosen", metavar="ID", help="Only this variant [all with patches].")
-@options.libraries
+@options.own_libraries
 @options.offline
 @options.json_output
 def command(
