@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from making import diff_of
+from making import diff_of, write_mod
 from small_site import FILES, Snapshot, build, snapshot
 
 from vllm_mods.cli import run
@@ -81,13 +81,7 @@ def lay_out(folder: Path) -> Stage:
         "two": diff_of("vllm/b.py", text["vllm/b.py"], "B = 2\n").decode(),
     }
     for name, patch in patches.items():
-        mod = stage.library / "patches" / name
-        mod.mkdir(parents=True)
-        (mod / "x.patch").write_text(patch)
-        (mod / "mod.toml").write_text(
-            f'schema = 1\nname = "{name}"\nversion = "1.0.0"\nsummary = "s"\nlicense = "MIT"\n'
-            '[[variant]]\nid = "a"\nvllm = ">=0.19"\npatches = ["x.patch"]\n'
-        )
+        write_mod(stage.library, name, patch.encode())
     os.environ["VLLM_MODS_LIBRARY"] = str(stage.library)
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     stage.keep()

@@ -11,6 +11,7 @@ from vllm_mods.model import Mod, PatchFile, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from vllm_mods.model import ModPlan
 
@@ -94,3 +95,17 @@ def patched(files: Mapping[str, bytes], planned: ModPlan) -> dict[str, bytes]:
         else:
             result[change.path] = change.after
     return result
+
+
+def write_mod(
+    library: Path, name: str, patch: bytes, *, more: str = "", vllm: str = ">=0.19"
+) -> Path:
+    """Write a mod of one patch into a library; ``more`` goes into its manifest. Return its folder."""
+    folder = library / "patches" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "x.patch").write_bytes(patch)
+    (folder / "mod.toml").write_text(
+        f'schema = 1\nname = "{name}"\nversion = "1.0.0"\nsummary = "s"\nlicense = "MIT"\n{more}\n'
+        f'[[variant]]\nid = "a"\nvllm = "{vllm}"\npatches = ["x.patch"]\n'
+    )
+    return folder

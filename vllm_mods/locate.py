@@ -8,7 +8,7 @@ written in comes, in this order, from
 ``lock``        the scopes that mod.lock recorded,
 ``header``      the section header behind ``@@`` (git writes the nearest ``class`` or
                 ``def`` above the hunk, or the nearest line that starts in column 0),
-``definition``  ``class`` or ``def`` lines in the hunk itself,
+``definition``  ``class`` or ``def`` lines that start in column 0 in the hunk itself,
 ``anchor``      the import or assignment of the module that the hunk is part of,
 ``unique``      nothing but its being the only match in the file.
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from vllm_mods.scopes import Scopes
 
 _DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
+# An indented one tells no class: every other class may have a method of that name.
+_TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
 _COLUMN_0 = rb"[A-Za-z_$]"
 
 
@@ -137,6 +139,10 @@ def place(hunk: Hunk, target: Target, recorded: str | None) -> Found | Lost:
         return Lost(code="absent", message="its text is not there", scope=_written(hunk, recorded))
     expected = _Expected(hunk, recorded)
     proven = [line for line in lines if expected.holds(target, line)]
+    if not proven and expected.header:
+        # It tells what was above the hunk; upstream may have put something else in between.
+        proven = [line for line in lines if _defines(hunk, target, line)]
+        expected.header = "" if proven else expected.header
     if not proven:
         places = _listed(target, hunk, lines)
         return Lost(
@@ -258,7 +264,7 @@ class _Expected:
             return "lock"
         if self.header:
             return "header"
-        if any(re.match(_DEFINITION, _text(text)) for text in self.hunk.old):
+        if any(re.match(_TOP_LEVEL, text) for text in self.hunk.old):
             return "definition"
         return "anchor" if scope and scope.endswith((" =", " import")) else "unique"
 
@@ -266,6 +272,18 @@ class _Expected:
         if self.recorded is not None:
             return f"`{self.recorded or 'module level'}`"
         return f"the part below `{self.header}`"
+
+
+def _defines(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether all that the hunk changes is below a top-level class or function that it shows."""
+    assert target.scopes is not None  # noqa: S101  (the caller has looked)
+    heads = {scope.head for scope in target.scopes.definitions()}
+    for i, (kind, text) in enumerate(hunk.lines):
+        if kind != " ":
+            return False
+        if re.match(_TOP_LEVEL, text) and line + i in heads:
+            return True
+    return False
 
 
 def _header_holds(header: str, target: Target, line: int) -> bool:

@@ -218,10 +218,10 @@ class _Planner:
         again = attempt.forward(
             variant, self.parts(mod, variant), self.tree, self.recorded(mod, variant)
         )
-        if released and again.ok:
+        if again.ok:
             finding = Finding(
                 code="both-ways",
-                message="its text fits this release both as already in and as not in yet, and nothing tells "
+                message="its text fits this tree both as already in and as not in yet, and no receipt tells "
                 "which it is: give the patch more context lines",
             )
             verdict = Verdict.MISPLACED
@@ -235,8 +235,7 @@ class _Planner:
         else:
             finding = Finding(
                 code="no-receipt",
-                message="every change is in, but no receipt says so: it was not put in by this tool"
-                + (" (its text would fit a second time, too)" if again.ok else ""),
+                message="every change is in, but no receipt says so: it was not put in by this tool",
                 level=Level.NOTE,
             )
             verdict = Verdict.APPLIED

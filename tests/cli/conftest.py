@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import diff_of
+from making import diff_of, write_mod
 from small_site import build
 
 from vllm_mods.cli import run
@@ -68,19 +68,6 @@ def library(tmp_path: Path) -> Path:
     write_mod(folder, "fast", diff_of("vllm/loader.py", LOADER, fast))
     write_mod(
         folder, "limit", diff_of("vllm/other.py", OTHER, OTHER.replace("LIMIT = 1", "LIMIT = 2"))
-    )
-    return folder
-
-
-def write_mod(
-    library: Path, name: str, patch: bytes, *, more: str = "", vllm: str = ">=0.19"
-) -> Path:
-    folder = library / "patches" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "x.patch").write_bytes(patch)
-    (folder / "mod.toml").write_text(
-        f'schema = 1\nname = "{name}"\nversion = "1.0.0"\nsummary = "s"\nlicense = "MIT"\n{more}\n'
-        f'[[variant]]\nid = "a"\nvllm = "{vllm}"\npatches = ["x.patch"]\n'
     )
     return folder
 

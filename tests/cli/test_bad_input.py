@@ -9,8 +9,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import LOADER, write_mod
-from making import diff_of
+from conftest import LOADER
+from making import diff_of, write_mod
 from small_site import snapshot
 
 from vllm_mods import errors, transaction

@@ -9,8 +9,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import LOADER, write_mod
-from making import diff_of
+from conftest import LOADER
+from making import diff_of, write_mod
 from small_site import PYC, snapshot
 
 from vllm_mods import library as libraries

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from conftest import LOADER, OTHER, write_mod
-from making import diff_of
+from conftest import LOADER, OTHER
+from making import diff_of, write_mod
 from small_site import snapshot
 
 if TYPE_CHECKING:

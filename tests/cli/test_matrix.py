@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FILES, LOADER, OTHER, write_mod
-from making import diff_of
+from conftest import FILES, LOADER, OTHER
+from making import diff_of, write_mod
 from package_server import PackageServer, make_sdist, make_wheel, serving
 from small_site import build
 

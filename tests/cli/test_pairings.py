@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import write_mod
-from making import diff_of
+from making import diff_of, write_mod
 from recipes import PASTED, SOUND, SOUND_ARGV
 from small_site import snapshot
 

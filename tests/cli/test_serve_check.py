@@ -7,8 +7,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import write_mod
-from making import diff_of
+from making import diff_of, write_mod
 from serve_tree import ARGS, FILES, LATER
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FILES, LOADER, write_mod
+from conftest import FILES, LOADER
 from histories import git, grow
-from making import diff_of
+from making import diff_of, write_mod
 
 from vllm_mods.trees.open import open_tree
 

@@ -91,7 +91,7 @@ def test_a_plan_gives_the_written_result_or_refuses_and_never_does_it_twice(
         # whatever became of it, it is never put in a second time; a patch that renames the
         # function it is in, and adds one of the old name, needs a receipt to be told as in
         again = plan([mod_], MemoryTree(patched(files, one))).mods[0]
-        assert again.verdict in {Verdict.APPLIED, Verdict.PARTIAL}
+        assert again.verdict in {Verdict.APPLIED, Verdict.PARTIAL, Verdict.MISPLACED}
     # below other code it goes where it was written for, or nowhere
     there = {"vllm/x.py": (above + before).encode()}
     moved = plan([mod_], MemoryTree(there)).mods[0]

@@ -178,6 +178,24 @@ def test_a_form_feed_that_libcst_would_drop_is_not_trusted() -> None:
     assert planned.verdict is Verdict.UNREADABLE
 
 
+def test_an_indented_def_in_the_hunk_tells_no_class() -> None:
+    base = "class A:\n    def f(self):\n        return 1\n"
+    patch = diff_of(PATH, base, base.replace("1", "2"), context=1)
+    other = base.replace("class A", "class B") + "\n\nclass A:\n    def g(self):\n        pass\n"
+    planned = one(mod(variant(patch)), tree(other))
+    assert planned.hunks[0].proof == "unique"
+    assert "unique-only" in codes(planned)
+
+
+def test_a_function_that_the_hunk_shows_may_have_another_one_above_it_by_now() -> None:
+    base = "import os\n\n\ndef f():\n    return 1\n"
+    patch = diff_of(PATH, base, base.replace("1", "2"), section="import os")
+    between = "\n\ndef g():\n    return 3\n"
+    planned = one(mod(variant(patch)), tree(base.replace("import os\n", "import os\n" + between)))
+    assert planned.verdict is Verdict.MOVED
+    assert planned.hunks[0].proof == "definition"
+
+
 def test_a_file_that_is_not_python_needs_a_unique_match() -> None:
     path = "vllm/t.json"
     patch = diff_of(path, "{\n1\n2\n3\n}\n", "{\n1\n9\n3\n}\n", context=1)
@@ -193,19 +211,18 @@ def test_a_file_that_is_not_python_needs_a_unique_match() -> None:
 # --- what is in already ------------------------------------------------------
 
 
-def test_danger_a_second_run_is_applied_although_the_text_still_matches() -> None:
+def test_danger_a_second_run_is_refused_although_the_text_still_matches() -> None:
     base = "def f():\n    a()\n    b()\n"
     patch = diff_of(PATH, base, base.replace("    b()", "    a()\n    b()"), context=1)
     planned = one(mod(variant(patch)), tree(base))
     assert planned.verdict is Verdict.APPLIES
-    # `a()` and `b()` are neighbours again, so the patch would go in a second time
-    again = one(mod(variant(patch)), tree(after(planned)))
-    assert again.verdict is Verdict.APPLIED
-    assert not again.changes
-    # on a tree that is as released nobody can have put it in: it is not passed over in silence
-    released = one(mod(variant(patch)), tree(after(planned), pristine=True))
-    assert released.verdict is Verdict.MISPLACED
-    assert codes(released) == {"both-ways"}
+    # `a()` and `b()` are neighbours again, so the patch would go in a second time; without a receipt
+    # that is neither done nor passed over in silence
+    for pristine in (False, True):
+        again = one(mod(variant(patch)), tree(after(planned), pristine=pristine))
+        assert again.verdict is Verdict.MISPLACED
+        assert codes(again) == {"both-ways"}
+        assert not again.changes
 
 
 def test_danger_a_half_applied_file_is_partial_not_applied() -> None:
