@@ -35,13 +35,40 @@ def main() -> None:
     # A run is short and allocates little: collecting while modules load costs a tenth of its time.
     gc.disable()
     sys.modules.setdefault("inspect", _Inspect("inspect"))
-    from vllm_mods.cli import run  # noqa: PLC0415
+    _streams()
+    code = 1
+    try:
+        from vllm_mods.cli import run  # noqa: PLC0415
 
-    code = run(sys.argv[1:])
-    # All is printed and on disk. Taking the interpreter apart, module by module, would cost as
-    # much time as half a bare start.
-    sys.stderr.flush()
+        code = run(sys.argv[1:])
+        # All is printed and on disk. Taking the interpreter apart, module by module, would cost as
+        # much time as half a bare start.
+        sys.stderr.flush()
+    except KeyboardInterrupt:  # while modules were loaded
+        code = 130
+    except OSError:  # nobody reads what is said on stderr
+        code = code or 1
     os._exit(code)
+
+
+def _streams() -> None:
+    """Make the standard streams such that nothing that is printed can fail for its characters.
+
+    One that was closed (``>&-``) is opened on nothing, or the next file to be opened, one of the tree
+    perhaps, would be taken for it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
+        elif number and stream.errors == "strict":
+            # A path need not be text; a locale need not know an arrow.
+            utf8 = stream.encoding.lower().replace("-", "") == "utf8"
+            stream.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
+        elif number and stream.errors == "surrogateescape" and stream.encoding == "ascii":
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,10 @@ class Library:
     def load(self, name: str) -> Mod:
         """Read one mod. Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty."""
         if name not in self._folders:
-            raise self._unknown("mod", name, self._folders)
+            pairings = self.pairing_names()
+            if name in pairings:
+                raise UsageError(f"{name} is a pairing, not a mod", hint=f"--pairing {name}")
+            raise self._unknown("mod", name, (*self._folders, *pairings))
         return load_mod(self._folders[name], self.roots, read=self.read)
 
     def pairing_names(self) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 from conftest import LOADER, OTHER
@@ -231,21 +230,6 @@ def test_danger_the_same_guard_two_lines_away_is_pointed_out(
     answer = call("check", "guard", "--target", site, "--json")
     codes = {finding["code"] for finding in answer.json["mods"][0]["findings"]}
     assert "fit-duplicate" in codes
-
-
-def test_the_shell_completes_the_names_of_mods(library: Path) -> None:
-    environment = {
-        **os.environ,
-        "VLLM_MODS_LIBRARY": str(library),
-        "_VLLM_MODS_COMPLETE": "bash_complete",
-        "COMP_WORDS": "vllm-mods apply fa",
-        "COMP_CWORD": "2",
-    }
-    script = "from vllm_mods.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.split() == ["plain,fast"]
 
 
 def test_show_quotes_serve_arguments_for_a_shell(call: Call, library: Path) -> None:

@@ -49,7 +49,7 @@ LAYERS = (
     ("locking",),
     ("matrix", "port", "making"),
     ("bisect", "upstream"),
-    ("serve",),
+    ("serve", "doctor"),
     ("report",),
     ("cli",),
     ("__main__",),

@@ -7,6 +7,7 @@ and nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING
 import click
 
 from vllm_mods import __version__
-from vllm_mods.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
+from vllm_mods.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "list": "List the mods that can be applied, and the pairings.",
@@ -41,10 +44,14 @@ COMMANDS = {
     "import": "Make a pairing of a recipe, a mod of a launcher's mod.",
     "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
     "image": "Tell what is in an image, and whether it is intact.",
+    "doctor": "Tell what this installation and a tree are, and what is wrong.",
     "completion": "Print the shell code that completes vllm-mods commands.",
 }
 
 # A submodule named `list` would stand in for the built-in one in this package; `import` is no name.
+COMPLETE = "_VLLM_MODS_COMPLETE"
+"""Set by a shell that wants to know what could be typed."""
+_HELP = frozenset({"-h", "--help"})
 _MODULES = {"list": "listing", "import": "importing", "serve-check": "serve_check"}
 
 
@@ -59,11 +66,26 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
+        if COMPLETE in os.environ:
+            from vllm_mods.cli.completing import know_values  # noqa: PLC0415
+
+            know_values(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)
+
+        return [
+            CompletionItem(name, help=told)
+            for name, told in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -74,7 +96,22 @@ class _Commands(click.Group):
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             meant = f"; did you mean `{near[0]}`?" if near else "; `vllm-mods --help` lists them"
             raise click.UsageError(f"there is no command `{args[0]}`{meant}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not _HELP.isdisjoint(rest):
+            from vllm_mods.cli.helping import explained  # noqa: PLC0415  (when somebody asks)
+
+            command = explained(command, name or "")
+        return name, command, rest
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        from vllm_mods.cli.helping import write_examples  # noqa: PLC0415
+
+        write_examples(formatter, "")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -94,8 +131,17 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  (one exit code each)
     """Run a command line and return its exit code; every error ends here."""
+    made: dict[str, object] = {
+        "arguments": tuple(arguments)
+    }  # what a report of a bug should have: `options.remember`
     try:
-        code = main.main(args=list(arguments), prog_name="vllm-mods", standalone_mode=False)
+        if COMPLETE in os.environ:
+            from vllm_mods.cli.completing import register  # noqa: PLC0415
+
+            register()
+        code = main.main(
+            args=list(arguments), prog_name="vllm-mods", standalone_mode=False, obj=made
+        )
         sys.stdout.flush()
     except VllmModsError as error:
         complain(error.message, error.hint)
@@ -110,25 +156,31 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  (one exit code each)
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return EXIT_INTERRUPTED
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as error:
         # The reader of a pipe has gone (click makes a SystemExit of it), so the answer was not
-        # given; Python must not find out again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_NO
-    except Exception:  # noqa: BLE001  (the one place where a bug is turned into an exit code)
-        import traceback  # noqa: PLC0415
+        # given; Python must not find out again at exit. Or a shell has got what it completes with.
+        drop_output()
+        return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
+    except Exception as error:  # noqa: BLE001  (the one place where a bug is turned into an exit code)
+        from vllm_mods.cli import unexpected  # noqa: PLC0415
 
-        traceback.print_exc()
-        complain(
-            f"this is a bug in vllm-mods {__version__}",
-            "report it with the traceback above and the command you ran",
-        )
-        return EXIT_BUG
+        return unexpected.tell(error, arguments, made)
     return code if isinstance(code, int) else EXIT_OK
 
 
+def drop_output() -> None:
+    """Let what was not written of the answer go, and whatever would still come."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def complain(message: str, hint: str | None = None) -> None:
-    """Say on stderr what is wrong, where and why, and what to do next."""
-    click.echo(f"error: {message}", err=True)
-    if hint:
-        click.echo(f"\nhint: {hint}", err=True)
+    """Say on stderr what is wrong, where and why, and what to do next.
+
+    Where that cannot be written either, the exit code has to do.
+    """
+    with contextlib.suppress(OSError):
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")  # what showed the progress ends here
+        click.echo(f"error: {message}", err=True)
+        if hint:
+            click.echo(f"\nhint: {hint}", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from vllm_mods.cli import completing
 from vllm_mods.errors import EXIT_OK
 
 
@@ -13,11 +14,12 @@ from vllm_mods.errors import EXIT_OK
 def command(shell: str) -> int:
     """Print the shell code that completes vllm-mods commands.
 
-    For bash: put `eval "$(vllm-mods completion bash)"` into ~/.bashrc.
+    Commands, options, mods, pairings, and trees: kinds, folders, the releases that locks know.
     """
-    from vllm_mods.cli import main  # noqa: PLC0415  (the group that this command is part of)
+    from vllm_mods.cli import COMPLETE, main  # noqa: PLC0415  (the group that this is part of)
 
+    completing.register()
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  (click has all three)
-    click.echo(kind(main, {}, "vllm-mods", "_VLLM_MODS_COMPLETE").source())
+    click.echo(kind(main, {}, "vllm-mods", COMPLETE).source())
     return EXIT_OK

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -203,13 +202,11 @@ def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> E
 
 def _progress() -> Callable[[int, int], None] | None:
     """Return a function that shows on stderr how far it is, None where nobody watches."""
-    if not sys.stderr.isatty():
+    if not options.watched():
         return None
 
     def show(done: int, total: int) -> None:
-        end = "\r\033[K" if done == total else ""
-        sys.stderr.write(f"\r\033[K{done} of {total} cells{end}")
-        sys.stderr.flush()
+        options.show_line(f"{done} of {total} cells", last=done == total)
 
     return show
 

@@ -164,10 +164,7 @@ def open_library(extra: tuple[str, ...]) -> Library:
     """
     from vllm_mods.library import Library  # noqa: PLC0415
 
-    named = [
-        folder for folder in os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep) if folder
-    ]
-    folders = (*named, *extra)
+    folders = library_folders(extra)
     context = click.get_current_context(silent=True)
     meta: dict[str, Any] = {} if context is None else context.meta
     required, signers = meta.get(_REQUIRED) or (), meta.get(_SIGNERS)
@@ -183,11 +180,24 @@ def open_library(extra: tuple[str, ...]) -> Library:
     return Library(folders, lambda folder: pinning.sums(folder, required, signers))
 
 
+def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders of ``VLLM_MODS_LIBRARY`` and of ``--library``."""
+    named = os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep)
+    return (*filter(None, named), *extra)
+
+
 def paint(verdict: Verdict) -> str:
     """Colour a verdict on a terminal that wants colour; the word alone says it all."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return verdict.value
     return click.style(verdict.value, fg=_COLOURS.get(verdict, _BAD), bold=True)
+
+
+def remember(name: str, thing: object) -> None:
+    """Keep something for the report of a bug that comes later in this run."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.obj is not None:
+        context.obj[name] = thing
 
 
 def close_later(tree: object) -> None:
@@ -211,13 +221,22 @@ def note(text: str) -> None:
 
 def progress() -> Callable[[str, int, int | None], None] | None:
     """Return a function that shows a transfer on stderr, None where nobody watches."""
-    if not sys.stderr.isatty():
+    if not watched():
         return None
 
     def show(what: str, done: int, total: int | None) -> None:
         amount = f"{done / 1e6:.1f}" + (f" of {total / 1e6:.1f}" if total else "") + " MB"
-        end = "\r\033[K" if total is not None and done >= total else ""
-        sys.stderr.write(f"\r\033[K{what}: {amount}{end}")
-        sys.stderr.flush()
+        show_line(f"{what}: {amount}", last=total is not None and done >= total)
 
     return show
+
+
+def watched() -> bool:
+    """Tell whether somebody sees what is on its way: stderr is a terminal that can take a line back."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def show_line(text: str, *, last: bool) -> None:
+    """Put a line of progress in place of the one before; the last one goes at once."""
+    sys.stderr.write(f"\r\033[K{text}" + ("\r\033[K" if last else ""))
+    sys.stderr.flush()

@@ -111,6 +111,7 @@ def ask(
         )
 
     planned = planned_for(library.select(chosen))
+    options.remember("plan", planned)
     left_out: tuple[ModPlan, ...] = ()
     if only_supported:
         left_out = tuple(one for one in planned.mods if one.verdict is Verdict.UNSUPPORTED)

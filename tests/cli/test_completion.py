@@ -1,0 +1,171 @@
+"""TAB in real shells: bash and zsh in a terminal, fish by its own completion engine."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods.cli import COMMANDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CASES = {
+    "vllm-mods compl": "vllm-mods completion ",
+    "vllm-mods show hyb": "vllm-mods show hybrid-int4-fp8 ",
+    "vllm-mods check --pairing qwen3.5-122b-hy": "vllm-mods check --pairing qwen3.5-122b-hybrid ",
+    "vllm-mods check --target pypi:0.33": "vllm-mods check --target pypi:0.33.0 ",
+    "vllm-mods check --target=pypi:0.33": "vllm-mods check --target=pypi:0.33.0 ",
+    "vllm-mods check --target whe": "vllm-mods check --target wheel:",
+    "vllm-mods check --target some-fol": "vllm-mods check --target some-folder/",
+    "vllm-mods matrix --update": "vllm-mods matrix --update-lock ",
+    "vllm-mods matrix --format mark": "vllm-mods matrix --format markdown ",
+    "vllm-mods matrix --output some-fi": "vllm-mods matrix --output some-file ",
+    "vllm-mods image insp": "vllm-mods image inspect ",
+    "vllm-mods show a-mod-of": "vllm-mods show a-mod-of-mine ",
+}
+START = {
+    "bash": ["bash", "--noprofile", "--norc", "-i"],
+    "zsh": ["zsh", "-f", "-i"],
+}
+SET_UP = {
+    "bash": "bind 'set enable-bracketed-paste off'; ",
+    "zsh": "autoload -Uz compinit; compinit -u -D; unsetopt zle_bracketed_paste; ",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder to stand in, with this vllm-mods on PATH and a library."""
+    place = tmp_path / "here"
+    (place / "some-folder").mkdir(parents=True)
+    (place / "some-file").touch()
+    mod = tmp_path / "library/patches/a-mod-of-mine"
+    mod.mkdir(parents=True)
+    (mod / "x.patch").touch()
+    (mod / "mod.toml").touch()
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    script = bin_folder / "vllm-mods"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m vllm_mods "$@"\n')
+    script.chmod(0o755)
+    for name, value in {
+        "PATH": f"{bin_folder}:{os.environ['PATH']}",
+        "VLLM_MODS_LIBRARY": str(tmp_path / "library"),
+        "HOME": str(place),
+        "TERM": "dumb",
+        "LC_ALL": "C.UTF-8",
+        "PS1": "",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return place
+
+
+def typed(shell: str, folder: Path, lines: list[str]) -> list[str]:
+    """Type each line and TAB into a shell in a terminal; return what then stood there."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execvp(START[shell][0], START[shell])  # noqa: S606
+    said = b""
+
+    def until(mark: bytes) -> None:
+        nonlocal said
+        end = time.monotonic() + 60
+        while mark not in said:
+            ready, _, _ = select.select([terminal], [], [], end - time.monotonic())
+            assert ready, said.decode()
+            said += os.read(terminal, 65536)
+
+    found = []
+    os.write(
+        terminal, f'{SET_UP[shell]}eval "$(vllm-mods completion {shell})"; echo rea\\dy\n'.encode()
+    )
+    until(b"\nready")
+    for n, line in enumerate(lines):
+        said = b""
+        # what stands in the line after TAB goes into a file, by what is put around it
+        os.write(terminal, f"{line}\t".encode())
+        os.write(
+            terminal, b".\x01printf '%s\\n' '\x05' >> typed; echo do\\ne" + str(n).encode() + b"\n"
+        )
+        until(b"\ndone" + str(n).encode())
+        found.append((folder / "typed").read_text().splitlines()[n].removesuffix("."))
+    os.write(terminal, b"exit\n")
+    os.close(terminal)
+    os.waitpid(child, 0)
+    return found
+
+
+@pytest.mark.parametrize("shell", START)
+def test_in_a_terminal(shell: str, folder: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    assert dict(zip(CASES, typed(shell, folder, list(CASES)), strict=True)) == CASES
+
+
+def test_in_fish(folder: Path) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("there is no fish")
+    script = 'vllm-mods completion fish | source; for line in $argv; echo "> $line"; complete --do-complete $line; end'
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script, *CASES],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=True,
+    )
+    answers = dict(block.split("\n", 1) for block in done.stdout.split("> ")[1:])
+    for line, wanted in CASES.items():
+        last = re.split(r"[ =]", wanted.strip())[-1]
+        found = [row.split("\t")[0] for row in answers[line].splitlines()]
+        assert [one.removeprefix("--target=") for one in found] == [last]
+
+
+def asked(line: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_mods"],
+        env={**os.environ, "_VLLM_MODS_COMPLETE": "bash_complete", "VLLM_MODS_LINE": line},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [row.split("\t")[1] for row in done.stdout.splitlines() if row.startswith("plain")]
+
+
+def test_all_commands_and_all_options() -> None:
+    assert asked("") == list(COMMANDS)
+    assert asked("vllm-mods ") == list(COMMANDS)
+    assert "--only-supported" in asked("vllm-mods apply --")
+    versions = asked("vllm-mods check --target pypi:")
+    assert versions.index("pypi:0.15.0") < versions.index("pypi:0.33.0")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_loads_what_is_slow(command: str) -> None:
+    script = (
+        "import os, sys; from vllm_mods.__main__ import main; sys.argv = ['vllm-mods']; "
+        "os._exit = lambda code: print(code, sorted({'libcst', 'git', 'docker', 'ray'} & set(sys.modules)), file=sys.stderr)"
+        "; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={
+            **os.environ,
+            "_VLLM_MODS_COMPLETE": "bash_complete",
+            "VLLM_MODS_LINE": f"vllm-mods {command} ",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "0 []\n"

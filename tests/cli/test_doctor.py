@@ -1,0 +1,310 @@
+"""`vllm-mods doctor`: every thing that can be wrong has its code and its hint, and nothing is written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from making import lock_of
+from making_images import Image, from_disk, layer
+from small_site import RECORD, snapshot
+
+from vllm_mods import journal
+from vllm_mods.library import load_mod
+from vllm_mods.plan import plan
+from vllm_mods.trees.open import open_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+ENVIRON = ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+@pytest.fixture(autouse=True)
+def _no_other_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ENVIRON:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def look(call: Call, site: Path, *arguments: object) -> Any:
+    """Ask the doctor, in both forms, and hold the tree to every byte, mode and time."""
+    before = snapshot(site)
+    answer = call("doctor", "--target", site, "--json", *arguments)
+    assert snapshot(site) == before
+    assert answer.code == (0 if answer.json["ok"] else 1)
+    text = call("doctor", "--target", site, *arguments)
+    assert text.code == answer.code
+    for trouble in answer.json["troubles"]:
+        assert trouble["message"] in text.out
+        assert (trouble["hint"] or "") in text.out
+    return answer.json
+
+
+def codes(found: Any) -> set[str]:
+    return {one["code"] for one in found["troubles"]}
+
+
+def wrong(found: Any) -> set[str]:
+    return {one["code"] for one in found["troubles"] if one["level"] == "error"}
+
+
+def hint(found: Any, code: str) -> str:
+    return next(one["hint"] for one in found["troubles"] if one["code"] == code) or ""
+
+
+def test_a_tree_that_is_in_order(call: Call, site: Path) -> None:
+    found = look(call, site)
+    assert (found["ok"], codes(found)) == (True, set())
+    assert found["schema"] == 1
+    assert found["target"]["version"] == "0.19.1"
+    folder = found["target"]["folder"]
+    assert folder["version_from"] == "vllm-0.19.1.dist-info"
+    assert folder["recorded"]["checked"] == 5
+    verdicts = {one["name"]: one["verdict"] for one in found["target"]["fits"]}
+    assert verdicts.items() >= {"fast": "applies", "limit": "applies"}.items()
+    assert {"click", "libcst", "gitpython"} <= {one["name"] for one in found["tool"]["packages"]}
+
+
+def test_mods_that_are_in_are_told_and_are_no_edits(call: Call, site: Path) -> None:
+    assert call("apply", "fast", "--target", site).code == 0
+    found = look(call, site)
+    assert found["ok"] is True
+    assert [one["name"] for one in found["target"]["mods"]] == ["fast"]
+    assert "every file as they left it" in call("doctor", "--target", site).out
+
+
+def test_an_edit_by_hand(call: Call, site: Path) -> None:
+    (site / "vllm/a.py").write_text("A = 3\n")
+    (site / "vllm/b.py").unlink()
+    (site / "vllm/mine.py").write_text("")
+    (site / "vllm/a.py.orig").write_text("A = 1\n")
+    found = look(call, site)
+    assert wrong(found) == {"edited", "lost"}
+    assert codes(found) == {"edited", "lost", "unlisted", "leftovers"}
+    assert "pip install --force-reinstall --no-deps vllm==0.19.1" in hint(found, "edited")
+
+
+def test_a_patched_file_that_was_changed_since(call: Call, site: Path) -> None:
+    assert call("apply", "fast", "--target", site).code == 0
+    (site / "vllm/loader.py").write_text("")
+    found = look(call, site)
+    assert wrong(found) == {"changed-since", "record-disagrees"}
+    command = hint(found, "changed-since").partition("  #")[0].split()
+    assert call(*command[1:]).code == 0
+    assert look(call, site)["ok"] is True
+
+
+def test_an_interrupted_apply_and_the_way_out(call: Call, site: Path) -> None:
+    assert call("apply", "fast", "--target", site).code == 0
+    journal.open_work(str(site))
+    found = look(call, site)
+    assert wrong(found) == {"unfinished"}
+    assert call(*hint(found, "unfinished").split()[1:]).code == 0
+    assert look(call, site)["ok"] is True
+    assert call("revert", "--target", site).code == 0
+    journal.open_work(str(site))
+    found = look(call, site)
+    assert call(*hint(found, "unfinished").split()[1:]).code == 0
+    assert look(call, site)["ok"] is True
+
+
+def test_a_damaged_receipt(call: Call, site: Path) -> None:
+    assert call("apply", "fast", "--target", site).code == 0
+    (site / ".vllm-mods/receipt.json").write_text("{")
+    assert "unreadable" in wrong(look(call, site))
+
+
+def test_two_distributions(call: Call, site: Path) -> None:
+    (site / "vllm-0.20.0.dist-info").mkdir()
+    rows = (site / RECORD).read_bytes()
+    (site / "vllm-0.20.0.dist-info/RECORD").write_bytes(rows)
+    assert wrong(look(call, site)) == {"two-distributions"}
+
+
+def test_links_into_a_cache(call: Call, site: Path, tmp_path: Path) -> None:
+    os.link(site / "vllm/loader.py", tmp_path / "cached.py")
+    found = look(call, site)
+    assert wrong(found) == {"not-writable"}
+    assert "--break-links" in hint(found, "not-writable")
+    (tmp_path / "cached.py").rename(tmp_path / "other.py")
+    (site / "vllm/loader.py").unlink()
+    (site / "vllm/loader.py").symlink_to(tmp_path / "other.py")
+    found = look(call, site)
+    assert "links" in wrong(found)
+    assert "--link-mode copy" in hint(found, "links")
+
+
+def test_a_tree_of_somebody_else(call: Call, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    found = look(call, site)
+    assert wrong(found) == {"not-writable"}
+    (one,) = (one for one in found["troubles"] if one["code"] == "not-writable")
+    assert "fast, limit" in one["message"]
+    assert "you are user 54321" in one["message"]
+
+
+def test_bytecode_of_the_old_source(call: Call, site: Path) -> None:
+    compiled = site / "vllm/__pycache__/loader.cpython-312.pyc"
+    compiled.write_bytes(b"old")
+    assert call("apply", "fast", "--target", site).code == 0
+    compiled.write_bytes(b"old")
+    found = look(call, site)
+    assert wrong(found) == {"stale-bytecode"}
+    subprocess.run(["bash", "-c", hint(found, "stale-bytecode")], check=True)
+    assert look(call, site)["ok"] is True
+
+
+def test_a_process_that_runs_the_old_code(call: Call, site: Path) -> None:
+    (site / "vllm/_C.abi3.so").write_bytes(b"\0" * 4096)
+    script = (
+        "import mmap, sys; file = open(sys.argv[1], 'rb'); "
+        "there = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ); print('on', flush=True); input()"
+    )
+
+    def serve() -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(site / "vllm/_C.abi3.so")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        return process
+
+    with serve() as process:
+        assert look(call, site)["ok"] is True
+        assert call("apply", "fast", "--target", site).code == 0
+        found = look(call, site)
+        assert wrong(found) == {"old-code-runs"}
+        assert str(process.pid) in found["troubles"][0]["message"]
+        process.communicate("\n")
+    assert look(call, site)["ok"] is True
+    with serve() as process:  # one that came after the mods runs them
+        found = look(call, site)
+        assert found["ok"] is True
+        assert [one["pid"] for one in found["target"]["folder"]["processes"]] == [process.pid]
+        process.communicate("\n")
+
+
+def other(folder: Path) -> Path:
+    (folder / "vllm").mkdir(parents=True)
+    (folder / "vllm/__init__.py").touch()
+    return folder
+
+
+def test_another_vllm_comes_first(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = other(tmp_path / "first")
+    monkeypatch.setenv("PYTHONPATH", f"{first}:{site}")
+    found = look(call, site)
+    assert wrong(found) == {"shadowed"}
+    assert str(first) in hint(found, "shadowed")
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{first}")
+    assert look(call, site)["ok"] is True
+
+
+def test_a_vllm_among_the_users_own_packages_comes_first(
+    call: Call, site: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "prefix/lib/python3.12/dist-packages"
+    place.parent.mkdir(parents=True)
+    site.rename(place)
+    assert look(call, place)["ok"] is True
+    other(tmp_path / "home/.local/lib/python3.12/site-packages")
+    assert wrong(look(call, place)) == {"shadowed"}
+    (tmp_path / "prefix/pyvenv.cfg").touch()  # an environment does not look there
+    assert look(call, place)["ok"] is True
+
+
+def test_a_vllm_in_the_current_folder(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(other(tmp_path / "checkout"))
+    found = look(call, site)
+    assert (found["ok"], codes(found)) == (True, {"another"})
+
+
+def test_a_version_that_the_files_contradict(call: Call, site: Path, library: Path) -> None:
+    folder = library / "patches/fast"
+    planned = plan([load_mod(str(folder))], open_tree(str(site))).mods[0]
+    (folder / "mod.lock").write_bytes(lock_of(planned, vllm=("0.19.1",)))
+    found = look(call, site)
+    assert found["target"]["known"] == [
+        {"mod": "fast", "paths": ["vllm/loader.py"], "stated": True, "releases": ["0.19.1"]}
+    ]
+    assert "what mods change is as in 0.19.1" in call("doctor", "--target", site).out
+    (site / "vllm/loader.py").write_text("\n")
+    found = look(call, site)
+    assert "version-disagrees" in codes(found)
+    assert wrong(found) == {"edited"}
+
+
+def test_the_vllm_of_this_python(call: Call, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = call("doctor", "--json")
+    assert found.code == 0
+    assert found.json["target"] is None
+    assert codes(found.json) == {"no-target"}
+    monkeypatch.syspath_prepend(str(site))
+    assert call("doctor", "--json").json["target"]["spec"] == str(site)
+
+
+def test_an_environment_that_is_active_is_named(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "venv/lib/python3.12/site-packages"
+    place.parent.mkdir(parents=True)
+    site.rename(place)
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    found = call("doctor", "--json").json
+    assert hint(found, "no-target") == f"vllm-mods doctor --target {place}"
+
+
+def test_a_faulty_library_is_told_and_the_rest_is_looked_at(
+    call: Call, site: Path, tmp_path: Path, library: Path
+) -> None:
+    (library / "patches/fast/mod.toml").write_text("schema =")
+    found = look(call, site)
+    assert wrong(found) == {"unreadable"}
+    assert "limit" in {one["name"] for one in found["target"]["fits"]}
+    assert wrong(look(call, site, "--library", tmp_path / "nowhere")) == {"unreadable"}
+
+
+def test_a_tree_half_patched(call: Call, site: Path) -> None:
+    text = (site / "vllm/loader.py").read_text()
+    (site / "vllm/loader.py").write_text(text.replace('"weights"', '"fast"', 1))
+    assert "no-receipt" in codes(look(call, site))
+
+
+def test_an_image(call: Call, site: Path, tmp_path: Path) -> None:
+    assert call("apply", "fast", "--target", site).code == 0
+    things = {
+        f"usr/lib/python3/dist-packages/{path}": thing for path, thing in from_disk(site).items()
+    }
+    good = Image([layer(things)], {}).layout(tmp_path / "good")
+    answer = call("doctor", "--target", f"image:oci:{good}", "--json")
+    assert (answer.code, answer.json["target"]["kind"]) == (0, "image")
+    assert [one["name"] for one in answer.json["target"]["mods"]] == ["fast"]
+    things["usr/lib/python3/dist-packages/vllm/loader.py"] = b"another\n"
+    bad = Image([layer(things)], {}).layout(tmp_path / "bad")
+    answer = call("doctor", "--target", f"image:oci:{bad}", "--json")
+    assert answer.code == 1
+    assert "changed-since" in wrong(answer.json)
+
+
+def test_what_is_no_tree(call: Call, tmp_path: Path) -> None:
+    answer = call("doctor", "--target", tmp_path / "nowhere")
+    assert answer.code == 2
+    assert "no such file or folder" in answer.err

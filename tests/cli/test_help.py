@@ -1,0 +1,115 @@
+"""Every command explains itself, with examples that can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from vllm_mods.cli import COMMANDS, main
+from vllm_mods.cli.examples import EXAMPLES
+from vllm_mods.cli.helping import _GROUPS
+from vllm_mods.library import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(main)
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {one}", inner) for one, inner in command.commands.items())
+
+
+ALL = dict(commands())
+
+
+def test_every_command_has_examples_and_no_other() -> None:
+    assert set(EXAMPLES) == {"", *ALL}
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_help_shows_them(path: str, call: Call) -> None:
+    answer = call(*path.split(), "--help")
+    assert answer.code == 0
+    assert answer.out.startswith(f"Usage: vllm-mods {path}".strip())
+    for line in EXAMPLES[path]:
+        assert f"\n  {line}\n" in answer.out
+    if path:
+        assert call("help", *path.split()).out == answer.out
+
+
+def words(line: str) -> list[str]:
+    """Return the arguments of the vllm-mods in a line for a shell."""
+    found = re.search(r"\$\((.*)\)", line)
+    typed = shlex.split(found[1] if found else line, comments=True)
+    while re.match(r"[A-Z_]+=", typed[0]):
+        typed = typed[1:]
+    assert typed[0] == "vllm-mods"
+    return typed[1 : typed.index(">") if ">" in typed else None]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"), [(path, line) for path, lines in EXAMPLES.items() for line in lines]
+)
+def test_an_example_can_be_typed(path: str, line: str) -> None:
+    arguments = words(line)
+    command: click.Command = main
+    context = click.Context(main, info_name="vllm-mods")
+    while isinstance(command, click.Group):
+        name, *arguments = arguments
+        inner = command.get_command(context, name)
+        assert inner is not None
+        command = inner
+        context = click.Context(command, parent=context, info_name=name)
+        if not isinstance(command, click.Group):
+            command.parse_args(context, arguments)  # raises for what cannot be typed
+    if path:
+        assert f"{context.command_path} ".startswith(f"vllm-mods {path} ")
+    library = Library()
+    known = {*library.names(), *library.pairing_names(), "my-fix", "diff", "old.lock", "new.lock"}
+    for key in ("mods", "mod", "pairing", "name", "names"):
+        value = context.params.get(key)
+        named = (value,) if isinstance(value, str) else value or ()
+        if path not in {"import", "port", "verify"} or key == "mod":
+            assert set(named) <= known
+
+
+def test_options_are_grouped_where_there_are_many(call: Call) -> None:
+    assert "\nWhich vLLM:\n" in call("matrix", "--help").out
+    assert "\nWhich vLLM:\n" not in call("status", "--help").out
+    there = {opt for command in ALL.values() for one in command.params for opt in one.opts}
+    assert {name for names in _GROUPS.values() for name in names} <= there
+
+
+def test_every_option_is_shown_once(call: Call) -> None:
+    for path, command in ALL.items():
+        shown = call(*path.split(), "--help").out
+        for one in command.params:
+            if isinstance(one, click.Option) and not one.hidden:
+                assert len(re.findall(rf"(?m)^  {one.opts[-1]}(?: [A-Z[]|  |$)", shown)) == 1
+
+
+def test_what_is_misspelt_is_named(call: Call) -> None:
+    assert "did you mean `matrix`" in call("matirx").err
+    assert "--target" in call("check", "fast", "--taget", "x").err
+    assert "did you mean `fast`" in call("show", "fasst").err
+    assert "did you mean `qwen3.5-122b-hybrid`" in call("show", "qwen3.5-122b-hybird").err
+
+
+def test_a_pairing_in_the_place_of_a_mod_is_told(call: Call, site: Path) -> None:
+    answer = call("check", "qwen3.5-122b-hybrid", "--target", site)
+    assert answer.code == 2
+    assert "hint: --pairing qwen3.5-122b-hybrid" in answer.err

@@ -1,0 +1,94 @@
+"""``vllm-mods doctor``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.model import Level
+from vllm_mods.trees.open import open_tree
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Tree
+
+
+@click.command(name="doctor")
+@click.option(
+    "--target",
+    metavar="TREE",
+    help="A folder, image:REF, or any other tree [the vLLM of the Python that this runs in].",
+)
+@options.libraries
+@options.workspace
+@options.offline
+@click.option(
+    "--report",
+    "output",
+    metavar="FILE",
+    help="Write a report for the developers there, without secrets; `-` prints it.",
+)
+@options.json_output
+def command(
+    target: str | None,
+    libraries: tuple[str, ...],
+    workspace: str | None,
+    output: str | None,
+    *,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Tell what this installation is, what a vLLM tree is, and what is wrong with either.
+
+    Nothing but --report is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
+    """
+    from vllm_mods.doctor.checks import check  # noqa: PLC0415  (with `--help` all this is not needed)
+    from vllm_mods.doctor.gather import gather  # noqa: PLC0415
+    from vllm_mods.report import doctor as report  # noqa: PLC0415
+
+    def opener(spec: str) -> Tree:
+        tree = open_tree(
+            spec,
+            offline=offline,
+            workspace=workspace,
+            progress=options.progress(),
+            note=options.note,
+        )
+        options.close_later(tree)
+        return tree
+
+    named = options.library_folders(libraries)
+    facts = gather(target, named, opener, workspace=workspace)
+    troubles = check(facts)
+    if output is not None:
+        _write_report(output, report.as_data(facts, troubles))
+    if output == "-":
+        pass
+    elif as_json:
+        options.print_json(report.as_data(facts, troubles))
+    else:
+        click.echo(report.render(facts, troubles, options.paint))
+    return EXIT_NO if any(one.level is Level.ERROR for one in troubles) else EXIT_OK
+
+
+def _write_report(output: str, found: dict[str, Any]) -> None:
+    """Write a report. Raises ``UsageError`` for a file that is there already."""
+    from vllm_mods.doctor import bug  # noqa: PLC0415
+
+    arguments = click.get_current_context().obj["arguments"]
+    text = bug.report(arguments, os.environ, parts={"doctor": found})
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(output, flags, 0o600), "w", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"{output}: {error.strerror}", hint="name a file that is not there yet"
+        ) from error
+    click.echo(f"wrote {output}: read it before you send it", err=True)

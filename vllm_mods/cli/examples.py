@@ -1,0 +1,128 @@
+"""What one types: examples for the help of every command. A test parses each of them."""
+
+from __future__ import annotations
+
+TREE = "/usr/local/lib/python3.12/dist-packages"
+
+EXAMPLES = {
+    "": (
+        "vllm-mods doctor                                    # what is here, and what fits",
+        "vllm-mods check hybrid-int4-fp8 --target pypi:0.21.0",
+        f"vllm-mods apply hybrid-int4-fp8 --target {TREE}",
+        f"vllm-mods revert --target {TREE}",
+    ),
+    "list": (
+        "vllm-mods list",
+        "vllm-mods list --library ./mods --check             # every patch of yours too",
+        "vllm-mods list --json",
+    ),
+    "show": (
+        "vllm-mods show hybrid-int4-fp8",
+        "vllm-mods show qwen3.5-122b-hybrid                  # a pairing",
+    ),
+    "check": (
+        "vllm-mods check hybrid-int4-fp8 --target pypi:0.21.0",
+        f"vllm-mods check --target {TREE}",
+        "vllm-mods check --pairing qwen3.5-122b-hybrid --target image:vllm/vllm-openai:v0.21.0",
+        "vllm-mods check my-fix --library ./mods --target git:./vllm@main --json",
+    ),
+    "apply": (
+        f"vllm-mods apply hybrid-int4-fp8 --target {TREE}",
+        f"vllm-mods apply --pairing qwen3.5-122b-hybrid --target {TREE}",
+        f"SOURCE_DATE_EPOCH=0 vllm-mods apply flashqla --target {TREE}   # a reproducible layer",
+        "vllm-mods apply my-fix --library ./mods --target .venv/lib/python3.12/site-packages",
+    ),
+    "status": (
+        f"vllm-mods status --target {TREE}",
+        f"vllm-mods status hybrid-int4-fp8 --target {TREE}     # exit code 0 if it is in",
+    ),
+    "verify": (
+        f"vllm-mods verify --target {TREE}",
+        "vllm-mods verify --receipt node1.json node2.json    # do two nodes have the same in?",
+    ),
+    "revert": (
+        f"vllm-mods revert hybrid-int4-fp8 --target {TREE}",
+        f"vllm-mods revert --target {TREE}                     # all of them",
+    ),
+    "new": (
+        "vllm-mods new my-fix --from-diff fix.diff --tree pypi:0.21.0",
+        "vllm-mods new my-fix --from-trees pypi:0.21.0 ./edited",
+        "vllm-mods new my-fix --record --tree pypi:0.21.0 -- bash patch.sh",
+    ),
+    "port": (
+        "vllm-mods port my-fix --library ./mods --to pypi:0.33.0",
+        "vllm-mods port my-fix --library ./mods --to '>=0.22,<0.26' --as 0.22",
+        "vllm-mods port my-fix --library ./mods --continue    # after its conflicts were edited",
+    ),
+    "refresh": (
+        "vllm-mods refresh my-fix --library ./mods",
+        "vllm-mods refresh my-fix --library ./mods --variant 0.20",
+    ),
+    "lint": (
+        "vllm-mods lint ./mods/fix-something                 # a folder with a run.sh",
+        "vllm-mods lint ./mods --json",
+    ),
+    "matrix": (
+        "vllm-mods matrix",
+        "vllm-mods matrix my-fix --library ./mods --vllm '>=0.19' --strict",
+        "vllm-mods matrix --format html --output matrix.html",
+        "vllm-mods matrix --explain hybrid-int4-fp8 0.14.1",
+    ),
+    "bisect": (
+        "vllm-mods bisect hybrid-int4-fp8 --good 0.21.0 --bad 0.24.0",
+        "vllm-mods bisect my-fix --library ./mods --repo ./vllm --good v0.21.0 --bad main",
+    ),
+    "upstream": (
+        "vllm-mods upstream hybrid-int4-fp8",
+        "vllm-mods upstream my-fix --library ./mods --vllm '>=0.24'",
+    ),
+    "serve-check": (
+        "vllm-mods serve-check qwen3.5-122b-hybrid --target pypi:0.21.0",
+        "vllm-mods serve-check --command 'vllm serve m --kv-cache-dtype fp8' --target pypi:0.33.0",
+        "vllm-mods serve-check qwen3.5-122b-hybrid --vllm '>=0.19'",
+    ),
+    "lock": (
+        "vllm-mods lock qwen3.5-122b-hybrid",
+        "vllm-mods lock qwen3.5-122b-hybrid --check           # exit code 1 if anything moved",
+        "vllm-mods lock diff old.lock new.lock",
+    ),
+    "build": (
+        "vllm-mods build qwen3.5-122b-hybrid",
+        "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods --verify",
+        "vllm-mods build qwen3.5-122b-hybrid --output dockerfile:./context",
+    ),
+    "import": (
+        "vllm-mods import recipe.yaml --library ./mods",
+        "vllm-mods import ./mods/fix-something --tree pypi:0.21.0 --library ./mods",
+        "vllm-mods import fix.zip --record --tree pypi:0.21.0 --library ./mods",
+    ),
+    "export": (
+        "vllm-mods export hybrid-int4-fp8 --output ./hybrid",
+        "vllm-mods export qwen3.5-122b-hybrid --output recipe.yaml",
+    ),
+    "image": (
+        "vllm-mods image inspect vllm/vllm-openai:v0.21.0",
+        "vllm-mods image verify registry:ghcr.io/me/vllm:mods",
+    ),
+    "image inspect": (
+        "vllm-mods image inspect vllm/vllm-openai:v0.21.0",
+        "vllm-mods image inspect archive:image.tar --json",
+    ),
+    "image verify": (
+        "vllm-mods image verify docker:my-vllm:mods",
+        "vllm-mods image verify oci:./layout --lock qwen.lock",
+    ),
+    "image diff": ("vllm-mods image diff my-vllm:yesterday my-vllm:today",),
+    "doctor": (
+        "vllm-mods doctor                                    # the vLLM of this Python",
+        f"vllm-mods doctor --target {TREE}",
+        "vllm-mods doctor --target image:vllm/vllm-openai:v0.21.0 --json",
+        "vllm-mods doctor --report report.md                 # to send with a question",
+    ),
+    "completion": (
+        'eval "$(vllm-mods completion bash)"                 # in ~/.bashrc',
+        'eval "$(vllm-mods completion zsh)"                  # in ~/.zshrc, after compinit',
+        "vllm-mods completion fish > ~/.config/fish/completions/vllm-mods.fish",
+    ),
+}
+"""By command, without the program's name; each line is for a shell."""

@@ -1,0 +1,76 @@
+"""What no command expected: what it was of the machine's doing, and what is a bug."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import click
+
+from vllm_mods import __version__
+from vllm_mods.cli import complain, drop_output
+from vllm_mods.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
+from vllm_mods.model import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> int:
+    """Say what happened and return the exit code; of a bug, leave a report in a file."""
+    if isinstance(error, MemoryError):
+        complain("there is not enough memory", "free -m; ulimit -v")
+        return EXIT_NO
+    if isinstance(error, OSError) and _output_is_broken(error):
+        drop_output()
+        complain(f"the answer could not be written: {error.strerror}", "df -h")
+        return EXIT_NO
+    if isinstance(error, FileNotFoundError) and _current_is_gone():
+        complain("the current folder is not there any more", "cd /")
+        return EXIT_USAGE
+    _bug(error, arguments, made)
+    return EXIT_BUG
+
+
+def _bug(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> None:
+    from vllm_mods.doctor import bug, secrets  # noqa: PLC0415  (these may be what is broken)
+    from vllm_mods.report import data  # noqa: PLC0415
+
+    planned = made.get("plan")
+    parts = {"plan": data.plan(planned)} if isinstance(planned, Plan) else {}
+    text = bug.report(arguments, os.environ, error=error, parts=parts)
+    click.echo(secrets.clean(bug.trace(error), os.environ), err=True)
+    try:
+        descriptor, place = tempfile.mkstemp(prefix="vllm-mods-bug-", suffix=".md")  # mode 0600
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        click.echo(text, err=True)
+        hint = "report it with what stands above"
+    else:
+        hint = f"read {place}, then report it: it has the traceback, versions and the plan, no secrets that could be told"
+    complain(f"this is a bug in vllm-mods {__version__}: {type(error).__name__}", hint)
+
+
+def _output_is_broken(error: OSError) -> bool:
+    """Tell whether what failed was printing: in ``click.echo``, or what is left fails again."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is click.echo.__code__:
+            return True
+        trace = trace.tb_next
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _current_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False

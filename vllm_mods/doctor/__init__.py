@@ -1,0 +1,1 @@
+"""What this installation is, what a tree is, and what is wrong: facts gathered once, then checked."""

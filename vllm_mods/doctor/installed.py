@@ -1,0 +1,194 @@
+"""A tree in a folder, and what is around it: metadata, strange files, the disk. Reads only."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import os
+import re
+import stat
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import journal, receipt, record
+from vllm_mods.doctor import processes, search
+from vllm_mods.doctor.facts import Disk, Distribution, Folder, Recorded
+from vllm_mods.trees import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.trees.folder import FolderTree
+
+_PATCHED = (".orig", ".rej", ".bak", ".save", ".patch", "~")
+"""Names that `patch`, editors and people leave beside what they changed."""
+_HASHED = 8 << 20
+"""Bytes up to which a file is hashed; of vLLM's larger ones, its extensions, the size is compared."""
+_ENOUGH = 4 << 20
+"""Bytes that an apply may need at most: the bundled mods need a tenth of it."""
+
+
+def look(tree: FolderTree) -> Folder:
+    """Look at an installed tree. Raises ``TreeError`` for a folder that cannot be listed."""
+    walk = _walk(tree.root)
+    dists, listing = _distributions(tree.root)
+    return Folder(
+        root=tree.root,
+        distributions=dists,
+        version_from=_version_from(tree, dists),
+        recorded=_recorded(tree.root, listing[0], walk.sources) if len(listing) == 1 else None,
+        leftovers=walk.leftovers,
+        links=walk.links,
+        unfinished=journal.find(tree.root),
+        disk=disk(tree.root),
+        processes=processes.running(tree.root, _since(tree.root)),
+        others=search.others(tree.root, os.environ, sys.path),
+    )
+
+
+def disk(folder: str) -> Disk:
+    """Describe the file system of a folder."""
+    info = os.statvfs(folder)
+    free = info.f_bavail * info.f_frsize
+    return Disk(
+        kind=_kind(folder),
+        read_only=bool(info.f_flag & os.ST_RDONLY),
+        free=free,
+        full=free < _ENOUGH or (info.f_files > 0 and info.f_favail == 0),
+        lock_fault=_lock_fault(folder),
+    )
+
+
+class _Walk(NamedTuple):
+    leftovers: tuple[str, ...]
+    links: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+def _walk(root: str) -> _Walk:
+    found = _Walk((), (), ())
+    for path, entry in sorted(_entries(root, "vllm")):
+        if entry == "link":
+            found = found._replace(links=(*found.links, path))
+        elif path.endswith(".py"):
+            found = found._replace(sources=(*found.sources, path))
+        elif path.endswith(_PATCHED):
+            found = found._replace(leftovers=(*found.leftovers, path))
+    return found
+
+
+def _entries(root: str, folder: str) -> Iterator[tuple[str, str]]:
+    with os.scandir(f"{root}/{folder}") as entries:
+        for entry in entries:
+            path = f"{folder}/{entry.name}"
+            if entry.is_symlink():
+                yield path, "link"
+            elif entry.is_dir(follow_symlinks=False):
+                if entry.name != "__pycache__":
+                    yield from _entries(root, path)
+            else:
+                yield path, "file"
+
+
+def _distributions(root: str) -> tuple[tuple[Distribution, ...], list[str]]:
+    """Return vLLM's distributions, and the folders of those whose RECORD lists ``vllm/``."""
+    found, listing = [], []
+    for folder in sorted(name for name in os.listdir(root) if name.endswith(".dist-info")):
+        said = names.dist_info(folder)
+        lists = record.lists(_bytes(f"{root}/{folder}/RECORD"), "vllm/__init__.py")
+        if lists:
+            listing.append(folder)
+        if said is not None and (lists or said[0].lower() == "vllm"):
+            found.append(Distribution(folder, *said))
+    return tuple(found), listing
+
+
+def _version_from(tree: FolderTree, dists: tuple[Distribution, ...]) -> str:
+    """Name what the tree's version is known from."""
+    if any(one.version == tree.version for one in dists):
+        return next(one.folder for one in dists if one.version == tree.version)
+    if names.module_version(_bytes(f"{tree.root}/vllm/_version.py")) == tree.version:
+        return "vllm/_version.py"
+    return "PKG-INFO" if tree.version else "nothing"
+
+
+def _recorded(root: str, folder: str, sources: tuple[str, ...]) -> Recorded:
+    rows = _rows(_bytes(f"{root}/{folder}/RECORD"))
+    differs, gone = [], []
+    for path, (hashed, size) in rows.items():
+        try:
+            info = os.stat(f"{root}/{path}")
+        except OSError:
+            gone.append(path)
+            continue
+        if not hashed or not stat.S_ISREG(info.st_mode):
+            continue
+        if info.st_size > _HASHED:
+            same = size in {"", str(info.st_size)}
+        else:
+            same = names.hash_agrees(hashed, _bytes(f"{root}/{path}")) is not False
+        if not same:
+            differs.append(path)
+    extra = tuple(path for path in sources if path not in rows)
+    return Recorded(folder, len(rows), tuple(differs), tuple(gone), extra)
+
+
+def _rows(data: bytes) -> dict[str, tuple[str, str]]:
+    """Return hash and size of the files of ``vllm/``, bytecode left out: installers write that."""
+    text = data.decode("utf-8", "surrogateescape").splitlines()
+    rows = (row for row in csv.reader(text) if len(row) == 3)
+    return {
+        path: (hashed, size)
+        for path, hashed, size in rows
+        if path.startswith("vllm/") and not path.endswith(".pyc") and ".." not in path
+    }
+
+
+def _since(root: str) -> float | None:
+    """Return when the receipt came, None without one. Its mtime may be a stated one; this is not."""
+    try:
+        return os.stat(f"{root}/{receipt.RECEIPT}").st_ctime
+    except OSError:
+        return None
+
+
+def _lock_fault(folder: str) -> str | None:
+    """Try a lock on ``vllm/``: on the folder itself it would be in the way of an ``apply``."""
+    try:
+        descriptor = os.open(f"{folder}/vllm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        return error.strerror
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None  # somebody has it, so it works
+    except OSError as error:
+        return error.strerror
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _kind(folder: str) -> str:
+    """Return the type of a folder's file system, by the longest mount point above (proc(5))."""
+    best, kind = "", "unknown"
+    text = _bytes("/proc/self/mountinfo").decode("utf-8", "surrogateescape")
+    for line in text.splitlines():
+        head, _, tail = line.partition(" - ")
+        fields, rest = head.split(), tail.split()
+        if len(fields) < 5 or not rest:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
+        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, rest[0]
+    return kind
+
+
+def _bytes(path: str) -> bytes:
+    """Return a file, nothing where it is not there or cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
