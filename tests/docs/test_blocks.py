@@ -1,0 +1,176 @@
+"""Blocks that are not run as they stand: Dockerfiles, YAML; and that the pages name real things."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+import yaml
+from doc_commands import environment
+from doc_pages import ROOT, SHOWN, agrees, commands, pages, read
+
+from vllm_mods.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from doc_pages import Block, Page
+
+SITE = "/usr/local/lib/python3.12/dist-packages"
+PAGES = pages()
+
+
+def _blocks(*languages: str) -> list[Any]:
+    return [
+        pytest.param(page, block, id=f"{page.path}:{block.line}")
+        for page in PAGES
+        for block in page.blocks
+        if block.language in languages
+    ]
+
+
+def _takes(words: list[str]) -> None:
+    """Have click read a command line of this tool, without running it."""
+    name, *rest = words
+    context = click.Context(main, info_name="vllm-mods")
+    command = main.get_command(context, name)
+    assert command is not None, name
+    command.make_context(name, rest, parent=context)
+
+
+def _run_lines(block: Block) -> Iterator[str]:
+    """Yield the shell command of each RUN that uses this tool, its mounts left out."""
+    for line in block.body.replace("\\\n", " ").splitlines():
+        if line.startswith("RUN ") and "apply" in line:
+            yield re.sub(r"--mount=\S+", "", line.removeprefix("RUN ")).strip()
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(("page", "block"), _blocks("dockerfile"))
+def test_a_dockerfiles_run_applies(page: Page, block: Block, release: Path, tmp_path: Path) -> None:
+    """The base is stood in by the release unpacked, the mounted tool by this one."""
+    (line,) = _run_lines(block)
+    mounted = re.findall(r"target=(\S+)", block.body)
+    for place in mounted:
+        assert place in line, f"{page.path}: {place} is mounted and not used"
+        line = line.replace(f"PYTHONPATH={place}", "").replace(place, "-m vllm_mods")
+    site = tmp_path / "site"
+    shutil.copytree(release, site)
+    assert SITE in line
+    done = subprocess.run(
+        ["bash", "-c", line.replace(SITE, str(site))],
+        env=environment(tmp_path / "home", {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (site / ".vllm-mods/receipt.json").exists()
+
+
+@pytest.mark.parametrize(("page", "block"), _blocks("yaml"))
+def test_yaml_is_read_and_names_real_commands(page: Page, block: Block) -> None:
+    document = yaml.safe_load(block.body)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    hooks = {hook["id"] for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
+    used = 0
+    for one in _nodes(document):
+        if isinstance(one, str) and one.startswith("vllm-mods "):
+            used += 1
+            _takes(shlex.split(one)[1:])
+        elif isinstance(one, dict) and "OWNER/vllm-mods" in one.get("uses", ""):
+            used += 1
+            assert one["with"].keys() <= action["inputs"].keys()
+        elif isinstance(one, dict) and "hooks" in one:
+            used += 1
+            assert {hook["id"] for hook in one["hooks"]} <= hooks
+    assert used or "recipe_version" in document, f"{page.path}: nothing in it is ours"
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for one in below:
+        yield from _nodes(one)
+
+
+@pytest.mark.parametrize(
+    ("page", "block"), [one for one in _blocks("sh", "console") if one.values[1].reason]
+)
+def test_what_is_not_run_is_a_command_line_all_the_same(page: Page, block: Block) -> None:
+    assert block.reason
+    for line in "\n".join(command.text for command in commands(block)).splitlines():
+        words = shlex.split(line)
+        if words[0] == "vllm-mods":
+            _takes(words[1:])
+        else:
+            assert "setup-test" in (ROOT / page.path).read_text()
+
+
+def test_toml_is_toml() -> None:
+    for page in PAGES:
+        for block in page.blocks:
+            if block.language == "toml":
+                tomllib.loads(block.body)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.path) for page in PAGES])
+def test_command_lines_in_the_text_are_real(page: Page) -> None:
+    """Where the text has `vllm-mods COMMAND --flag`, there is such a command, and it has that flag."""
+    text = re.sub(r"```.*?```", "", (ROOT / page.path).read_text(), flags=re.DOTALL)
+    context = click.Context(main)
+    for span in re.findall(r"`vllm-mods ([^`]+)`", text):
+        name, *words = span.split(" -- ")[0].split()
+        command = (
+            main
+            if name.startswith("-") or name in {"COMMAND", "help"}
+            else main.get_command(context, name)
+        )
+        assert command is not None, f"{page.path}: `vllm-mods {span}`"
+        known = {flag for one in command.get_params(context) for flag in one.opts} | {"--version"}
+        flags = {word for word in (name, *words) if word.startswith("--")}
+        assert flags <= known, f"{page.path}: `vllm-mods {span}`"
+
+
+def test_reading_a_page() -> None:
+    page = read(
+        "x.md",
+        "<!-- docs: page needs release -->\n"
+        "<!-- docs: exit 3 -->\n```console\n$ one \\\n  two\nsaid\n\n$ three\n```\n"
+        '```toml title="a/b.toml"\nx = 1\n```\n'
+        "<!-- docs: not run: why -->\n```sh\nfour\n```\n",
+    )
+    assert page.markers == {"network"}
+    run, file, left = page.blocks
+    assert [(c.text, c.output, c.exit_code, c.line) for c in commands(run)] == [
+        ("one \\\n  two", "said\n", 0, 4),
+        ("three", "", 3, 8),
+    ]
+    assert (file.title, file.runs, file.language in SHOWN) == ("a/b.toml", False, True)
+    assert (left.reason, left.runs) == ("why", False)
+    with pytest.raises(ValueError, match=r"x\.md:2: what is `docs: exti 3`"):
+        read("x.md", "<!-- docs: exti 3 -->\n```sh\nx\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("a b", "a\n  b\n", True),
+        ("a … d", "a b c d", True),
+        ("a …", "a", True),
+        ("", "", True),
+        ("", "a", False),
+        ("a", "a b", False),
+        ("a … c", "a b", False),
+        ("1 file.", "1 files", False),
+    ],
+)
+def test_agreeing(expected: str, printed: str, *, same: bool) -> None:
+    assert agrees(expected, printed) is same

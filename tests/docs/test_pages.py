@@ -1,0 +1,70 @@
+"""Every block of the docs is run, checked, or says why not; and every command prints what is said."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from doc_commands import STOOD_IN, run
+from doc_pages import CHECKED, ROOT, RUN, SHOWN, pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from doc_pages import Page
+
+PAGES = pages()
+
+
+def _page(page: Page) -> object:
+    marks = [getattr(pytest.mark, need) for need in sorted(page.markers)]
+    return pytest.param(page, marks=marks, id=page.path)
+
+
+@pytest.mark.parametrize(
+    "page", [_page(page) for page in PAGES if any(block.runs for block in page.blocks)]
+)
+def test_the_commands_do_what_the_page_says(
+    page: Page, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if "patch" in page.needs and shutil.which("patch") is None:
+        assert "CI" not in os.environ
+        pytest.skip("not installed: patch")
+    more = {}
+    if "network" in page.markers:
+        more["DOCS_RELEASE"] = str(request.getfixturevalue("release"))
+    if "engines" in page.markers:
+        more |= request.getfixturevalue("docker")
+    wrong = run(page, tmp_path, more)
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_no_block_is_silently_not_run() -> None:
+    """A block is run, checked, a file, or shown as what it is; the others are listed with a reason."""
+    odd = [
+        f"{page.path}:{block.line}: {block.language or 'no language'}"
+        for page in PAGES
+        for block in page.blocks
+        if block.language not in RUN | CHECKED | SHOWN
+        or (block.language in SHOWN and re.search(r"^\$ |vllm-mods \w", block.body, re.MULTILINE))
+    ]
+    assert not odd
+    lines = [line for page in PAGES for line in (ROOT / page.path).read_text().splitlines()]
+    fences = sum(line.lstrip().startswith("```") for line in lines)
+    assert fences == 2 * sum(len(page.blocks) for page in PAGES)
+    left = {page.path: block.reason for page in PAGES for block in page.blocks if block.reason}
+    assert left.keys() == {"README.md", "docs/guides/dockerfile.md"}
+
+
+def test_what_is_stood_in_for_is_run_by_ci() -> None:
+    """.ci/run runs the line two below a mark of the README as it stands there."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    ci = (ROOT / ".ci/run").read_text()
+    run = set()
+    for mark in ("setup-run", "setup-image", "setup-test"):
+        assert f"$(readme_line {mark})" in ci
+        run |= set(lines[lines.index(f"<!-- {mark} -->") + 2].split(" && "))
+    assert set(STOOD_IN) <= run

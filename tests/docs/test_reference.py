@@ -1,0 +1,148 @@
+"""What the docs say of commands, keys, codes, variables and messages is what the code has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import reference
+from doc_pages import ROOT, pages
+from reference import commands, keys, messages, words
+
+from vllm_mods import manifest, pairing
+from vllm_mods.cli import COMMANDS
+from vllm_mods.model import Verdict
+
+
+def _text(page: str) -> str:
+    return (ROOT / "docs" / page).read_text()
+
+
+def test_every_mark_in_the_docs_is_filled_in_and_every_part_is_used() -> None:
+    marks = [
+        name for page in pages() for name in reference.MARK.findall((ROOT / page.path).read_text())
+    ]
+    assert sorted(marks) == sorted(reference.PARTS)
+    for name, part in reference.PARTS.items():
+        assert part().count("\n| ") > 3, name
+    with pytest.raises(KeyError, match="nothing-like-it"):
+        reference.fill_in("<!-- generate: nothing-like-it -->")
+
+
+def test_the_commands_have_their_options() -> None:
+    made = commands.all_commands()
+    names = {context.command_path.split()[1] for _, context in commands.walk()}
+    assert names == set(COMMANDS)
+    for command, context in commands.walk():
+        section = made.split(f"\n## {context.command_path.removeprefix('vllm-mods ')} {{", 1)[-1]
+        section = section.split("\n## ", 1)[0]
+        for parameter in command.params:
+            if parameter.param_type_name == "option" and not parameter.hidden:
+                assert max(parameter.opts, key=len) in section, (
+                    context.command_path,
+                    parameter.name,
+                )
+
+
+def test_what_verdicts_and_exit_codes_are() -> None:
+    rows = dict(re.findall(r"\| `(\w+)` \| .* \| (.*) \| [01] \|", words.verdicts()))
+    assert rows.keys() == {verdict.value for verdict in Verdict}
+    assert rows["moved"] == "changes the files"
+    assert rows["unfit"] == "refuses, exit code 3"
+    assert re.findall(r"^\| (\d+) ", words.exit_codes(), re.MULTILINE) == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "70",
+        "130",
+    ]
+
+
+def test_the_examples_have_every_key() -> None:
+    for reader, parse, page in (
+        (manifest, manifest.from_toml, "reference/mod-toml.md"),
+        (pairing, pairing.parse, "pairings.md"),
+    ):
+        asked = keys.asked(reader, parse)
+        assert asked["schema"] == ("an integer", "yes")
+        text = _text(page)
+        missing = [key for key in asked if not re.search(rf"\b{key.rpartition('.')[2]}\b", text)]
+        assert not missing, page
+
+
+def test_json_has_every_command_that_answers_in_it() -> None:
+    page = _text("reference/json.md")
+    for command, context in commands.walk():
+        if any("--json" in one.opts for one in command.params):
+            name = context.command_path
+            assert re.search(rf"^\$ {name} .*--json", page, re.MULTILINE), name
+
+
+def test_the_variables_that_matter_are_explained() -> None:
+    read = words.read_variables()
+    assert {
+        "VLLM_MODS_CACHE",
+        "VLLM_MODS_LIBRARY",
+        "VLLM_MODS_PLAIN_HTTP",
+        "WORKSPACE_DIR",
+    } <= read.keys()
+    page = _text("reference/environment.md")
+    where = {
+        "HOME",
+        "XDG_CONFIG_DIRS",
+        "XDG_CONFIG_HOME",
+        "XDG_RUNTIME_DIR",
+        "VLLM_MODS_LINE",
+        "VLLM_MODS_SINGLE_FILE",
+    }  # of other tools' files, and what the tool tells itself
+    assert not [
+        name for name in read.keys() - where if f"`{name}`" not in page and f"${name}" not in page
+    ]
+
+
+def test_the_codes_in_the_pages_are_codes() -> None:
+    made = {one.code for one in messages.findings()}
+    assert {
+        "fit-call",
+        "flag-unknown",
+        "fail-open",
+        "changed-since",
+        "needless",
+        "clash",
+        "kept",
+    } <= made
+    for page in ("fit.md", "serve-check.md", "making.md", "matrix-answers.md"):
+        tables = re.findall(r"^\| (`[a-z][^|]*) \|", _text(page), re.MULTILINE)
+        listed = {code for cell in tables for code in re.findall(r"`([a-z]+-[a-z-]+)`", cell)}
+        assert listed
+        assert not {code for code in listed - made if not code.startswith(("same-", "order-"))}, (
+            page
+        )
+
+
+def test_messages_in_troubleshooting_are_messages_of_the_code() -> None:
+    made = f"{messages.codes()}{messages.errors()}{''.join(_literals())}"
+    made = re.sub(r"&#(\d+);", lambda sign: chr(int(sign[1])), made).replace("`", "")
+    page = re.sub(r"```.*?```", "", _text("troubleshooting.md"), flags=re.DOTALL)
+    unknown = [
+        (heading, piece)
+        for heading in re.findall(r"^###? (`.*)$", page, re.MULTILINE)
+        for part in heading.replace("`", "").split("…")
+        for piece in re.split("[,;] ", part)
+        if piece.strip() not in made
+    ]
+    assert not unknown
+
+
+def _literals() -> list[str]:
+    """Return the texts in the source: a message may be put together of several."""
+    import ast
+
+    return [
+        node.value
+        for _, tree in messages.sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]

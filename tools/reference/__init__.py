@@ -1,0 +1,28 @@
+"""The parts of the docs that are made of the code: what stands behind ``<!-- generate: NAME -->``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from reference import commands, keys, messages, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands.all_commands,
+    "exit-codes": words.exit_codes,
+    "verdicts": words.verdicts,
+    "variables": words.variables,
+    "mod-keys": keys.of_mods,
+    "pairing-keys": keys.of_pairings,
+    "codes": messages.codes,
+    "errors": messages.errors,
+}
+MARK = re.compile(r"^<!-- generate: ([\w-]+) -->$", re.MULTILINE)
+
+
+def fill_in(markdown: str) -> str:
+    """Put the generated parts behind their marks. Raises ``KeyError`` for one there is not."""
+    return MARK.sub(lambda mark: PARTS[mark[1]](), markdown)

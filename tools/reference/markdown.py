@@ -1,0 +1,30 @@
+"""A few lines of Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; what would end a cell is escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in lines
+    )
+
+
+def code(text: str) -> str:
+    """Return text as code, whatever backquotes are in it."""
+    fence = "``" if "`" in text else "`"
+    blank = " " if fence == "``" else ""
+    return f"{fence}{blank}{text}{blank}{fence}" if text else ""
+
+
+def plain(text: str) -> str:
+    """Return text in which no sign means anything to Markdown or HTML."""
+    for sign in "\\`*_[]<>":
+        text = text.replace(sign, f"&#{ord(sign)};")
+    return text

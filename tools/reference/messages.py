@@ -1,0 +1,181 @@
+"""What the code can say: the codes of its findings, and its errors with their hints."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import vllm_mods
+from reference.markdown import code, plain, table
+from vllm_mods import errors as error_classes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PACKAGE = Path(vllm_mods.__file__).parent
+# What makes a finding, and how many arguments stand before its code.
+_MAKES = {
+    "Finding": 0,
+    "Problem": 0,
+    "Lost": 0,
+    "Fault": 0,
+    "Flaw": 0,
+    "_note": 0,
+    "fail": 1,
+    "say": 1,
+}
+_ERRORS = {
+    name: kind
+    for name, kind in vars(error_classes).items()
+    if isinstance(kind, type) and issubclass(kind, error_classes.VllmModsError)
+}
+_CODE = re.compile("[a-z]+(-[a-z]+)*")
+# Of the same names, and made of keys or of what went wrong with a process: no findings.
+_NO_FINDINGS = {"matrix/work.py", "matrix/cluster.py"}
+_GROUPS = (
+    ("Placing, planning, fitting", "check, apply, matrix, bisect", ("plan", "attempt", "locate", "together", "fit/", "matrix/explain", "vouch", "upstream")),
+    ("Ranges and locks", "matrix --strict", ("matrix/",)),
+    ("What was applied", "verify, status", ("verify", "nodes")),
+    ("Images", "image inspect, image verify", ("image/",)),
+    ("Porting", "port", ("port/",)),
+    ("Serve commands", "serve-check", ("serve/",)),
+    ("Scripts of mods", "lint", ("lint/",)),
+    ("Recipes", "import", ("recipe", "making/")),
+    ("Others", "", ("",)),
+)  # fmt: skip
+
+
+class Said(NamedTuple):
+    """A finding that the code can make: its code, its message if that can be read, the module."""
+
+    code: str
+    message: str
+    place: str
+
+
+@functools.cache
+def sources() -> tuple[tuple[str, ast.Module], ...]:
+    """Return every module of the package by its path, parsed."""
+    places = {str(path.relative_to(_PACKAGE)): path for path in sorted(_PACKAGE.rglob("*.py"))}
+    return tuple(
+        (place, ast.parse(path.read_text()))
+        for place, path in places.items()
+        if not place.startswith("_data")
+    )
+
+
+def codes() -> str:
+    """Return the codes of findings, grouped by what finds them."""
+    left = findings()
+    parts = []
+    for title, where, prefixes in _GROUPS:
+        mine = [one for one in left if one.place.startswith(prefixes)]
+        left = [one for one in left if one not in mine]
+        rows: dict[str, list[str]] = {}
+        for one in mine:
+            shown = rows.setdefault(one.code, [])
+            if one.message and one.message not in shown:
+                shown.append(one.message)
+        if rows:
+            asked = f" ({', '.join(map(code, where.split(', ')))})" if where else ""
+            body = table(
+                ("code", "message"),
+                (
+                    (code(key), "<br>".join(map(plain, shown)))
+                    for key, shown in sorted(rows.items())
+                ),
+            )
+            parts.append(f"### {title}{asked}\n\n{body}")
+    return "\n\n".join(parts)
+
+
+def findings() -> list[Said]:
+    """Return every finding whose code stands in the source as a word."""
+    found = []
+    for place, function, name, call in _calls():
+        # `problem` of a reader of manifests has a key there, that of a port a code.
+        before = 0 if name == "problem" and place.startswith("port/") else _MAKES.get(name)
+        if before is None or place in _NO_FINDINGS:
+            continue
+        given = {word.arg: word.value for word in call.keywords}
+        words = (_text(given.get("code", _nth(call, before)), function) or "").split(" / ")
+        told = [given["message"]] if "message" in given else call.args[before + 1 :]
+        texts = (_text(one, function) or "" for one in told)
+        message = next((text for text in texts if " " in text), "")
+        found += [Said(one, message, place) for one in words if _CODE.fullmatch(one)]
+    return found
+
+
+def errors() -> str:
+    """Return every error, by its class, with its hint."""
+    rows: dict[str, set[tuple[str, str]]] = {}
+    for _, function, name, call in _calls():
+        # These two are lists of problems, each with a place in a file.
+        if name in _ERRORS and name not in {"ManifestError", "DiffError"}:
+            message = _text(_nth(call, 0), function)
+            hint = next((word.value for word in call.keywords if word.arg == "hint"), None)
+            if message:
+                rows.setdefault(name, set()).add((message, _text(hint, function) or ""))
+    parts = []
+    for name, found in sorted(rows.items()):
+        about = " ".join((_ERRORS[name].__doc__ or "").split())
+        body = table(("message", "hint"), ((plain(m), code(h)) for m, h in sorted(found)))
+        parts.append(f"### {name}: exit code {_ERRORS[name].exit_code}\n\n{plain(about)}\n\n{body}")
+    return "\n\n".join(parts)
+
+
+def _calls() -> Iterator[tuple[str, ast.AST, str, ast.Call]]:
+    """Yield every call: its module, the function that it is in, what is called, and the call."""
+    for place, tree in sources():
+        pending: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
+        while pending:
+            node, function = pending.pop(0)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                function = node
+            if isinstance(node, ast.Call):
+                yield place, function, ast.unparse(node.func).rpartition(".")[2], node
+            pending[:0] = [(inner, function) for inner in ast.iter_child_nodes(node)]
+
+
+def _nth(call: ast.Call, number: int) -> ast.expr | None:
+    return call.args[number] if len(call.args) > number else None
+
+
+def _text(node: ast.expr | None, function: ast.AST) -> str | None:
+    """Return a text as the code has it, ``‹name›`` for what is filled in; None where it is computed."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            part.value
+            if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            else _filled(part)
+            for part in node.values
+        )
+    if isinstance(node, ast.IfExp):
+        either = [_text(node.body, function), _text(node.orelse, function)]
+        return " / ".join(text for text in either if text) or None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return (_text(node.left, function) or "‹…›") + (_text(node.right, function) or "‹…›")
+    if isinstance(node, ast.Name):
+        before = [
+            one
+            for one in ast.walk(function)
+            if isinstance(one, ast.Assign)
+            and ast.unparse(one.targets[0]) == node.id
+            and one.lineno < node.lineno
+        ]
+        nearest = max(before, key=lambda one: one.lineno, default=None)
+        return None if nearest is None else _text(nearest.value, function)
+    return None
+
+
+def _filled(part: ast.expr) -> str:
+    """Return ``‹name›`` for a value in an f-string: its last name, or dots for an expression."""
+    value = part.value if isinstance(part, ast.FormattedValue) else part
+    if isinstance(value, (ast.Name, ast.Attribute)):
+        return f"‹{ast.unparse(value).rpartition('.')[2]}›"
+    return "‹…›"

@@ -1,0 +1,86 @@
+"""Verdicts, exit codes and environment variables, as the code has them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+
+from reference.commands import walk
+from reference.markdown import code, table
+from reference.messages import sources
+from vllm_mods import errors
+from vllm_mods.cli import main
+from vllm_mods.model import Verdict
+from vllm_mods.report.text import MEANING
+
+
+def verdicts() -> str:
+    """Return a row per verdict: what it means, what ``apply`` does, and if ``check`` is content."""
+    return table(
+        ("verdict", "meaning", "`apply`", "`check` exits with"),
+        (
+            (code(verdict), MEANING[verdict], _does(verdict), "0" if verdict.ok else "1")
+            for verdict in Verdict
+        ),
+    )
+
+
+def _does(verdict: Verdict) -> str:
+    if verdict.writes:
+        return "changes the files"
+    return "changes nothing, exit code 0" if verdict.ok else "refuses, exit code 3"
+
+
+def exit_codes() -> str:
+    """Return a row per exit code, with the name that the code has for it."""
+    told = re.search(r"Exit codes: (.*?)\.\s*\Z", inspect.cleandoc(main.help or ""), re.DOTALL)
+    if told is None:
+        raise ValueError("`vllm-mods --help` does not list the exit codes any more")
+    meanings = dict(part.split(" ", 1) for part in " ".join(told[1].split()).split("; "))
+    numbers = {value: name for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    if set(meanings) != {str(number) for number in numbers}:
+        raise ValueError("`vllm-mods --help` lists other exit codes than errors.py has")
+    return table(
+        ("code", "meaning", "in `errors.py`"),
+        ((str(number), meanings[str(number)], code(name)) for number, name in numbers.items()),
+    )
+
+
+def variables() -> str:
+    """Return a row per environment variable that the code reads, with where it does."""
+    return table(
+        ("variable", "read in"),
+        (
+            (code(name), ", ".join(code(place) for place in sorted(places)))
+            for name, places in sorted(read_variables().items())
+        ),
+    )
+
+
+def read_variables() -> dict[str, set[str]]:
+    """Return the environment variables that are read by name: ``environ.get("X")``, an option's."""
+    found: dict[str, set[str]] = {}
+    named = {
+        node.targets[0].id: node.value
+        for _, tree in sources()
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for place, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("environ.get"):
+                name = node.args[0]
+            elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("environ"):
+                name = node.slice
+            else:
+                continue
+            if isinstance(name, ast.Name):
+                name = named.get(name.id, name)
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                found.setdefault(name.value, set()).add(place)
+    for command, context in walk():
+        for option in command.params:
+            if option.envvar:
+                found.setdefault(option.envvar, set()).add(context.command_path)
+    return found
