@@ -119,14 +119,14 @@ def _compare(page: Page, command: Command, printed: str, code: int) -> str | Non
 
 
 def small_release(folder: Path) -> Path:
-    """Put a vLLM release without its compiled parts into a folder, as its wheel has it.
+    """Put the Python files and the metadata of a vLLM release into a folder, as its wheel has them.
 
     From ``VLLM_MODS_DOCS_RELEASE``, where CI has unpacked the wheel; else its sources are downloaded
     (some 35 MB) and its metadata read.
     """
     target = folder / f"vllm-{RELEASE}"
     if given := os.environ.get("VLLM_MODS_DOCS_RELEASE"):
-        return Path(shutil.copytree(given, target, ignore=shutil.ignore_patterns("*.so", "*.pyc")))
+        return Path(shutil.copytree(given, target, ignore=_no_python))
     from vllm_mods.trees.open import open_tree
 
     sources, wheel = open_tree(f"pypi:vllm-{RELEASE}.tar.gz"), open_tree(f"pypi:{RELEASE}")
@@ -139,3 +139,11 @@ def small_release(folder: Path) -> Path:
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (target / path).write_bytes(data)
     return target
+
+
+def _no_python(folder: str, names: list[str]) -> list[str]:
+    """Return what is neither Python nor metadata: 0.5 GB of machine code and headers."""
+    if folder.endswith(".dist-info"):
+        return []
+    files = (name for name in names if not os.path.isdir(os.path.join(folder, name)))
+    return [name for name in files if not name.endswith(".py")]

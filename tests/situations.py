@@ -39,10 +39,12 @@ class Situation(NamedTuple):
     umask: int = 0o022
 
 
-# What a container has: no git, no network, and a /dev/shm that no code may be loaded from.
+# What a container has: no git, no network, and a /dev/shm that no code may be loaded from. What is tried
+# may lie in there itself, and stays as it is.
 _SEALED = """
 mount --make-rprivate /
-mount -t tmpfs -o noexec none /dev/shm
+mount --bind "$WORK" "$WORK"
+mount -o remount,bind,noexec /dev/shm
 for git in $(type -ap git); do mount --bind /dev/null "$git"; done
 """
 SITUATIONS = (
@@ -112,9 +114,12 @@ def _python(path: str) -> Python | None:
     return Python(path, minor, version, base)
 
 
-def wrapped(situation: Situation, command: list[str], base: str) -> list[str]:
-    """Return the command line that starts a command in a situation."""
-    lines = [situation.script] if situation.script else []
+def wrapped(situation: Situation, command: list[str], base: str, work: str) -> list[str]:
+    """Return the command line that starts a command in a situation.
+
+    ``base`` is the folder of the Python that it needs, ``work`` that of everything else.
+    """
+    lines = [f"WORK='{work}'", situation.script] if situation.script else []
     if situation.user and (closed := _closed(base)) is not None:
         lines.append(_opened(closed, base))
     start = [_program("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]

@@ -125,6 +125,23 @@ def test_a_damaged_receipt(call: Call, site: Path) -> None:
     assert "unreadable" in wrong(look(call, site))
 
 
+def test_a_folder_that_may_not_be_read(
+    call: Call, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site / "vllm/sub").mkdir()
+    scandir = os.scandir
+
+    def closed(path: str) -> Any:  # the tests may run as root, whom nothing is closed to
+        if path.endswith("vllm/sub"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    answer = call("doctor", "--target", site, "--json")
+    assert answer.code == 1
+    assert "closed" in wrong(answer.json)
+
+
 def test_two_distributions(call: Call, site: Path) -> None:
     (site / "vllm-0.20.0.dist-info").mkdir()
     rows = (site / RECORD).read_bytes()

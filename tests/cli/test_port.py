@@ -309,6 +309,28 @@ def test_output_leaves_the_library_alone(
     assert again.code == 3
 
 
+def test_a_port_of_a_copy_is_finished_in_the_copy(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    before = files_of(library)
+    out = tmp_path / "mine"
+    stopped = call("port", "fast", "--from", base, "--to", target, "--output", out)
+    assert stopped.code == 1
+    assert f"then vllm-mods port fast --continue --output {out}  # or --abort" in stopped.out
+    edited = out / "patches/fast/.port-0.20/files/vllm/loader.py"
+    edited.write_text(CLASHING.replace('"heavy"', '"fast"', 1))
+    done = call("port", "fast", "--continue", "--output", out)
+    assert done.code == 0, done.err
+    assert (out / "patches/fast/0.20/x.patch").exists()
+    assert files_of(library) == before
+    nothing = call("port", "fast", "--abort", "--output", out)
+    assert nothing.code == 2
+    assert "no port of fast is unfinished" in nothing.err
+    nowhere = call("port", "fast", "--abort", "--output", tmp_path / "other")
+    assert nowhere.code == 2
+
+
 def recorded(library: Path, trees: dict[str, Path]) -> None:
     """Write the lock of the mod `fast` on these trees."""
     mod = load_mod(str(library / "patches/fast"))

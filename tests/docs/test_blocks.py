@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,21 +55,39 @@ def _run_lines(block: Block) -> Iterator[str]:
             yield re.sub(r"--mount=\S+", "", line.removeprefix("RUN ")).strip()
 
 
+@pytest.fixture(scope="session")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with what the page has made beforehand: the folder `tool`, vllm-mods.pyz."""
+    folder = tmp_path_factory.mktemp("tools")
+    script = str(ROOT / "tools/single_file.py")
+    subprocess.run([sys.executable, script, str(folder / "vllm-mods.pyz")], check=True)
+    with zipfile.ZipFile(folder / "vllm-mods.pyz") as archive:
+        archive.extractall(folder / "tool")  # it holds what `pip install --target` wrote
+    return folder
+
+
 @pytest.mark.network
 @pytest.mark.parametrize(("page", "block"), _blocks("dockerfile"))
-def test_a_dockerfiles_run_applies(page: Page, block: Block, release: Path, tmp_path: Path) -> None:
-    """The base is stood in by the release unpacked, the mounted tool by this one."""
+def test_a_dockerfiles_run_applies(
+    page: Page, block: Block, release: Path, tools: Path, tmp_path: Path
+) -> None:
+    """With the release unpacked for the base, and a Python that has nothing of ours."""
     (line,) = _run_lines(block)
-    mounted = re.findall(r"target=(\S+)", block.body)
-    for place in mounted:
-        assert place in line, f"{page.path}: {place} is mounted and not used"
-        line = line.replace(f"PYTHONPATH={place}", "").replace(place, "-m vllm_mods")
     site = tmp_path / "site"
     shutil.copytree(release, site)
-    assert SITE in line
+    stands_for = {
+        SITE: str(site),
+        "/opt/vllm-mods": str(tools / "tool"),
+        "/vllm-mods.pyz": str(tools / "vllm-mods.pyz"),
+    }
+    for mounted in re.findall(r"--mount=\S*target=(\S+)", block.body):
+        assert mounted in line, f"{page.path}: {mounted} is mounted and not used"
+    for place, here in stands_for.items():
+        line = re.sub(rf"(?<=[ =]){place}\b", here, line)
+    path = f"{sys.base_prefix}/bin{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", line.replace(SITE, str(site))],
-        env=environment(tmp_path / "home", {}),
+        ["bash", "-c", line],
+        env=environment(tmp_path / "home", {"PATH": path}),
         capture_output=True,
         text=True,
         check=False,

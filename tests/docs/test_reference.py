@@ -12,6 +12,7 @@ from reference import commands, keys, messages, words
 from vllm_mods import manifest, pairing
 from vllm_mods.cli import COMMANDS
 from vllm_mods.model import Verdict
+from vllm_mods.report.text import MEANING
 
 
 def _text(page: str) -> str:
@@ -47,6 +48,9 @@ def test_the_commands_have_their_options() -> None:
 def test_what_verdicts_and_exit_codes_are() -> None:
     rows = dict(re.findall(r"\| `(\w+)` \| .* \| (.*) \| [01] \|", words.verdicts()))
     assert rows.keys() == {verdict.value for verdict in Verdict}
+    readme = (ROOT / "README.md").read_text()
+    for verdict, meaning in MEANING.items():
+        assert f"| `{verdict}` | {meaning} | {rows[verdict].split(',')[0]} |\n" in readme
     assert rows["moved"] == "changes the files"
     assert rows["unfit"] == "refuses, exit code 3"
     assert re.findall(r"^\| (\d+) ", words.exit_codes(), re.MULTILINE) == [

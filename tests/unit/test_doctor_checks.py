@@ -21,7 +21,7 @@ TOOL = Tool(
     cache_fault=None,
 )
 DISK = Disk(kind="ext4", read_only=False, free=10**9, full=False, lock_fault=None)
-FOLDER = Folder("/site", (), "nothing", None, (), (), None, DISK, (), ())
+FOLDER = Folder("/site", (), "nothing", None, (), (), (), None, DISK, (), ())
 TARGET = Target("/site", "installed", "0.19.1", None, (), (), (), FOLDER)
 
 
@@ -49,6 +49,11 @@ def test_a_disk(changed: Disk, code: str) -> None:
     assert found(facts(target=TARGET._replace(folder=FOLDER._replace(disk=changed)))) == [
         (code, Level.ERROR)
     ]
+
+
+def test_what_may_not_be_read() -> None:
+    closed = FOLDER._replace(closed=("vllm/config",))
+    assert found(facts(target=TARGET._replace(folder=closed))) == [("closed", Level.ERROR)]
 
 
 def test_an_installation_that_is_broken() -> None:

@@ -21,6 +21,7 @@ LAYERS = (
         "bash",
         "recipe_yaml",
         "toml_text",
+        "output",
         "trees/cache",
         "trees/names",
         "image/base",

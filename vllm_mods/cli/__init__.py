@@ -48,10 +48,10 @@ COMMANDS = {
     "completion": "Print the shell code that completes vllm-mods commands.",
 }
 
-# A submodule named `list` would stand in for the built-in one in this package; `import` is no name.
 COMPLETE = "_VLLM_MODS_COMPLETE"
 """Set by a shell that wants to know what could be typed."""
 _HELP = frozenset({"-h", "--help"})
+# A submodule named `list` would stand in for the built-in one in this package; `import` is no name.
 _MODULES = {"list": "listing", "import": "importing", "serve-check": "serve_check"}
 
 
@@ -97,7 +97,7 @@ class _Commands(click.Group):
             meant = f"; did you mean `{near[0]}`?" if near else "; `vllm-mods --help` lists them"
             raise click.UsageError(f"there is no command `{args[0]}`{meant}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and not _HELP.isdisjoint(rest):
+        if command is not None and not _HELP.isdisjoint(rest):  # or it stands behind a `--`
             from vllm_mods.cli.helping import explained  # noqa: PLC0415  (when somebody asks)
 
             command = explained(command, name or "")
@@ -131,9 +131,8 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  (one exit code each)
     """Run a command line and return its exit code; every error ends here."""
-    made: dict[str, object] = {
-        "arguments": tuple(arguments)
-    }  # what a report of a bug should have: `options.remember`
+    # What the report of a bug should have: `options.remember` puts more in.
+    made: dict[str, object] = {"arguments": tuple(arguments)}
     try:
         if COMPLETE in os.environ:
             from vllm_mods.cli.completing import register  # noqa: PLC0415

@@ -34,6 +34,7 @@ def explained(command: click.Command, path: str) -> click.Command:
         command.name,
         params=command.params,
         callback=command.callback,
+        context_settings=command.context_settings,
         help=command.help,
         epilog=path,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +13,7 @@ from vllm_mods.errors import UsageError
 from vllm_mods.image import resolving
 from vllm_mods.image.outputs import engine
 from vllm_mods.image.remembered import Remembered
+from vllm_mods.output import write_whole
 from vllm_mods.trees.cache import Cache, cache_folder
 
 if TYPE_CHECKING:
@@ -127,17 +127,8 @@ def target_of(base: Base, site_root: str, platform: str) -> Target:
 
 def write_file(path: str, data: bytes) -> None:
     """Write a file in one step. Raises ``UsageError`` where that cannot be."""
-    folder = os.path.dirname(os.path.abspath(path))
     try:
-        descriptor, staged = tempfile.mkstemp(dir=folder, prefix=".vllm-mods-")
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-            os.chmod(staged, 0o644)
-            os.replace(staged, path)
-        except BaseException:
-            os.unlink(staged)
-            raise
+        write_whole(path, data)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written: {error.strerror}", hint="--output FILE names another place"

@@ -12,6 +12,7 @@ from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.matrix import choose, locks, ranges, run, spread, work
 from vllm_mods.matrix.cell import MatrixResult
+from vllm_mods.output import write_whole
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
@@ -231,11 +232,8 @@ def _write_lock(mod: Mod, dumped: bytes) -> None:
 
 def _write(path: str, content: bytes, *, hint: str | None = None) -> None:
     """Replace a file in one step."""
-    staged = f"{path}.{os.getpid()}"
     try:
-        with open(staged, "wb") as file:
-            file.write(content)
-        os.replace(staged, path)
+        write_whole(path, content)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", hint=hint) from error
     click.echo(f"wrote {path}", err=True)

@@ -79,7 +79,7 @@ def command(
         )
     library = options.open_library(libraries)
     asked = _Asked(
-        mod=library.load(mod) if output is None else _copied(library, mod, output),
+        mod=_meant(library, mod, output, new=target is not None),
         library=library,
         releases=Releases(offline=offline, progress=options.progress(), note=options.note),
         base=base,
@@ -234,12 +234,16 @@ def _opened(spec: str, releases: Releases) -> Tree:
     return tree
 
 
-def _copied(library: Library, name: str, output: str) -> Mod:
-    """Copy a mod to a library of the caller's, and go on with the copy."""
+def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod:
+    """Return a mod of the library, or its copy in a library of the caller's, which may be made now."""
     from vllm_mods.library import load_mod  # noqa: PLC0415
 
     mod = library.load(name)
+    if output is None:
+        return mod
     place = os.path.join(output, "patches", name)
+    if not new:
+        return load_mod(place, library.roots)
     if os.path.lexists(place):
         raise Refused(
             f"{place} is there already: nothing was written",

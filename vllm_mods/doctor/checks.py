@@ -196,6 +196,12 @@ def _metadata(target: Target, folder: Folder) -> Iterator[Trouble]:
 
 
 def _files(target: Target, folder: Folder) -> Iterator[Trouble]:
+    if folder.closed:
+        yield Trouble(
+            "closed",
+            f"{_some(folder.closed)} cannot be read, and what lies there is left out",
+            f"ls -la {shlex.quote(f'{folder.root}/{folder.closed[0]}')}",
+        )
     if folder.links:
         yield Trouble(
             "links",

@@ -112,7 +112,7 @@ class Disk(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A tree that lies in a folder, and what is around it."""
+    """A tree that lies in a folder, and what is around it. ``closed`` may not be read by us."""
 
     root: str
     distributions: tuple[Distribution, ...]
@@ -120,6 +120,7 @@ class Folder(NamedTuple):
     recorded: Recorded | None
     leftovers: tuple[str, ...]
     links: tuple[str, ...]
+    closed: tuple[str, ...]
     unfinished: str | None
     disk: Disk
     processes: tuple[Process, ...]

@@ -16,8 +16,6 @@ from vllm_mods.doctor.facts import Disk, Distribution, Folder, Recorded
 from vllm_mods.trees import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from vllm_mods.trees.folder import FolderTree
 
 _PATCHED = (".orig", ".rej", ".bak", ".save", ".patch", "~")
@@ -32,13 +30,18 @@ def look(tree: FolderTree) -> Folder:
     """Look at an installed tree. Raises ``TreeError`` for a folder that cannot be listed."""
     walk = _walk(tree.root)
     dists, listing = _distributions(tree.root)
+    recorded, unread = None, set(walk.closed)
+    if len(listing) == 1:
+        recorded, more = _recorded(tree.root, listing[0], walk.sources)
+        unread.update(more)
     return Folder(
         root=tree.root,
         distributions=dists,
         version_from=_version_from(tree, dists),
-        recorded=_recorded(tree.root, listing[0], walk.sources) if len(listing) == 1 else None,
-        leftovers=walk.leftovers,
-        links=walk.links,
+        recorded=recorded,
+        leftovers=tuple(walk.leftovers),
+        links=tuple(walk.links),
+        closed=tuple(sorted(unread)),
         unfinished=journal.find(tree.root),
         disk=disk(tree.root),
         processes=processes.running(tree.root, _since(tree.root)),
@@ -60,34 +63,36 @@ def disk(folder: str) -> Disk:
 
 
 class _Walk(NamedTuple):
-    leftovers: tuple[str, ...]
-    links: tuple[str, ...]
-    sources: tuple[str, ...]
+    leftovers: list[str]
+    links: list[str]
+    closed: list[str]
+    sources: list[str]
 
 
 def _walk(root: str) -> _Walk:
-    found = _Walk((), (), ())
-    for path, entry in sorted(_entries(root, "vllm")):
-        if entry == "link":
-            found = found._replace(links=(*found.links, path))
-        elif path.endswith(".py"):
-            found = found._replace(sources=(*found.sources, path))
-        elif path.endswith(_PATCHED):
-            found = found._replace(leftovers=(*found.leftovers, path))
-    return found
-
-
-def _entries(root: str, folder: str) -> Iterator[tuple[str, str]]:
-    with os.scandir(f"{root}/{folder}") as entries:
+    """Sort what lies below ``vllm/`` by what is strange about it; bytecode is left out."""
+    found = _Walk([], [], [], [])
+    pending = ["vllm"]
+    while pending:
+        folder = pending.pop()
+        try:
+            entries = list(os.scandir(f"{root}/{folder}"))
+        except OSError:
+            found.closed.append(folder)
+            continue
         for entry in entries:
             path = f"{folder}/{entry.name}"
             if entry.is_symlink():
-                yield path, "link"
+                found.links.append(path)
             elif entry.is_dir(follow_symlinks=False):
-                if entry.name != "__pycache__":
-                    yield from _entries(root, path)
-            else:
-                yield path, "file"
+                pending += [path] if entry.name != "__pycache__" else []
+            elif path.endswith(".py"):
+                found.sources.append(path)
+            elif path.endswith(_PATCHED):
+                found.leftovers.append(path)
+    for some in found:
+        some.sort()
+    return found
 
 
 def _distributions(root: str) -> tuple[tuple[Distribution, ...], list[str]]:
@@ -112,25 +117,31 @@ def _version_from(tree: FolderTree, dists: tuple[Distribution, ...]) -> str:
     return "PKG-INFO" if tree.version else "nothing"
 
 
-def _recorded(root: str, folder: str, sources: tuple[str, ...]) -> Recorded:
+def _recorded(root: str, folder: str, sources: list[str]) -> tuple[Recorded, list[str]]:
+    """Hold a RECORD against the files; return with it what could not be read."""
     rows = _rows(_bytes(f"{root}/{folder}/RECORD"))
-    differs, gone = [], []
+    differs, gone, unread = [], [], []
     for path, (hashed, size) in rows.items():
         try:
-            info = os.stat(f"{root}/{path}")
-        except OSError:
+            same = _agrees(f"{root}/{path}", hashed, size)
+        except (FileNotFoundError, NotADirectoryError):
             gone.append(path)
-            continue
-        if not hashed or not stat.S_ISREG(info.st_mode):
-            continue
-        if info.st_size > _HASHED:
-            same = size in {"", str(info.st_size)}
+        except OSError:
+            unread.append(path)
         else:
-            same = names.hash_agrees(hashed, _bytes(f"{root}/{path}")) is not False
-        if not same:
-            differs.append(path)
+            differs += [] if same else [path]
     extra = tuple(path for path in sources if path not in rows)
-    return Recorded(folder, len(rows), tuple(differs), tuple(gone), extra)
+    return Recorded(folder, len(rows), tuple(differs), tuple(gone), extra), unread
+
+
+def _agrees(path: str, hashed: str, size: str) -> bool:
+    info = os.stat(path)
+    if not hashed or not stat.S_ISREG(info.st_mode):
+        return True
+    if info.st_size > _HASHED:
+        return size in {"", str(info.st_size)}
+    with open(path, "rb") as file:
+        return names.hash_agrees(hashed, file.read()) is not False
 
 
 def _rows(data: bytes) -> dict[str, tuple[str, str]]:

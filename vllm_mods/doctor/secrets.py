@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HIDDEN = "…"
 _SHORTEST = 5
 _NAME = (
-    r"[\w.-]{0,40}(?:token|secret|passw|passphrase|credential|auth(?!or)|(?:api|access|private)[_-]?key)"
+    r"[\w.-]{0,40}(?:token|secret|passw|passphrase|credential|auth(?!or(?!iz))|(?:api|access|private)[_-]?key)"
     r"[\w.-]{0,40}"
 )
 _SECRET_NAME = re.compile(rf"(?i)(?:{_NAME}|[\w.-]*key)\Z")
@@ -27,7 +27,7 @@ _PATTERNS = (
     (re.compile(rf"""(?i)(--{_NAME}[\s=]+){_VALUE}"""), rf"\1{HIDDEN}"),
     (re.compile(rf"""(?i)(\b{_NAME}["']?\s*[=:]\s*){_VALUE}"""), rf"\1{HIDDEN}"),
     (re.compile(r"""(?i)([?&](?:key|sig|signature|x-amz-[\w-]+)=)[^&\s'"#]+"""), rf"\1{HIDDEN}"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
+    (re.compile(r"""(?i)\b(bearer|basic)\s+[^\s'",;]{8,}"""), rf"\1 {HIDDEN}"),
     # What Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, PyPI, NVIDIA, Docker begin theirs with; JWT
     (
         re.compile(

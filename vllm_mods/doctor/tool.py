@@ -67,7 +67,8 @@ def _package(wanted: Requirement, git: str | None) -> Package:
         try:
             importlib.import_module(_MODULES.get(name, name.replace("-", "_")))
         except ImportError as error:
-            fault = f"it does not load: {error}"
+            said = str(error).strip() or repr(error)
+            fault = f"it does not load: {said.splitlines()[0]}"
     return Package(name, str(wanted.specifier), version, fault)
 
 

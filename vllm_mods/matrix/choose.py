@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from vllm_mods import versions
-from vllm_mods.errors import UsageError
+from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.matrix.work import is_meant
 from vllm_mods.trees.index import release_file
 
@@ -64,9 +64,13 @@ def expand(spec: str, *, pre: bool = False) -> tuple[str, ...]:
 
         return revisions(spec, pre=pre)
     if os.path.isdir(spec) and not os.path.exists(os.path.join(spec, "vllm", "__init__.py")):
+        try:
+            entries = os.listdir(spec)
+        except OSError as error:
+            raise TreeError(f"{spec}: {error.strerror}", hint=f"ls -la {spec}") from error
         wheels = [
             file
-            for name in os.listdir(spec)
+            for name in entries
             if (file := release_file(name, "")) is not None and file.kind == "wheel"
         ]
         wheels.sort(key=lambda file: (Version(file.version), file.build, file.filename))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.report.data import SCHEMA
@@ -100,7 +101,9 @@ def _lines(
     if work is not None:
         yield f"left to you, in {work.folder}:"
         yield from (f"  {work.edited(path)}" for path, _ in work.files)
-        yield f"hint: edit them, then vllm-mods port {job.mod.name} --continue  # or --abort"
+        library = os.path.dirname(os.path.dirname(job.mod.directory))
+        there = "" if library in job.roots else f" --output {shlex.quote(library)}"
+        yield f"hint: edit them, then vllm-mods port {job.mod.name} --continue{there}  # or --abort"
     elif not outcome.clean:
         yield "nothing was written"
 

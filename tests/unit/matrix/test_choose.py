@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from making import mod, variant
 
-from vllm_mods.errors import UsageError
+from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.matrix.choose import choose_releases, expand
 from vllm_mods.trees.index import ReleaseFile, release_file
 
@@ -95,3 +95,12 @@ def test_any_other_range_is_commits(repository: Path) -> None:
 def test_a_range_that_is_none_is_a_wrong_call(repository: Path, given: str) -> None:
     with pytest.raises(UsageError):
         expand(f"git:{repository}@{given}")
+
+
+def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.listdir", closed)
+    with pytest.raises(TreeError, match="Permission denied"):
+        expand(str(tmp_path))

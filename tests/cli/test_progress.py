@@ -1,0 +1,57 @@
+"""Progress is a line on stderr that takes itself back, and only where somebody watches."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from vllm_mods.cli import complain, options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    found = Terminal()
+    monkeypatch.setattr("sys.stderr", found)
+    monkeypatch.setenv("TERM", "xterm")
+    return found
+
+
+def shown() -> Callable[[str, int, int | None], None]:
+    show = options.progress()
+    assert show is not None
+    return show
+
+
+def test_the_last_line_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = terminal(monkeypatch)
+    show = shown()
+    show("vllm.whl", 1_000_000, 2_000_000)
+    show("vllm.whl", 2_000_000, 2_000_000)
+    lines = there.getvalue().split("\r\033[K")
+    assert lines == ["", "vllm.whl: 1.0 of 2.0 MB", "vllm.whl: 2.0 of 2.0 MB", ""]
+
+
+def test_an_error_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = terminal(monkeypatch)
+    shown()("vllm.whl", 1_000_000, None)
+    complain("the connection was lost")
+    assert there.getvalue().endswith("1.0 MB\r\033[Kerror: the connection was lost\n")
+
+
+def test_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = terminal(monkeypatch)
+    monkeypatch.setenv("TERM", "dumb")
+    assert options.progress() is None
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    assert options.progress() is None
+    assert not there.getvalue()
