@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-from types import ModuleType
-from typing import Any
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if __name__ == "__main__" and not sys.flags.safe_path and os.path.abspath(sys.path[0]) != _HERE:
+    # `python -m` looks into the current folder before the standard library: in a tree from a stranger
+    # a json.py would be run.
+    del sys.path[0]
+
+import gc  # noqa: E402  (behind what keeps these imports safe)
+from types import ModuleType  # noqa: E402
+from typing import Any  # noqa: E402
 
 
 class _Inspect(ModuleType):

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
+_LONGEST = 256 << 10
+_DEEPEST = 120
+"""How deep a script may be nested, by the nodes of the grammar: those that people write take 30."""
+
+
 class BashError(ValueError):
     """Text that bash's grammar does not allow; ``line`` is 1-based."""
 
@@ -185,10 +190,15 @@ def read(text: str) -> Script:
     from tree_sitter import Language, Parser  # noqa: PLC0415
 
     data = text.encode("utf-8", "surrogateescape")
+    if len(data) > _LONGEST:
+        raise BashError(
+            1, f"a script of {len(data):,} bytes: {_LONGEST:,} is the most that is read"
+        )
     root = Parser(Language(tree_sitter_bash.language())).parse(data).root_node
     if root.has_error:
         line = _first_error(root)
         raise BashError(line, "bash would not read this")
+    _check_depth(root)
     reader = _Reader(data)
     first = text.partition("\n")[0]
     return Script(
@@ -220,10 +230,26 @@ def inside(one: Statement) -> tuple[Statement, ...]:
     return ()
 
 
+def _check_depth(root: Node) -> None:
+    """Raise ``BashError`` for what is nested so deeply that reading it would have no end."""
+    cursor = root.walk()
+    depth = 0
+    while True:
+        if depth > _DEEPEST:
+            line = int(cursor.node.start_point[0]) + 1 if cursor.node is not None else 1
+            raise BashError(line, "it is nested too deeply to be read")
+        if cursor.goto_first_child():
+            depth += 1
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
+            depth -= 1
+
+
 def _first_error(node: Node) -> int:
-    for child in node.children:
-        if child.has_error:
-            return _first_error(child)
+    while (inner := next((child for child in node.children if child.has_error), None)) is not None:
+        node = inner
     row, column = node.end_point
     return int(row) + (1 if column or row == node.start_point[0] else 0)
 

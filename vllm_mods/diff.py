@@ -18,7 +18,9 @@ from typing import NamedTuple
 from vllm_mods.errors import DiffError
 
 # Compiled when first used, but for the one that every run uses.
-_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(?: ?([^\r\n]*))?\r?\n?\Z")
+_HUNK = re.compile(
+    rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@(?: ?([^\r\n]*))?\r?\n?\Z"
+)
 _MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
 _MODES = (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ")
 _MAIL = rb"From [0-9a-f]{40} "
@@ -359,23 +361,18 @@ class _Reader:
 
     def unquote(self, raw: bytes) -> bytes:
         out = bytearray()
-        rest = raw[1:]
-        while rest and not rest.startswith(b'"'):
-            if rest.startswith(b"\\"):
-                if octal := re.match(rb"\\([0-3][0-7]{2})", rest):
-                    out.append(int(octal[1], 8))
-                    rest = rest[4:]
-                    continue
-                if rest[1:2] not in _ESCAPES:
-                    raise self.fail("an unknown escape in a quoted path")
-                out += _ESCAPES[rest[1:2]]
-                rest = rest[2:]
-                continue
-            out += rest[:1]
-            rest = rest[1:]
-        if not rest:
-            raise self.fail("a quoted path is not closed")
-        return bytes(out)
+        for part in re.finditer(rb'\\([0-3][0-7]{2})|\\(.?)|"|[^"\\]+', raw[1:]):
+            if part[0] == b'"':
+                return bytes(out)
+            if part[1] is not None:
+                out.append(int(part[1], 8))
+            elif part[2] is None:
+                out += part[0]
+            elif part[2] in _ESCAPES:
+                out += _ESCAPES[part[2]]
+            else:
+                raise self.fail("an unknown escape in a quoted path")
+        raise self.fail("a quoted path is not closed")
 
     def safe(self, raw: bytes) -> str:
         try:

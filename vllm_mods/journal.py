@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import site
 from vllm_mods.errors import NotRestored
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
+    from vllm_mods.held import Held
     from vllm_mods.site import Site
 
 PREFIX = ".vllm-mods.work-"
@@ -28,6 +31,7 @@ PREFIX = ".vllm-mods.work-"
 _ATTRIBUTE = "user.vllm-mods.mtime"
 FILE = "journal.json"
 _SCHEMA = 1
+_MOST_ID, _MOST_NS = 2**32 - 2, 2**63 - 1
 
 
 class Step(NamedTuple):
@@ -92,33 +96,35 @@ def find(root: str) -> str | None:
     return f"{root}/{PREFIX}{mtime}" if mtime.lstrip("-").isdigit() else None
 
 
-def open_work(root: str) -> str:
+def open_work(held: Held) -> str:
     """Make the work folder. From here on ``sweep`` or ``recover`` has to follow."""
-    work = f"{root}/{PREFIX}{os.lstat(root).st_mtime_ns}"
-    os.mkdir(work, 0o700)
+    work = f"{held.root}/{PREFIX}{os.lstat(held.folder(held.root)).st_mtime_ns}"
+    os.mkdir(held.at(work), 0o700)
     return work
 
 
-def save(work: str, journal: Journal) -> None:
+def save(held: Held, work: str, journal: Journal) -> None:
     """Write the journal and bring it to the disk. The backups lie in the work folder already.
 
     After a power cut there is a whole journal or none, and with none nothing was staged or replaced
     yet, on whichever file system: so its content goes to the disk before it gets its name, and its
     name (with the backups beside it) before anything that it would have to undo.
     """
+    info = os.lstat(held.folder(work))
     raw = {
         "schema": _SCHEMA,
+        "folder": info.st_ino,
         "steps": [[one.path, one.before, one.after, one.backup, one.temp] for one in journal.steps],
         "kept": [_folder_row(one) for one in journal.kept],
         "made": list(journal.made),
         "gone": [_folder_row(one) for one in journal.gone],
     }
     data = json.dumps(raw).encode()
-    new = f"{work}/{FILE}.new"
-    site.write(new, data, like=os.lstat(work), mode=0o600)
+    new = held.at(f"{work}/{FILE}.new")
+    site.write(new, data, like=info, mode=0o600)
     site.sync([new])
-    os.replace(new, f"{work}/{FILE}")
-    site.sync([work])
+    os.replace(new, held.at(f"{work}/{FILE}"))
+    site.sync([held.folder(work)])
 
 
 def give_mtime(place: str, mtime_ns: int) -> None:
@@ -127,99 +133,117 @@ def give_mtime(place: str, mtime_ns: int) -> None:
         os.utime(place, ns=(mtime_ns, mtime_ns))
 
 
-def sync_folders(where: Site, folders: Iterable[str]) -> None:
+def sync_folders(held: Held, folders: Iterable[str]) -> None:
     """Bring the entries of those folders to the disk that lie on another file system than the root.
 
     Call it before ``finish``: the journal is all that could undo or explain them. A file system
     keeps its own changes of folders in order, but none waits for another.
     """
-    device = os.stat(where.root).st_dev
-    places = [where.absolute(path) for path in folders]
+    device = os.stat(held.folder(held.root)).st_dev
+    places = [held.folder(held.site.absolute(path)) for path in folders]
     site.sync([place for place in places if os.stat(place).st_dev != device])
 
 
-def finish(work: str) -> None:
+def finish(held: Held, work: str) -> None:
     """Remove the journal: from here on the transaction is over, whichever way it went."""
-    if site.status(f"{work}/{FILE}") is not None:
-        os.unlink(f"{work}/{FILE}")
+    place = held.at(f"{work}/{FILE}")
+    if site.status(place) is not None:
+        os.unlink(place)
 
 
-def sweep(work: str) -> None:
+def sweep(held: Held, work: str) -> None:
     """Remove the work folder of a transaction that is over, and give the root its mtime back."""
-    root, name = os.path.split(work)
-    mtime = name[len(PREFIX) :]
+    root = held.folder(held.root)
+    mtime = os.path.basename(work)[len(PREFIX) :]
     marked = True
     try:
         os.setxattr(root, _ATTRIBUTE, mtime.encode())
     except OSError:
         marked = False  # a kill in between two of the calls below then costs the root's mtime
-    if site.status(work) is not None:
-        for entry in os.listdir(work):
-            os.unlink(f"{work}/{entry}")
-        os.rmdir(work)
+    if site.status(held.at(work)) is not None:
+        for entry in os.listdir(held.folder(work)):
+            os.unlink(held.at(f"{work}/{entry}"))
+        held.remove_folder(work)
     os.utime(root, ns=(int(mtime), int(mtime)))
     if marked:
         os.removexattr(root, _ATTRIBUTE)
 
 
-def recover(where: Site) -> bool:
+def recover(held: Held) -> bool:
     """Put back what an interrupted transaction left; True if there was one.
 
     Raises ``NotRestored`` if a file was changed since then by somebody else; everything
     else is put back, and nothing is thrown away.
     """
     try:
-        work = find(where.root)
-        if work is None:
-            return False
-        data = site.read(f"{work}/{FILE}")
-        if data is not None:
-            put_back(where, work, _parse(data, work))
-            finish(work)
-        sweep(work)
+        with held.naming():
+            work = find(held.root)
+            if work is None:
+                return False
+            _put_back_all(held, work)
+            sweep(held, work)
     except OSError as error:
         raise NotRestored(
-            f"{where.root}: an interrupted transaction could not be undone: {error}; what is "
+            f"{held.root}: an interrupted transaction could not be undone: {error}; what is "
             "needed for that lies in the tree",
             hint="put that right, then run the command again",
         ) from error
     return True
 
 
-def put_back(where: Site, work: str, journal: Journal, *, reached: int | None = None) -> None:
+def _put_back_all(held: Held, work: str) -> None:
+    if site.status(held.at(work)) is None:
+        return  # interrupted between the last two steps of all
+    data = site.read(held.at(f"{work}/{FILE}"))
+    if data is not None:
+        inode = os.lstat(held.folder(work)).st_ino
+        put_back(held, work, _parse(data, work, held.site, inode))
+        finish(held, work)
+
+
+def put_back(held: Held, work: str, journal: Journal, *, reached: int | None = None) -> None:
     """Bring every file and folder back to where it was. May be called any number of times.
 
     ``reached`` counts the steps that were begun, where that is known: the others are left
     alone, whatever lies there. Raises ``NotRestored`` as ``recover`` does, and ``OSError``.
     """
+    real = held.site.absolute
     for gone in journal.gone:
-        site.make_folder(where.absolute(gone.path), owner=(gone.uid, gone.gid), mode=gone.mode)
+        held.make_folder(real(gone.path), owner=(gone.uid, gone.gid), mode=gone.mode)
     for step in journal.steps:
-        if site.status(step.temp) is not None:
-            os.unlink(step.temp)
-    tried = [_put_back(where, work, step) for step in journal.steps[:reached]]
+        if _is_there(held, step.temp):
+            os.unlink(held.at(step.temp))
+    tried = [_put_back(held, work, step) for step in journal.steps[:reached]]
     for made in reversed(journal.made):
-        _unmake(where.absolute(made))
+        _unmake(held, real(made))
     folders = [*journal.kept, *journal.gone]
     for one in folders:
-        give_mtime(where.absolute(one.path), one.mtime_ns)
-    sync_folders(where, [one.path for one in folders])
+        give_mtime(held.folder(real(one.path)), one.mtime_ns)
+    sync_folders(held, [one.path for one in folders])
     problems = [problem for problem in tried if problem is not None]
     if problems:
         lines = "".join(f"\n  {what}" for what, _hint in problems)
         raise NotRestored(
-            f"{where.root}: an interrupted transaction could not be undone in full{lines}\n"
+            f"{held.root}: an interrupted transaction could not be undone in full{lines}\n"
             f"everything else is as it was before; what is needed for the rest lies in {work}",
             hint=problems[0][1] + "  # then run the command again",
         )
 
 
-def _put_back(where: Site, work: str, step: Step) -> tuple[str, str] | None:
-    """Put one file back; return what is wrong and what to do, if that cannot be done."""
-    path = where.absolute(step.path)
-    info = site.status(path)
+def _is_there(held: Held, place: str) -> bool:
+    """Tell whether there is such a file: the folder that it would be in need not be there either."""
     try:
-        there = None if info is None else site.digest(path)
+        return site.status(held.at(place)) is not None
+    except FileNotFoundError:
+        return False
+
+
+def _put_back(held: Held, work: str, step: Step) -> tuple[str, str] | None:
+    """Put one file back; return what is wrong and what to do, if that cannot be done."""
+    path = held.site.absolute(step.path)
+    info = site.status(held.at(path)) if _is_there(held, path) else None
+    try:
+        there = None if info is None else site.digest(held.at(path))
     except OSError as error:  # a folder or a link lies there now
         return (
             f"{step.path}: {error.strerror}, so it cannot be put back",
@@ -229,25 +253,27 @@ def _put_back(where: Site, work: str, step: Step) -> tuple[str, str] | None:
         # With another name beside this one (an original that was not replaced yet, and was then
         # edited in place) nothing is lost either.
         if info is not None and (there == step.after or info.st_nlink > 1):
-            os.unlink(path)
+            os.unlink(held.at(path))
         elif info is not None:
             return (
                 f"{step.path}: was new, and somebody has changed it since",
                 f"mv {path} {path}.mine",
             )
         return None
-    return _put_backup(f"{work}/{step.backup}", path, info, there, step)
+    return _put_backup(held, work, step, info, there)
 
 
 def _put_backup(
-    backup: str, path: str, info: os.stat_result | None, there: str | None, step: Step
+    held: Held, work: str, step: Step, info: os.stat_result | None, there: str | None
 ) -> tuple[str, str] | None:
-    saved = site.status(backup)
+    backup, path = f"{work}/{step.backup}", held.site.absolute(step.path)
+    kept, place = held.at(backup), held.at(path)
+    saved = site.status(kept)
     if saved is None and there == step.before:
         return None  # an earlier recovery got this far
     if saved is not None and info is not None and os.path.samestat(saved, info):
         return None  # never replaced
-    if saved is None or site.digest(backup) != step.before:
+    if saved is None or site.digest(kept) != step.before:
         return (f"{step.path}: its original {backup} is damaged", f"ls -la {path} {backup}")
     if info is not None and there not in {step.before, step.after}:
         return (
@@ -255,18 +281,18 @@ def _put_backup(
             f"cp -p {backup} {path}",
         )
     try:
-        os.replace(backup, path)  # needs no space on a full disk
+        os.replace(kept, place)  # needs no space on a full disk
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        site.preserve(backup, step.temp)
-        os.replace(step.temp, path)
+        site.preserve(kept, held.at(step.temp))
+        os.replace(held.at(step.temp), place)
     return None
 
 
-def _unmake(place: str) -> None:
+def _unmake(held: Held, place: str) -> None:
     try:
-        os.rmdir(place)
+        held.remove_folder(place)
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -275,26 +301,59 @@ def _unmake(place: str) -> None:
             raise
 
 
-def _parse(data: bytes, work: str) -> Journal:
+def _parse(data: bytes, work: str, where: Site, inode: int) -> Journal:
+    """Read a journal, which may have come with a tree from a stranger.
+
+    It names nothing but files of the tree. Outside of it, in a workspace, it is believed only if it
+    was written in this very folder: nobody can pack the ``inode`` that a folder is going to get.
+    """
     try:
-        raw = json.loads(data)
+        raw = json_of(data)
         if raw["schema"] != _SCHEMA:
             raise ValueError(f"schema {raw['schema']!r}")  # noqa: TRY301
-        return Journal(
-            steps=tuple(
-                Step(path=path, before=before, after=after, backup=backup, temp=temp)
-                for path, before, after, backup, temp in raw["steps"]
-            ),
+        read = Journal(
+            steps=tuple(_step_of(row, where) for row in raw["steps"]),
             kept=tuple(_folder_of(row) for row in raw["kept"]),
             made=tuple(raw["made"]),
             gone=tuple(_folder_of(row) for row in raw["gone"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+        if {type(path) for path in read.made} - {str}:
+            raise TypeError("a folder's path is no string")  # noqa: TRY301
+        for path in (
+            *(one.path for part in (read.steps, read.kept, read.gone) for one in part),
+            *read.made,
+        ):
+            _check_path(path, own=raw.get("folder") == inode)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotRestored(
             f"{work}/{FILE}: the journal of an interrupted transaction cannot be read "
             f"({error}); the files as they were before lie beside it",
             hint=f"ls -la {work}  # put them back by hand, or restore vLLM; then rm -r {work}",
         ) from error
+
+    return read
+
+
+def _step_of(row: list[Any], where: Site) -> Step:
+    path, before, after, backup, temp = row
+    if {type(one) for one in row} - {str, type(None)} or (
+        backup is not None and not (backup.isascii() and backup.isdigit())
+    ):
+        raise ValueError(f"the step of {path!r} is none")
+    # Always beside the file: of what is written, the name counts.
+    folder, name = os.path.dirname(where.absolute(path)), os.path.basename(temp)
+    if not name.startswith(".") or ".vllm-mods" not in name:
+        raise ValueError(f"{temp} is no name of a staged file")
+    return Step(path=path, before=before, after=after, backup=backup, temp=f"{folder}/{name}")
+
+
+def _check_path(path: str, *, own: bool) -> None:
+    """Raise ``ValueError`` for a path that leads out of the tree; ``""`` is the root."""
+    parts = path.removeprefix("/").split("/") if path else []
+    if "\0" in path or any(part in {"", ".", ".."} for part in parts):
+        raise ValueError(f"{path!r} is no plain path")
+    if path.startswith("/") and not own:
+        raise ValueError(f"{path} is outside of the tree, and the journal was not written here")
 
 
 def _folder_row(one: Folder) -> list[object]:
@@ -305,7 +364,8 @@ def _folder_of(row: list[object]) -> Folder:
     path, mode, uid, gid, mtime_ns = row
     if not isinstance(path, str):
         raise TypeError("a folder's path is no string")
-    numbers = [one for one in (mode, uid, gid, mtime_ns) if isinstance(one, int)]
-    if len(numbers) != 4:
+    limits = zip((mode, uid, gid, mtime_ns), (0o7777, _MOST_ID, _MOST_ID, _MOST_NS), strict=True)
+    numbers = [one for one, most in limits if type(one) is int and -most <= one <= most]
+    if len(numbers) != 4 or min(numbers[:3]) < 0:
         raise TypeError(f"the status of {path} is not four numbers")
     return Folder(path=path, mode=numbers[0], uid=numbers[1], gid=numbers[2], mtime_ns=numbers[3])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from vllm_mods import library
 from vllm_mods.errors import Refused
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from vllm_mods.model import Mod
@@ -33,7 +34,7 @@ def pack(mod: Mod) -> bytes:
 def unpack(data: bytes, where: str, name: str) -> Mod:
     """Read what ``pack`` wrote. Raises ``Refused`` if it is something else."""
     try:
-        raw = json.loads(data)
+        raw = json_of(data)
         texts = {SCHEMA: raw["files"]}[raw["schema"]]
         files = {
             f"{name}/{source}": text.encode("utf-8", "surrogateescape")

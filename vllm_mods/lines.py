@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_MOST_PAIRS = 100_000
+
 
 def matching(before: Sequence[bytes], after: Sequence[bytes]) -> list[tuple[int, int]]:
     """Return the pairs of indexes of lines that stay, in order."""
@@ -83,6 +85,14 @@ def _by_size(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[tuple[
     """Match the longest equal runs: what is left has no line of its own."""
     import difflib  # noqa: PLC0415  (slow to import)
 
+    if not is_quick(before, after):
+        return  # all of it changed, then: longer than need be, and as true
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for block in matcher.get_matching_blocks():
         yield from ((block.a + n, block.b + n) for n in range(block.size))
+
+
+def is_quick(before: Sequence[bytes], after: Sequence[bytes]) -> bool:
+    """Tell whether ``difflib`` would soon be done: it looks at each pair of equal lines, many times."""
+    counts = Counter(after)
+    return sum(counts[line] for line in before) <= _MOST_PAIRS

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
 # An indented one tells no class: every other class may have a method of that name.
 _TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
+MOST_PLACES = 1000
+"""A text that stands in more places than this in a file belongs to none of them."""
 _COLUMN_0 = rb"[A-Za-z_$]"
 
 
@@ -99,7 +101,10 @@ def split(data: bytes) -> tuple[bytes, ...]:
 
 
 def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
-    """Return every 1-based line at which the lines of ``needle`` stand, overlaps included."""
+    """Return the 1-based lines at which the lines of ``needle`` stand, overlaps included.
+
+    All of them, or the first ones and more than ``MOST_PLACES``.
+    """
     text = b"".join(needle)
     if not text:
         return ()
@@ -114,13 +119,18 @@ def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
             line += data.count(b"\n", counted, at)
             counted = at
             found.append(line)
+            if len(found) > MOST_PLACES:
+                break
         at = data.find(text, at + 1)
     return tuple(found)
 
 
 def fits_at(hunk: Hunk, data: bytes, line: int) -> bool:
     """Tell whether the hunk's old lines stand at exactly this line."""
-    return line in matches(data, hunk.old) and not _cuts_file(hunk, split(data), line)
+    lines = split(data)
+    old = hunk.old
+    stands = bool(old) and line > 0 and lines[line - 1 : line - 1 + len(old)] == old
+    return stands and not _cuts_file(hunk, lines, line)
 
 
 def place(hunk: Hunk, target: Target, recorded: str | None) -> Found | Lost:
@@ -135,8 +145,14 @@ def place(hunk: Hunk, target: Target, recorded: str | None) -> Found | Lost:
             scope=recorded,
         )
     lines = matches(target.data, hunk.old)
-    if not lines:
-        return Lost(code="absent", message="its text is not there", scope=_written(hunk, recorded))
+    if not lines or len(lines) > MOST_PLACES:
+        many = f"its text stands in more than {MOST_PLACES:,} places"
+        return Lost(
+            code="ambiguous" if lines else "absent",
+            message=many if lines else "its text is not there",
+            scope=_written(hunk, recorded),
+            lines=lines,
+        )
     expected = _Expected(hunk, recorded)
     proven = [line for line in lines if expected.holds(target, line)]
     if not proven and expected.header:
@@ -208,12 +224,16 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     """
     import difflib  # noqa: PLC0415
 
+    from vllm_mods.lines import is_quick  # noqa: PLC0415
+
     lines = target.lines
     first, last = 0, len(lines)
     if scope and target.scopes is not None and (home := target.scopes.find(scope.split(" | ")[0])):
         first, last = home.start - 1, home.end
     wanted = [text.rstrip(b"\r\n") for text in hunk.old]
     there = [text.rstrip(b"\r\n") for text in lines[first:last]]
+    if not is_quick(there, wanted):
+        return None
     matcher = difflib.SequenceMatcher(None, there, wanted, autojunk=False)
     best = max(
         (

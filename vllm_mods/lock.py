@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from vllm_mods.errors import ManifestError
+from vllm_mods.model import Verdict
+from vllm_mods.untrusted import json_of
 
 SCHEMA = 1
 
@@ -99,9 +101,9 @@ def parse(data: bytes, where: str) -> Lock:
             manifest_sha256=raw["manifest_sha256"],
             manifest=raw["manifest"],
             trees=trees,
-            others=tuple((label, verdict) for label, verdict in raw.get("others", ())),
+            others=tuple((str(label), str(verdict)) for label, verdict in raw.get("others", ())),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ManifestError(
             where,
             (f"not a lock file: {error!r}",),
@@ -110,8 +112,8 @@ def parse(data: bytes, where: str) -> Lock:
 
 
 def tree_of(data: Mapping[str, Any]) -> LockedTree:
-    """Read one state out of JSON. Raises ``KeyError`` or ``TypeError`` for anything else."""
-    return LockedTree(
+    """Read one state out of JSON. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
+    tree = LockedTree(
         vllm=tuple(data["vllm"]),
         in_range=bool(data["in_range"]),
         variant=data["variant"],
@@ -121,6 +123,16 @@ def tree_of(data: Mapping[str, Any]) -> LockedTree:
         beside=tuple(data["beside"]),
         witness=tuple(data["witness"]),
     )
+    texts = [tree.variant, *tree.vllm, *tree.beside, *tree.witness]
+    for file in tree.files:
+        texts += [file.path, file.before or "", file.after or ""]
+    for hunk in tree.hunks:
+        texts += [hunk.patch, hunk.path, hunk.scope]
+    numbers = [number for hunk in tree.hunks for number in (hunk.number, hunk.line)]
+    if {*map(type, texts)} - {str} or {*map(type, numbers)} - {int}:
+        raise TypeError("a text or a number is something else")
+    Verdict(tree.verdict)
+    return tree
 
 
 def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
@@ -141,7 +153,7 @@ def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
 @lru_cache(maxsize=1)
 def _loads(data: bytes) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
     """Parse once what is read for its manifest first and for its trees later. Nobody changes it."""
-    return json.loads(data)
+    return json_of(data)
 
 
 def dump(lock: Lock) -> bytes:

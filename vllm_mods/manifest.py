@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from vllm_mods.errors import ManifestError
 from vllm_mods.model import Allowance, Expectation
 from vllm_mods.table import NAME, Table
+from vllm_mods.untrusted import toml_of
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
@@ -73,17 +74,7 @@ class Manifest(NamedTuple):
 
 def from_toml(data: bytes, where: str) -> Manifest:
     """Read a manifest. Raises ``ManifestError`` with every problem."""
-    import tomllib  # noqa: PLC0415  (4 ms that a call without mods need not pay)
-
-    try:
-        table = tomllib.loads(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ManifestError(where, (f"not UTF-8: byte {error.start}",)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise ManifestError(
-            where, (f"not TOML: {error}",), hint="https://toml.io/en/v1.0.0 has the syntax"
-        ) from error
-    read = from_dict(table, where)
+    read = from_dict(toml_of(data, where), where)
     _check_ranges(read, where)
     return read
 
@@ -158,7 +149,7 @@ def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
             if key == "log" and not table.checked:
                 try:
                     re.compile(text)
-                except re.error as error:
+                except (re.error, RecursionError, OverflowError) as error:
                     table.problem(key, f"not a regular expression: {error}")
     return tuple(found)
 

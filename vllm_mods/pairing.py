@@ -13,6 +13,7 @@ from vllm_mods import shell, toml_text
 from vllm_mods.digest import sha256
 from vllm_mods.errors import ManifestError, UsageError
 from vllm_mods.table import NAME, Table, in_words
+from vllm_mods.untrusted import toml_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,17 +68,7 @@ class Pairing(NamedTuple):
 
 def parse(data: bytes, where: str) -> Pairing:
     """Read a pairing; ``where`` names it in messages. Raises ``ManifestError`` with every problem."""
-    import tomllib  # noqa: PLC0415  (4 ms that a call without a pairing need not pay)
-
-    try:
-        table = tomllib.loads(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ManifestError(where, (f"not UTF-8: byte {error.start}",)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise ManifestError(
-            where, (f"not TOML: {error}",), hint="https://toml.io/en/v1.0.0 has the syntax"
-        ) from error
-    top = Table(table, "", [])
+    top = Table(toml_of(data, where), "", [])
     schema = top.get("schema", int, required=True)
     if schema is not None and schema != SCHEMA:
         top.problem("schema", f"this version of vllm-mods reads schema {SCHEMA}, not {schema}")

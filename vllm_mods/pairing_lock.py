@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vllm_mods.digest import sha256
 from vllm_mods.errors import ManifestError
 from vllm_mods.receipt import TOOL
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -137,7 +138,7 @@ def dump(lock: PairingLock) -> bytes:
 def parse(data: bytes, where: str) -> PairingLock:
     """Read a lock. Raises ``ManifestError`` with every problem found: it is never edited by hand."""
     try:
-        raw = json.loads(data)
+        raw = json_of(data)
     except ValueError as error:
         raise _broken(where, [f"not JSON: {error}"]) from None
     problems: list[str] = []

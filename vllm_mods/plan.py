@@ -114,7 +114,8 @@ class _Planner:
         if mod.lock is None:
             return True
         locked = lock.parse(mod.lock, f"{mod.directory}/mod.lock")
-        if locked.digest == mod.digest:
+        known = {variant.id for variant in mod.variants}
+        if locked.digest == mod.digest and known.issuperset(tree.variant for tree in locked.trees):
             self.locks[mod.name] = locked
             return True
         return False

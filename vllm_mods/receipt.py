@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods import __version__
 from vllm_mods.errors import Refused
+from vllm_mods.untrusted import json_of
 
 SCHEMA = 1
 STATE = ".vllm-mods"
@@ -135,7 +136,7 @@ def dump(receipt: Receipt) -> bytes:
 def parse(data: bytes, where: str = RECEIPT) -> Receipt:
     """Read a receipt. Raises ``Refused`` with every problem found, each with its key path."""
     try:
-        raw = json.loads(data)
+        raw = json_of(data)
     except ValueError as error:
         raise _broken(where, [f"not JSON: {error}"]) from None
     if isinstance(raw, dict) and raw.get("schema") != SCHEMA:

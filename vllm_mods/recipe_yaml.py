@@ -6,6 +6,7 @@ value here is the value there (``1e3`` is text, ``on`` is true).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 # More than this is no recipe: a few aliases can stand for billions of values.
 _MOST_VALUES = 10_000
 _ENDLESS = 1 << 30
+_HALF = "[\ud800-\udfff]"
 
 
 class Comment(NamedTuple):
@@ -68,6 +70,13 @@ def load(text: str) -> Document:
         raise YamlError((Fault(line, f"not YAML: {error.reason}"),)) from error
     except RecursionError as error:
         raise YamlError((Fault(1, "not a recipe: nested too deeply"),)) from error
+    halves = [
+        Fault(_line(text, token.start_mark.index), "half of a character, which no text can hold")
+        for token in tokens
+        if isinstance(token, yaml.ScalarToken) and re.search(_HALF, token.value)
+    ]
+    if halves:
+        raise YamlError(tuple(halves))
     if not isinstance(node, yaml.MappingNode):
         raise YamlError((Fault(1, "this is not a mapping of keys to values"),))
     lines, faults = _walk(text, node)

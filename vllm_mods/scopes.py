@@ -8,8 +8,12 @@ for files that mod.lock does not vouch for.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,13 +47,9 @@ class Scopes(NamedTuple):
         A module-level import or assignment counts by what it imports from or binds
         (``from os.path import``, ``logger =``): that is what anchors a hunk there.
         """
-        name = ""
-        for scope in self.scopes:
-            if scope.start > line:
-                break
-            if line <= scope.end:
-                name = scope.name
-        return name
+        before = bisect_right(self.scopes, line, key=lambda scope: scope.start)
+        inner_first = (self.scopes[i] for i in range(before - 1, -1, -1))
+        return next((scope.name for scope in inner_first if line <= scope.end), "")
 
     def chain(self, lines: Iterable[int]) -> str:
         """Return the distinct scopes that some lines pass through, in order, joined by `` | ``."""
@@ -72,6 +72,16 @@ class Scopes(NamedTuple):
         return next((scope for scope in self.definitions() if scope.name == name), None)
 
 
+# Reads what this interpreter cannot, to see whether LibCST gets out of it alive.
+_TRIAL = "import sys; sys.path[:] = sys.argv[1:]; import libcst; libcst.parse_module(sys.stdin.buffer.read())"
+_TRIAL_SECONDS = 60
+# Whatever can stand in another: what has fewer of these in all is not nested deeply.
+_NESTS = re.compile(
+    rb"[(\[{~+*/%@&|^<>=.:!-]|\b(?:not|lambda|await|if|else|elif|and|or|for|in|is|yield|from|while|with|try)\b"
+)
+_FEW = 800
+
+
 # Every variant of a mod looks into the same files, and so do neighbouring releases.
 @lru_cache(maxsize=32)
 def read_scopes(data: bytes) -> Scopes:  # noqa: C901  (libcst is imported inside)
@@ -79,12 +89,13 @@ def read_scopes(data: bytes) -> Scopes:  # noqa: C901  (libcst is imported insid
     import libcst  # noqa: PLC0415
     from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
+    _check_depth(data)
     try:
         module = libcst.parse_module(data)
     except libcst.ParserSyntaxError as error:
         message = f"line {error.raw_line}: {error.message}"
         raise UnparsableError(message) from error
-    except (UnicodeDecodeError, LookupError) as error:
+    except (SyntaxError, UnicodeDecodeError, LookupError, RecursionError) as error:
         raise UnparsableError(str(error)) from error
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     places = wrapper.resolve(PositionProvider)
@@ -143,3 +154,37 @@ def read_scopes(data: bytes) -> Scopes:  # noqa: C901  (libcst is imported insid
         raise UnparsableError(message)
     found.sort(key=lambda scope: (scope.start, -scope.end))
     return Scopes(scopes=tuple(found))
+
+
+def _check_depth(data: bytes) -> None:
+    """Raise ``UnparsableError`` for what LibCST, which calls itself without limit, would die of.
+
+    For what is no Python of this interpreter's version, another process tries.
+    """
+    try:
+        tree = syntax_tree.parse(data)
+    except (SyntaxError, ValueError):
+        if len(_NESTS.findall(data)) > _FEW:
+            _try_elsewhere(data)
+        return
+    try:
+        syntax_tree.check_depth(tree)
+    except SyntaxError as error:
+        raise UnparsableError(error.msg) from error
+
+
+def _try_elsewhere(data: bytes) -> None:
+    import subprocess  # noqa: PLC0415  (rarely needed)
+    import sys  # noqa: PLC0415
+
+    command = [sys.executable, "-P", "-c", _TRIAL, *(place for place in sys.path if place)]
+    try:
+        done = subprocess.run(
+            command, input=data, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"LibCST has not read it after {_TRIAL_SECONDS} seconds"
+        raise UnparsableError(message) from error
+    if done.returncode < 0:
+        message = "LibCST dies of it: it is nested too deeply"
+        raise UnparsableError(message)

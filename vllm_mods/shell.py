@@ -15,6 +15,9 @@ _CONTROL = ";&|()\n"
 _REDIRECT = "<>"
 
 
+_LONGEST = 128 << 10
+
+
 class Command(NamedTuple):
     """One simple command: ``NAME=value`` in front of it, its words, its 1-based first line."""
 
@@ -48,7 +51,14 @@ class ShellError(ValueError):
 
 
 def read(text: str) -> Script:
-    """Read a script of simple commands. Raises ``ShellError`` for a quote that is not closed."""
+    """Read a script of simple commands. Raises ``ShellError`` for a quote that is not closed.
+
+    Also for one that is too long for a command that people write.
+    """
+    if len(text) > _LONGEST:
+        raise ShellError(
+            1, f"a command of {len(text):,} letters: {_LONGEST:,} is the most that is read"
+        )
     return _Reader(text).read()
 
 
@@ -125,7 +135,7 @@ class _Reader:
         """Read up to the next blank or operator outside quotes."""
         made: list[str] = []
         start, line = self.at, self.line
-        special = ""
+        special: list[str] = []
         while self.at < len(self.text):
             char = self.text[self.at]
             if char in _BLANK or char in _CONTROL or char in _REDIRECT:
@@ -139,11 +149,15 @@ class _Reader:
             elif char in {"$", "`"}:
                 made.append(self.expansion())
             else:
-                special += char
+                special.append(char)
                 made.append(char)
                 self.at += 1
         raw = self.text[start : self.at]
-        if any(char in special for char in "*?[") or special.startswith("~") or _braces(special):
+        if (
+            any(char in special for char in "*?[")
+            or special[:1] == ["~"]
+            or _braces("".join(special))
+        ):
             self.unknown.append(Unknown(line, raw))
         return "".join(made)
 

@@ -232,10 +232,8 @@ def _copy_attribute(source: str, descriptor: int, name: str) -> None:
             raise
 
 
-def make_folder(path: str, *, owner: tuple[int, int], mode: int = 0o755) -> None:
-    """Make a folder, or bring one to exactly this mode and, where we may, this owner."""
-    if status(path) is None:
-        os.mkdir(path, 0o700)
+def settle_folder(path: str, *, owner: tuple[int, int], mode: int = 0o755) -> None:
+    """Bring a folder to exactly this mode and, where we may, this owner."""
     info = os.lstat(path)
     if (info.st_uid, info.st_gid) != owner:
         try:

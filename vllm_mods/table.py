@@ -97,6 +97,8 @@ class Table:
             self.problem(key, f"expected a relative path with '/', found {text!r}")
         elif ".." in text.split("/"):
             self.problem(key, f"{text!r} leads out of its folder")
+        elif "\0" in text:
+            self.problem(key, f"{text!r} is no path")
 
     def specifier(self, key: str) -> str:
         """Return a PEP 440 specifier, which has to be there."""

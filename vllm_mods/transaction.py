@@ -12,11 +12,12 @@ import fcntl
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import journal, receipt, site
+from vllm_mods import journal, receipt, signals, site
 from vllm_mods.draft import Transition, Write
 from vllm_mods.drafting import draft
 from vllm_mods.errors import NotRestored, Refused
-from vllm_mods.signals import Held, Interrupted
+from vllm_mods.held import Held
+from vllm_mods.signals import Interrupted
 from vllm_mods.site import Site
 from vllm_mods.state import read_receipt
 
@@ -71,7 +72,7 @@ def commit(
     root = os.path.realpath(root)
     lock = _lock(root)
     try:
-        recovered = journal.recover(Site(root=root))
+        recovered = _recovered(root, lock)
         there = read_receipt(root)
         _still_as_planned(root, there, transition)
         where = Site(root=root, workspaces=_workspaces(there, workspace))
@@ -79,7 +80,7 @@ def commit(
             drafted = draft(where, there, transition, break_links=break_links)
         except OSError as error:
             raise _refusal(root, error, "nothing was changed") from error
-        notes = _run(where, drafted, source_date_epoch) if drafted.ops else ()
+        notes = _run(Held(where, lock), drafted, source_date_epoch) if drafted.ops else ()
     finally:
         os.close(lock)
     changed = tuple(
@@ -107,9 +108,17 @@ def recover(root: str) -> bool:
         return False
     lock = _lock(root)
     try:
-        return journal.recover(Site(root=root))
+        return _recovered(root, lock)
     finally:
         os.close(lock)
+
+
+def _recovered(root: str, lock: int) -> bool:
+    held = Held(Site(root=root), lock)
+    try:
+        return journal.recover(held)
+    finally:
+        held.close()
 
 
 def _lock(root: str) -> int:
@@ -147,26 +156,29 @@ def _workspaces(there: Receipt | None, workspace: str | None) -> tuple[str, ...]
     return () if workspace is None else (os.path.abspath(workspace),)
 
 
-def _run(where: Site, drafted: Draft, source_date_epoch: int | None) -> tuple[str, ...]:
+def _run(held: Held, drafted: Draft, source_date_epoch: int | None) -> tuple[str, ...]:
     """Do it, or put everything back. Returns notes."""
     progress = _Progress()
     try:
-        with Held() as signals:
+        with signals.Held() as waiting:
             try:
-                _steps(where, drafted, source_date_epoch, progress, signals.check)
+                with held.naming():
+                    _steps(held, drafted, source_date_epoch, progress, waiting.check)
             except BaseException as error:
                 if not progress.committed:
-                    _undo(where, drafted, progress, error)
+                    _undo(held, drafted, progress, error)
                 if not isinstance(error, OSError):
                     raise
                 if not progress.committed:
-                    raise _refusal(where.root, error, "everything was put back") from error
+                    raise _refusal(held.root, error, "everything was put back") from error
                 return (f"{error}: {progress.work} could not be removed; the next command will",)
     except Interrupted:
         raise Refused(
-            f"{where.root}: interrupted by a signal; everything was put back",
+            f"{held.root}: interrupted by a signal; everything was put back",
             hint="run the command again",
         ) from None
+    finally:
+        held.close()
     return ()
 
 
@@ -180,7 +192,7 @@ class _Progress:
 
 
 def _steps(
-    where: Site,
+    held: Held,
     drafted: Draft,
     source_date_epoch: int | None,
     progress: _Progress,
@@ -189,19 +201,19 @@ def _steps(
     ops = drafted.ops
     mtime_ns = None if source_date_epoch is None else source_date_epoch * 1_000_000_000
     check()
-    progress.work = work = journal.open_work(where.root)
+    progress.work = work = journal.open_work(held)
     for op in ops:
         if op.step.backup is not None:
-            site.preserve(where.absolute(op.step.path), f"{work}/{op.step.backup}")
-    journal.save(work, drafted.journal)
+            site.preserve(_place(held, op), held.at(f"{work}/{op.step.backup}"))
+    journal.save(held, work, drafted.journal)
     progress.journalled = True
 
     for made in drafted.journal.made:
-        parent = os.stat(where.absolute(os.path.dirname(made)))
-        site.make_folder(where.absolute(made), owner=(parent.st_uid, parent.st_gid))
+        parent = os.stat(held.folder(held.site.absolute(os.path.dirname(made))))
+        held.make_folder(held.site.absolute(made), owner=(parent.st_uid, parent.st_gid))
     for op in ops:
         check()
-        _stage(op, mtime_ns)
+        _stage(held, op, mtime_ns)
     # What a power cut may take: ext4, XFS and btrfs keep changes of folders (names, links, removals)
     # in the order they were made, whatever part of them is on the disk; the content of a file may
     # come later than its name, unless it was synced; two file systems know no common order. So
@@ -209,27 +221,31 @@ def _steps(
     # staged files here. The renames need no sync among each other, as all of them are before the
     # removal of the journal; but those on another file system than the journal's have to be on the
     # disk when it goes.
-    site.sync([op.step.temp for op in ops if op.data is not None])
+    site.sync([held.at(op.step.temp) for op in ops if op.data is not None])
     for op in ops:
         check()
-        _same_as_drafted(where, op)
+        _same_as_drafted(held, op)
         progress.begun += 1
-        _swap(where, op)
+        _swap(held, op)
     for gone in reversed(drafted.journal.gone):
-        os.rmdir(where.absolute(gone.path))
-    _settle_folders(where, drafted, mtime_ns)
+        held.remove_folder(held.site.absolute(gone.path))
+    _settle_folders(held, drafted, mtime_ns)
     kept = [one.path for one in drafted.journal.kept]
-    journal.sync_folders(where, [*kept, *drafted.journal.made])
+    journal.sync_folders(held, [*kept, *drafted.journal.made])
     check()
-    journal.finish(work)
+    journal.finish(held, work)
     progress.committed = True
-    journal.sweep(work)
+    journal.sweep(held, work)
 
 
-def _stage(op: Op, mtime_ns: int | None) -> None:
-    temp = op.step.temp
+def _place(held: Held, op: Op) -> str:
+    return held.at(held.site.absolute(op.step.path))
+
+
+def _stage(held: Held, op: Op, mtime_ns: int | None) -> None:
+    temp = held.at(op.step.temp)
     if op.source is not None:
-        site.preserve(op.source, temp, private=op.private)
+        site.preserve(held.at(op.source), temp, private=op.private)
     elif op.data is not None and op.like is not None:
         site.write(
             temp,
@@ -237,13 +253,13 @@ def _stage(op: Op, mtime_ns: int | None) -> None:
             like=op.like,
             mode=op.mode,
             mtime_ns=mtime_ns,
-            attributes_of=op.attributes_of,
+            attributes_of=None if op.attributes_of is None else held.at(op.attributes_of),
         )
 
 
-def _same_as_drafted(where: Site, op: Op) -> None:
+def _same_as_drafted(held: Held, op: Op) -> None:
     """Look once more: somebody who knows no locks may have written between draft and now."""
-    info = site.status(where.absolute(op.step.path))
+    info = site.status(_place(held, op))
     if _identity(info) != _identity(op.info):
         raise Refused(
             f"{op.step.path} was changed by another program just now; everything was put back",
@@ -255,40 +271,40 @@ def _identity(info: os.stat_result | None) -> tuple[int, ...] | None:
     return None if info is None else (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
 
 
-def _swap(where: Site, op: Op) -> None:
-    path = where.absolute(op.step.path)
+def _swap(held: Held, op: Op) -> None:
+    path, temp = _place(held, op), held.at(op.step.temp)
     if op.removes:
         os.unlink(path)
         return
-    os.replace(op.step.temp, path)
-    if op.source is not None and site.status(op.step.temp) is not None:
+    os.replace(temp, path)
+    if op.source is not None and site.status(temp) is not None:
         # Both names were the same file already, and then rename does nothing.
-        os.unlink(op.step.temp)
+        os.unlink(temp)
 
 
-def _settle_folders(where: Site, drafted: Draft, mtime_ns: int | None) -> None:
+def _settle_folders(held: Held, drafted: Draft, mtime_ns: int | None) -> None:
     """Give the folders that stay the mtime they had."""
     for made in drafted.journal.made:
-        place = where.absolute(made)
         if mtime_ns is not None:
-            os.utime(place, ns=(mtime_ns, mtime_ns))
+            os.utime(held.folder(held.site.absolute(made)), ns=(mtime_ns, mtime_ns))
     for kept in drafted.journal.kept:
-        journal.give_mtime(where.absolute(kept.path), kept.mtime_ns)
+        journal.give_mtime(held.folder(held.site.absolute(kept.path)), kept.mtime_ns)
 
 
-def _undo(where: Site, drafted: Draft, progress: _Progress, cause: BaseException) -> None:
+def _undo(held: Held, drafted: Draft, progress: _Progress, cause: BaseException) -> None:
     """Put everything back. ``NotRestored`` if that fails too: the next command tries again."""
     try:
-        work = progress.work or journal.find(where.root)
-        if work is None:
-            return
-        if progress.journalled:
-            journal.put_back(where, work, drafted.journal, reached=progress.begun)
-            journal.finish(work)
-        journal.sweep(work)
+        with held.naming():
+            work = progress.work or journal.find(held.root)
+            if work is None:
+                return
+            if progress.journalled:
+                journal.put_back(held, work, drafted.journal, reached=progress.begun)
+                journal.finish(held, work)
+            journal.sweep(held, work)
     except OSError as error:
         raise NotRestored(
-            f"{where.root}: the transaction failed ({cause}) and could not be undone ({error}); "
+            f"{held.root}: the transaction failed ({cause}) and could not be undone ({error}); "
             "what is needed for that lies in the tree",
             hint="put that right, then run the command again",
         ) from error

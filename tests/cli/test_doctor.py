@@ -13,8 +13,10 @@ from making_images import Image, from_disk, layer
 from small_site import RECORD, snapshot
 
 from vllm_mods import journal
+from vllm_mods.held import Held
 from vllm_mods.library import load_mod
 from vllm_mods.plan import plan
+from vllm_mods.site import Site
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -105,15 +107,22 @@ def test_a_patched_file_that_was_changed_since(call: Call, site: Path) -> None:
     assert look(call, site)["ok"] is True
 
 
+def interrupted(site: Path) -> None:
+    """Leave what a transaction leaves that was killed when it had just begun."""
+    root = os.open(site, os.O_RDONLY)
+    journal.open_work(Held(Site(root=str(site)), root))
+    os.close(root)
+
+
 def test_an_interrupted_apply_and_the_way_out(call: Call, site: Path) -> None:
     assert call("apply", "fast", "--target", site).code == 0
-    journal.open_work(str(site))
+    interrupted(site)
     found = look(call, site)
     assert wrong(found) == {"unfinished"}
     assert call(*hint(found, "unfinished").split()[1:]).code == 0
     assert look(call, site)["ok"] is True
     assert call("revert", "--target", site).code == 0
-    journal.open_work(str(site))
+    interrupted(site)
     found = look(call, site)
     assert call(*hint(found, "unfinished").split()[1:]).code == 0
     assert look(call, site)["ok"] is True

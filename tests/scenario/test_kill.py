@@ -200,7 +200,7 @@ def test_another_file_system_is_synced_before_the_journal_goes(
         replace(source, target)
         events.append("journal" if target.endswith("journal.json") else "")
         if os.lstat(target).st_dev == device:
-            events.append(f"rename in {os.path.dirname(target)}")
+            events.append(f"rename in {os.path.realpath(os.path.dirname(target))}")
 
     def unlinked(path: str) -> None:
         if path.endswith("journal.json"):

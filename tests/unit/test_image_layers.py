@@ -198,7 +198,7 @@ def test_a_header_as_large_as_memory_is_refused(tmp_path: Path) -> None:
     info.type, info.size = tarfile.XHDTYPE, 1 << 32
     tar = info.tobuf(tarfile.USTAR_FORMAT) + bytes(1 << 20)
     base = opened(f"oci:{Image([tar]).layout(tmp_path / 'l', 'gzip')}", tmp_path)
-    with pytest.raises(TreeError, match="which no layer has"):
+    with pytest.raises(TreeError, match="is the most"):
         base.read("x")
 
 

@@ -12,6 +12,7 @@ PACKAGE = Path(vllm_mods.__file__).parent
 # A part of a package may have a layer of its own, and then no other part of it is its own.
 LAYERS = (
     ("errors",),
+    ("untrusted",),
     (
         "model",
         "versions",
@@ -20,6 +21,9 @@ LAYERS = (
         "shell",
         "bash",
         "recipe_yaml",
+        "syntax_tree",
+        "tars",
+        "zips",
         "toml_text",
         "output",
         "trees/cache",
@@ -41,6 +45,7 @@ LAYERS = (
     ("keep", "lint"),
     ("trees",),
     ("site", "record", "signals", "draft"),
+    ("held",),
     ("journal", "bytecode"),
     ("folders", "state"),
     ("steps",),
@@ -75,6 +80,8 @@ HOT = (
     "view",
     "versions",
     "site",
+    "held",
+    "untrusted",
     "journal",
     "record",
     "transaction",

@@ -42,6 +42,7 @@ from vllm_mods.trees.folder import FolderTree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from vllm_mods.held import Held
     from vllm_mods.receipt import Receipt
     from vllm_mods.transaction import Write
 
@@ -479,8 +480,8 @@ def test_another_program_that_writes_at_the_same_time(
     before = snapshot(site)
     save = journal.save
 
-    def edit_and_save(work: str, one: journal.Journal) -> None:
-        save(work, one)
+    def edit_and_save(held: Held, work: str, one: journal.Journal) -> None:
+        save(held, work, one)
         (site / "vllm/sub/c.py").write_bytes(b"edited")
 
     monkeypatch.setattr(journal, "save", edit_and_save)

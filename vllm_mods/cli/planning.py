@@ -54,6 +54,7 @@ def open_folder(target: str, workspace: str | None) -> FolderTree:
     root = find_site_root(target)
     there = receipt_of(FolderTree(root, spec=target))
     if there is not None and there.workspace is not None:
+        _check_outside(there, target)
         if workspace is not None and os.path.realpath(workspace) != there.workspace:
             raise UsageError(
                 f"the chat templates of this tree are in {there.workspace}, not in {workspace}",
@@ -63,6 +64,17 @@ def open_folder(target: str, workspace: str | None) -> FolderTree:
     return FolderTree(
         root, spec=target, workspace=os.path.realpath(workspace) if workspace else None
     )
+
+
+def _check_outside(there: Receipt, target: str) -> None:
+    """Refuse a receipt that would have files outside of the tree replaced: no mod ever did that."""
+    for file in there.files:
+        if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
+            raise Refused(
+                f"the receipt of {target} says that a mod replaced {file.path}, outside of the tree, which "
+                "vllm-mods does not do: it was written by somebody else; nothing was changed",
+                hint=f"less {target}/{receipt.RECEIPT}  # where does this tree come from?",
+            )
 
 
 def receipt_of(tree: Tree) -> Receipt | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.errors import TreeError
 from vllm_mods.model import Finding, Level
 
 if TYPE_CHECKING:
@@ -50,7 +51,14 @@ def fit(
     )
     if not python and not expected:
         return Fit()
-    found, consulted = judge(python, tree, expected, cache if cache is not None else NewCache())
+    try:
+        found, consulted = judge(python, tree, expected, cache if cache is not None else NewCache())
+    except RecursionError as error:
+        paths = ", ".join(change.path for change in python)
+        raise TreeError(
+            f"{paths}, or what is used there: nested too deeply to be looked at",
+            hint="is this a file that people write? nothing of vLLM is nested so",
+        ) from error
     allowances = tuple(allow)
     allowed = (_allowed(finding, allowances) for finding in found)
     ranked = sorted(allowed, key=lambda f: (f.level is Level.NOTE, f.path or "", f.line or 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import Class, Function
@@ -78,8 +79,8 @@ def _find(world: World, expect: Expectation) -> tuple[Found, ...]:
 def _matches(function: Function, signature: str) -> bool:
     """Compare names and kinds; which parameters are optional only if the expectation says."""
     try:
-        node = ast.parse(f"def f{signature.strip()}: ...").body[0]
-    except SyntaxError:
+        node = syntax_tree.parse(f"def f{signature.strip()}: ...").body[0]
+    except (SyntaxError, ValueError):
         return False
     if not isinstance(node, ast.FunctionDef):
         return False

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from vllm_mods.fit.world import World
 
 # Standard modules that do something when imported: never imported to look into them.
-_LOUD = frozenset(("this", "antigravity", "idlelib", "tkinter", "turtle", "turtledemo", "__main__"))
+_LOUD = frozenset(
+    (
+        "this",
+        "antigravity",
+        "idlelib",
+        "tkinter",
+        "turtle",
+        "turtledemo",
+        "__main__",
+        "test",
+        "tests",
+    )
+)
 
 
 def import_problems(
@@ -142,7 +154,7 @@ def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
     """Ask the standard library of this interpreter, which may differ from the target's."""
     import importlib  # noqa: PLC0415 - rarely needed
 
-    if module.partition(".")[0] in _LOUD:
+    if not _LOUD.isdisjoint((*module.split("."), name)):
         return True, ""
     try:
         loaded = importlib.import_module(module)

@@ -6,6 +6,7 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.fit.binding import has_kind, implementations, is_property
 from vllm_mods.fit.families import beside, class_at
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
@@ -219,7 +220,7 @@ class Inference:
         if depth > _DEPTH:
             return unknown("the value is too far away")
         if kind.endswith("()"):
-            call = ast.parse(kind, mode="eval").body
+            call = syntax_tree.parse(kind, mode="eval").body
             return self.infer(call, Scope(ast.Module([], []), ""), depth + 1)
         return self._instances(self.world.resolve(self.path, kind, depth).found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.fit.shapes import Function, Kind, Parameter
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def type_name(node: ast.expr | None) -> str | None:
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         try:
-            return type_name(ast.parse(node.value.strip(), mode="eval").body)
-        except SyntaxError:
+            return type_name(syntax_tree.parse(node.value.strip(), mode="eval").body)
+        except (SyntaxError, ValueError):
             return None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         sides = [side for side in (node.left, node.right) if not _is_none(side)]

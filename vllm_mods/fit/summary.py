@@ -7,6 +7,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Binding, Import, Module, Value
 from vllm_mods.fit.signatures import dotted, every, function_of, type_name
@@ -24,7 +25,7 @@ def parse(data: bytes) -> ast.Module | None:
         # Invalid escapes in somebody else's file are no news.
         warnings.simplefilter("ignore")
         try:
-            return ast.parse(data)
+            return syntax_tree.parse(data)
         except (SyntaxError, ValueError):
             return None
 

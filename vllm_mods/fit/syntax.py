@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import warnings
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.fit.problems import Doubt, Problem
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def syntax_problems(
         try:
             compile(data, path, "exec", dont_inherit=True)
             if lowest is not None:
-                ast.parse(data, path, feature_version=lowest)
+                syntax_tree.parse(data, path, feature_version=lowest)
+        except (RecursionError, MemoryError):
+            yield _problem(path, 1, "it is nested too deeply", lowest)
+            return
         except (SyntaxError, ValueError) as error:
             if lowest is not None and sys.version_info[:2] < lowest:
                 version = f"{sys.version_info.major}.{sys.version_info.minor}"

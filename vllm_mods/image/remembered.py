@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.image.base import Entry
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _KIND = "image-files"
 _FORMAT = 1
 _LARGEST_FILE = 4 << 20
+_KINDS: list[type] = [str, str, int, int, int, int, str, int]
 
 
 class Remembered:
@@ -90,7 +92,24 @@ class Remembered:
         link = self._cache.lookup(_KIND, self.config_digest)
         packed = self._cache.get(link.decode("ascii", "replace")) if link is not None else None
         if packed is not None:
-            kept = json.loads(zlib.decompress(packed))
-            if kept.get("format") == _FORMAT:
-                return dict(kept)
+            try:
+                return _checked(json_of(zlib.decompress(packed)))
+            except (zlib.error, ValueError, KeyError, TypeError, AttributeError):
+                pass  # of another version, or not what this wrote
         return {"entries": {}, "files": {}, "folders": {}}
+
+
+def _checked(kept: dict[str, Any]) -> dict[str, Any]:
+    """Return what was kept if all of it is of the right kind. Raises ``ValueError`` and others."""
+    if kept["format"] != _FORMAT:
+        raise ValueError(kept["format"])
+    for path, row in kept["entries"].items():
+        if row is not None and [*map(type, Entry(path, *row))] != _KINDS:
+            raise TypeError(path)
+    for data in kept["files"].values():
+        if data is not None:
+            b64decode(data, validate=True)
+    for paths in kept["folders"].values():
+        if {*map(type, paths)} - {str}:
+            raise TypeError(paths)
+    return kept

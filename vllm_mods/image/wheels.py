@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from vllm_mods import record
+from vllm_mods import record, zips
 from vllm_mods.digest import sha256
 from vllm_mods.errors import Refused, TreeError
 from vllm_mods.image.layer import Node
@@ -31,11 +31,13 @@ from vllm_mods.trees import names
 from vllm_mods.trees.cache import Cache, cache_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _INSTALLER = b"vllm-mods\n"
+# What a mod may bring unpacked: it is put together in memory.
+_MOST_BYTES = 1 << 32
 _SETTINGS = "pip config list  # index-url, proxy and cert are taken from there"
 
 
@@ -120,14 +122,17 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
 
     Raises ``Refused`` for a wheel that would put files outside the site root.
     """
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        files: dict[str, tuple[bytes, int]] = {}
-        for info in archive.infolist():
-            if info.is_dir():
-                continue
+    files: dict[str, tuple[bytes, int]] = {}
+    with _reading(wheel.filename), zips.opened(io.BytesIO(data)) as archive:
+        left = _MOST_BYTES
+        for info in zips.files(archive):
             path = _place(info.filename, wheel)
+            if path in files:
+                raise zipfile.BadZipFile(f"{path!r} is in it twice")
             is_program = (info.external_attr >> 16) & stat.S_IXUSR
-            files[path] = (archive.read(info), 0o755 if is_program else 0o644)
+            content = zips.content(archive, info, most=left)
+            left -= len(content)
+            files[path] = (content, 0o755 if is_program else 0o644)
     recorded = [path for path in files if re.fullmatch(r"[^/]+\.dist-info/RECORD", path)]
     if len(recorded) != 1:
         raise Refused(f"{wheel.filename} has {len(recorded)} RECORDs, and one makes it a wheel")
@@ -140,6 +145,18 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
         Node(path=f"{site_root}/{path}", data=content, mode=mode, mtime=epoch)
         for path, (content, mode) in sorted(files.items())
     )
+
+
+@contextlib.contextmanager
+def _reading(filename: str) -> Iterator[None]:
+    """Turn what is wrong with the bytes of a wheel into ``TreeError``."""
+    try:
+        yield
+    except zips.BROKEN as error:
+        raise TreeError(
+            f"{filename}: not a wheel that can be unpacked: {error}",
+            hint="the index or a proxy changed it: pip download --no-deps it, and look",
+        ) from error
 
 
 def _requirement(text: str) -> Requirement:
@@ -179,11 +196,13 @@ def _environment(wanted: Target) -> dict[str, str]:
 
 
 def _check_needs(path: str, there: Target) -> None:
-    with zipfile.ZipFile(path) as archive:
+    with _reading(os.path.basename(path)), zips.opened(path) as archive:
         (place,) = (
-            name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)
+            info
+            for info in zips.files(archive)
+            if re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename)
         )
-        head = archive.read(place).decode("utf-8", "replace").split("\n\n", 1)[0]
+        head = zips.content(archive, place).decode("utf-8", "replace").split("\n\n", 1)[0]
     needs = [
         _requirement(line.partition(":")[2].strip())
         for line in head.splitlines()
@@ -204,7 +223,8 @@ def _pip(folder: str, requirements: list[str], wanted: Target) -> None:
     with open(listing, "w", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in requirements))
     minor = wanted.python.partition(".")[2]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    # -P: a folder called pip where the command was called is not pip
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", "--no-input", "--only-binary=:all:"]
     command += ["--dest", folder, "--python-version", wanted.python, "--implementation", "cp"]
     command += [f"--abi={abi}" for abi in (f"cp3{minor}", "abi3", "none")]
@@ -242,11 +262,11 @@ def _keep(path: str, sha256: str) -> None:
 def _place(name: str, wheel: LockedWheel) -> str:
     """Return where a file of a wheel goes, from the site root."""
     top, _, rest = name.partition("/")
-    if not top.endswith(".data"):
-        return name
     scheme, _, inside = rest.partition("/")
-    if scheme in {"purelib", "platlib"}:
-        return inside
+    known = not top.endswith(".data") or scheme in {"purelib", "platlib"}
+    place = inside if top.endswith(".data") else name
+    if known and names.is_plain(place):
+        return place
     raise Refused(
         f"{wheel.filename} puts {name} outside the site root, which vllm-mods does not do",
         hint=f"a base with it: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile",

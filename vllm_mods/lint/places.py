@@ -6,7 +6,7 @@ import os
 import zipfile
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import bash, diff, library
+from vllm_mods import bash, diff, library, zips
 from vllm_mods.errors import UsageError, VllmModsError
 from vllm_mods.lint import rules
 from vllm_mods.lint.rules import Flaw
@@ -96,13 +96,14 @@ def _mod(folder: str) -> Linted:
 def _zipped(path: str) -> Linted:
     place = f"{path}:{SCRIPT}"
     try:
-        with zipfile.ZipFile(path) as archive:
-            if SCRIPT not in archive.namelist():
+        with zips.opened(path) as archive:
+            found = {info.filename: info for info in zips.files(archive)}
+            if SCRIPT not in found:
                 raise UsageError(f"{path} has no {SCRIPT} at its root", hint=f"unzip -l {path}")
-            if archive.getinfo(SCRIPT).file_size > _LARGEST:
+            if found[SCRIPT].file_size > _LARGEST:
                 raise UsageError(f"{place} is larger than a script", hint=f"unzip -l {path}")
-            data = archive.read(SCRIPT)
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
+            data = zips.content(archive, found[SCRIPT], most=_LARGEST)
+    except zips.BROKEN as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
     return Linted(place, script(data.decode("utf-8", "surrogateescape")))
 

@@ -7,6 +7,7 @@ So whatever fails without ending the script is a mod that is not in, and nobody 
 from __future__ import annotations
 
 import re
+import string
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import bash
@@ -32,19 +33,23 @@ _CHANGES |= {"pip", "pip3", "uv", "rm", "tar", "unzip", "rsync", "curl", "wget",
 _ASKS = {"grep", "egrep", "fgrep", "diff", "cmp", "test", "[", "sha256sum"}
 _SAYS = {"true", ":", "echo", "printf"}
 _FETCHES = {"curl", "wget"}
-_ROOT = re.compile(r"/[\w./-]*/python3(?:\.\d+)?/(?:dist|site)-packages")
-_DEFAULT = re.compile(r"\$\{\w+:?-[^}]*\}")
+_PACKAGES = re.compile(r"/python3(?:\.\d+)?/(?:dist|site)-packages")
+_PATH_LETTERS = f"{string.ascii_letters}{string.digits}_./-"
+_DEFAULT = re.compile(r"\$\{\w+:?-[^}]{0,2000}\}")
 _PULL = re.compile(r"github\.com/[\w.-]+/[\w.-]+/pull/\d+|patch-diff\.githubusercontent\.com")
-_MOVING = re.compile(r"https?://[^\s\"']*/(?:main|master|HEAD)/|https?://[^\s\"']*/refs/heads/")
+_WORD = re.compile(r"[^\s\"']+")
+_ADDRESS = re.compile(r"https?://")
+_MOVING = re.compile(r"/(?:main|master|HEAD)/|/refs/heads/")
 _COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 _EXACT = re.compile(r"===?[\w.+!-]+$|@\s*\S+@[0-9a-f]{40}|#sha256=[0-9a-f]{64}|\.whl$")
+_LONGEST_PATH = 4096
 _TAKES_VALUE = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target"}
 _TAKES_VALUE |= {"--prefix", "--root", "--python", "-p", "--platform", "--python-version"}
 
 
 def check(script: Script) -> tuple[Flaw, ...]:
     """Return what is wrong with a script, by line."""
-    found = [*_stops(script)]
+    found = [*_stops(script), *_lost_exports(script)]
     for one in bash.walk(script.body):
         for rule in _RULES:
             found += rule(one, script)
@@ -214,7 +219,7 @@ def _fetch(one: Call) -> Iterator[Flaw]:
             one.line,
             "the diff of a pull request changes with every push to it: keep a copy in the mod",
         )
-    elif _MOVING.search(one.text):
+    elif any(_moves(word) for word in _WORD.findall(one.text)):
         yield Flaw("moving-url", one.line, "this address names a branch: what it gives changes")
     else:
         yield Flaw(
@@ -260,26 +265,47 @@ def _hard_coded(one: Statement, _script: Script) -> Iterator[Flaw]:
         return
     redirects = one.redirects if isinstance(one, Call) else ()
     places = [redirect.target.text for redirect in redirects if redirect.operator != "<<"]
-    if match := _ROOT.search(_DEFAULT.sub("", "\n".join([one.text, *places]))):
+    if root := _root_in(_DEFAULT.sub("", "\n".join([one.text, *places]))):
         yield Flaw(
             "hard-coded-root",
             one.line,
-            f"{match[0]} is where vLLM lies in some images: take it from a variable, or ask Python",
+            f"{root} is where vLLM lies in some images: take it from a variable, or ask Python",
         )
 
 
-def _lost_export(one: Statement, script: Script) -> Iterator[Flaw]:
-    if not isinstance(one, Assign) or not one.exported:
-        return
-    later = "\n".join(other.text for other in bash.walk(script.body) if other.line > one.line)
-    used = re.search(rf"\$\{{?{re.escape(one.name)}\b", later)
-    if not used and one.name not in {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"}:
-        yield Flaw(
-            "lost-export",
-            one.line,
-            f"{one.name} ends with this process: vLLM is started by another one. Put it into the "
-            "recipe's `env`",
-        )
+def _root_in(text: str) -> str:
+    """Return the first absolute path to a site root in a text; empty without one."""
+    for match in _PACKAGES.finditer(text):
+        before = text[: match.start()][-_LONGEST_PATH:]
+        path = before[len(before.rstrip(_PATH_LETTERS)) :]
+        if "/" in path:
+            return path[path.index("/") :] + match[0]
+    return ""
+
+
+def _moves(word: str) -> bool:
+    """Tell whether a word has the address of a branch in it."""
+    address = _ADDRESS.search(word)
+    return address is not None and _MOVING.search(word, address.end()) is not None
+
+
+def _lost_exports(script: Script) -> Iterator[Flaw]:
+    last: dict[str, int] = {}
+    exports = []
+    for one in bash.walk(script.body):
+        for name in re.findall(r"\$\{?(\w+)", one.text):
+            last[name] = max(one.line, last.get(name, 0))
+        if isinstance(one, Assign) and one.exported:
+            exports.append(one)
+    for one in exports:
+        used = last.get(one.name, 0) > one.line
+        if not used and one.name not in {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"}:
+            yield Flaw(
+                "lost-export",
+                one.line,
+                f"{one.name} ends with this process: vLLM is started by another one. Put it into the "
+                "recipe's `env`",
+            )
 
 
 # --- changes that succeed without changing anything
@@ -337,7 +363,6 @@ _RULES = (
     _network,
     _unpinned,
     _hard_coded,
-    _lost_export,
     _in_place,
     _python_edit,
     _fuzz,

@@ -112,7 +112,7 @@ def _composed(
     parts = Parts(
         variant, [f"{variant}/{wanted.name}.patch"] if patch else [], overlay, list(templates)
     )
-    files[library.MANIFEST] = manifest(wanted, parts, tree).encode()
+    files[library.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = library.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
     planned = plan.plan([mod], tree).mods[0]
@@ -146,6 +146,18 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
             "written",
             hint="this is a bug in vllm-mods: report it with the changed files",
         )
+
+
+def encoded(text: str) -> bytes:
+    """Return a manifest's bytes. Raises ``Refused`` for a path in it that is not UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        line = text[text.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
+        raise Refused(
+            f"a path is not UTF-8, so that no mod.toml can name it: {line!a}",
+            hint="give the file another name",
+        ) from error
 
 
 def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:

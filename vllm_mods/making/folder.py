@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import zipfile
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods import zips
 from vllm_mods.errors import UsageError
 
 if TYPE_CHECKING:
+    import zipfile
     from collections.abc import Iterator
 
 SCRIPT = "run.sh"
@@ -80,8 +81,8 @@ def _walk(path: str) -> Iterator[str]:
 
 def _zipped(path: str) -> dict[str, bytes]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            infos = [info for info in archive.infolist() if not info.is_dir()]
+        with zips.opened(path) as archive:
+            infos = zips.files(archive)
             _check_size(path, len(infos), sum(info.file_size for info in infos))
             found: dict[str, bytes] = {}
             for info in infos:
@@ -90,9 +91,9 @@ def _zipped(path: str) -> dict[str, bytes]:
                     raise UsageError(
                         f"{path}: two entries are called {info.filename}", hint=f"unzip -l {path}"
                     )
-                found[info.filename] = archive.read(info)
+                found[info.filename] = zips.content(archive, info)
             return found
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
+    except zips.BROKEN as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
 
 

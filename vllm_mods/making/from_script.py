@@ -121,7 +121,7 @@ def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
             hint="what it installs belongs into the image",
         )
     wanted = wanted._replace(python=installed(understood.effects))
-    return {**files, "mod.toml": compose.manifest(wanted, parts, None).encode()}
+    return {**files, "mod.toml": compose.encoded(compose.manifest(wanted, parts, None))}
 
 
 def templates(effects: Sequence[Effect]) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.making.effects import SITE
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ _ASKING = {
 def only_asks(code: str) -> bool:
     """Tell whether code calls nothing but what looks: it changes no file."""
     try:
-        tree = ast.parse(code)
+        tree = syntax_tree.parse(code)
+        syntax_tree.check_depth(tree)
     except (SyntaxError, ValueError):
         return False
     for node in ast.walk(tree):
@@ -55,7 +57,9 @@ def only_asks(code: str) -> bool:
 def printed(code: str) -> str | None:
     """Return what code prints if it asks where vLLM or its packages lie; None for anything else."""
     try:
-        body = ast.parse(code).body
+        tree = syntax_tree.parse(code)
+        syntax_tree.check_depth(tree)
+        body = tree.body
     except (SyntaxError, ValueError):
         return None
     names: dict[str, object] = {}

@@ -21,6 +21,7 @@ from vllm_mods import __version__
 from vllm_mods.digest import sha256
 from vllm_mods.matrix import questions
 from vllm_mods.matrix.answer import from_data, to_data
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ class Store:
         found = self._take("answers", key, identity)
         try:
             return None if found is None else (found["version"], from_data(found["answer"]))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             return None
 
     def alike(self, key: str, tree: Tree, ranges: str) -> Said | None:
@@ -62,7 +63,7 @@ class Store:
             try:
                 if entry["version"] in said and questions.holds(entry["asked"], tree):
                     return from_data(entry["answer"])
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, AttributeError):
                 continue
         return None
 
@@ -111,7 +112,10 @@ class Store:
         digest, packed = data[:32], data[32:]
         if hashlib.sha256("\0".join(key).encode() + packed).digest() != digest:
             return None  # cut short, or of another place
-        found = json.loads(zlib.decompress(packed))
+        try:
+            found = json_of(zlib.decompress(packed))
+        except (zlib.error, ValueError):
+            return None
         return found if isinstance(found, dict) else None
 
     def _keep(self, kind: str, *key: str, data: dict[str, Any]) -> None:

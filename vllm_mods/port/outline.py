@@ -11,7 +11,7 @@ import ast
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import locate
+from vllm_mods import locate, syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,8 +59,8 @@ class Outline(NamedTuple):
 def read(data: bytes) -> Outline | None:
     """Read a file; None for what is no Python, or not of a version that this Python reads."""
     try:
-        module = ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError):
+        module = syntax_tree.parse(data)
+    except (SyntaxError, ValueError):
         return None
     text = locate.split(data)
     if _MARK in data or b"\x0c" in data or b"\r" in data.replace(b"\r\n", b""):

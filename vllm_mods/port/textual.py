@@ -14,11 +14,12 @@ from vllm_mods.port import diff3
 from vllm_mods.port.diff3 import Clash
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from vllm_mods.port.diff3 import Lines
 
-_LONG = 40  # letters of a marker: no source has a line that begins so
+_LONG = 40  # letters of a marker, if no line begins so
+_MARKS = (b"<", b"|", b"=", b">")
 _CONFLICTS, _BROKEN = 127, 128
 
 
@@ -31,35 +32,48 @@ def merge(
     """
     if shutil.which("git") is None:
         return diff3.merge(base, ours, theirs)
+    long = _longer_than_all(line for text in (base, ours, theirs) for line in text)
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
         for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
             with open(os.path.join(folder, name), "wb") as file:
                 file.writelines(text)
-        command = ["git", "merge-file", "-p", "-q", "--diff3", f"--marker-size={_LONG}"]
+        command = ["git", "merge-file", "-p", "-q", "--diff3", f"--marker-size={long}"]
+        # the folder lies in no repository, whatever others put above it
+        alone = {**os.environ, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder)}
         done = subprocess.run(
-            [*command, "ours", "base", "theirs"], cwd=folder, capture_output=True, check=False
+            [*command, "ours", "base", "theirs"],
+            cwd=folder,
+            env=alone,
+            capture_output=True,
+            check=False,
         )
-    if done.returncode >= _BROKEN or (done.returncode and b"<" * _LONG not in done.stdout):
+    if done.returncode >= _BROKEN or (done.returncode and b"<" * long not in done.stdout):
         said = done.stderr.decode("utf-8", "replace").strip()
         raise TreeError(f"git merge-file failed: {said or done.returncode}", hint="git --version")
-    return _read(locate.split(done.stdout))
+    return _read(locate.split(done.stdout), long)
 
 
-def _read(text: Sequence[bytes]) -> list[Lines | Clash]:
+def _longer_than_all(lines: Iterable[bytes]) -> int:
+    """Return how many letters a marker must have so that no line begins with one."""
+    runs = (len(line) - len(line.lstrip(line[:1])) for line in lines if line.startswith(_MARKS))
+    return max(_LONG, max(runs, default=0) + 1)
+
+
+def _read(text: Sequence[bytes], long: int) -> list[Lines | Clash]:
     """Read the stretches out of what git marked."""
     out: list[Lines | Clash] = []
     sides: list[list[bytes]] = [[]]
     at = 0
     for line in text:
-        mark = line[:_LONG]
-        if mark == b"<" * _LONG:
+        mark = line[:long]
+        if mark == b"<" * long:
             if sides[0]:
                 out.append(tuple(sides[0]))
             sides = [[], [], []]
             at = 0
-        elif mark in (b"|" * _LONG, b"=" * _LONG):
+        elif mark in (b"|" * long, b"=" * long):
             at += 1
-        elif mark == b">" * _LONG:
+        elif mark == b">" * long:
             out.append(Clash(*(tuple(side) for side in sides)))
             sides, at = [[]], 0
         else:

@@ -16,6 +16,7 @@ from vllm_mods.plan import WORKSPACE
 from vllm_mods.serve import command, envs, flags, registry, values
 from vllm_mods.serve.source import dotted
 from vllm_mods.trees.names import is_plain
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -224,9 +225,8 @@ class _Checker:
         return _fault(use.typed, one)
 
     def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[Fault]:
-        import json  # noqa: PLC0415
 
-        data = json.loads(value)
+        data = json_of(value)
         for key in data if isinstance(data, dict) else ():
             if key in keys:
                 continue

@@ -7,11 +7,11 @@ JSON value. It goes on where that parser would stop at the first error.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.errors import UsageError
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -90,7 +90,7 @@ def dotted_value(use: Use) -> Any:  # noqa: ANN401  (whatever JSON holds)
     if use.keys[-1].endswith("+"):
         return text.split(",")
     try:
-        return json.loads(text)
+        return json_of(text)
     except ValueError:
         return text
 

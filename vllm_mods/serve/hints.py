@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods import syntax_tree
 from vllm_mods.serve.source import Place, dotted
 
 if TYPE_CHECKING:
@@ -53,7 +54,11 @@ def _hints(sources: Sources, at: Place, *, typing: bool, depth: int) -> Iterator
     elif isinstance(node, ast.Constant) and node.value is None:
         yield Hint("builtin", "None")
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        quoted = ast.parse(node.value, mode="eval").body  # a forward reference
+        try:
+            quoted = syntax_tree.parse(node.value, mode="eval").body  # a forward reference
+        except (SyntaxError, ValueError):
+            yield Hint("other", node.value)
+            return
         yield from _hints(sources, Place(at.path, quoted), typing=typing, depth=depth + 1)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         for side in (node.left, node.right):

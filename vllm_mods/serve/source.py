@@ -10,6 +10,8 @@ import ast
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods import syntax_tree
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -172,7 +174,7 @@ def _parse(data: bytes | None) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in somebody else's file are no news
         try:
-            return ast.parse(data)
+            return syntax_tree.parse(data)
         except (SyntaxError, ValueError):
             return None
 

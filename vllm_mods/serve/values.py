@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.serve import configs, hints, registry
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -112,7 +113,7 @@ def object_problems(
 def _json(sources: Sources, shape: Shape, text: str, *, human_json: bool) -> Iterator[Problem]:
     try:
         plain = _without_suffixes(text) if human_json and shape.validated else text
-        data = json.loads(plain)
+        data = json_of(plain)
     except ValueError as error:
         yield Problem("json-invalid", f"not JSON: {_why_no_json(text, error)}")
         return

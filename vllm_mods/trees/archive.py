@@ -8,32 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import stat
-import struct
-import tarfile
 import tempfile
 import weakref
-import zipfile
-import zlib
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from vllm_mods import tars, zips
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.trees import names
 from vllm_mods.trees.folder import read_in_workspace
 
 if TYPE_CHECKING:
+    import tarfile
+    import zipfile
     from collections.abc import Iterator, Mapping
 
 # Everything that the standard library raises for an archive with wrong bytes in it.
-_BROKEN = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    EOFError,
-    OSError,
-    NotImplementedError,  # an unknown compression
-    ValueError,
-    struct.error,
-)
+_BROKEN = (*zips.BROKEN, *tars.BROKEN)
+# vLLM's takes 60 MiB.
+_LARGEST_SDIST = 1 << 30
 
 
 class Archive(Protocol):
@@ -125,8 +117,9 @@ class ZipArchive:
         self._label = label
         weakref.finalize(self, file.close)
         with reading(label):
-            self._zip = zipfile.ZipFile(file)
-        self._infos = _zip_index(self._zip, label)
+            self._zip = zips.opened(file)
+            infos = zips.files(self._zip)
+        self._infos = _zip_index(infos, label)
         self.names = frozenset(self._infos)
 
     @property
@@ -149,7 +142,7 @@ class ZipArchive:
         if info.flag_bits & 1:
             raise TreeError(f"{self._label}: {name} is encrypted", hint=_REBUILD)
         with reading(f"{self._label}: {name}"):
-            return self._zip.read(info)
+            return zips.content(self._zip, info)
 
 
 class TarArchive:
@@ -161,17 +154,18 @@ class TarArchive:
 
     def __init__(self, file: BinaryIO, *, label: str) -> None:
         import gzip  # noqa: PLC0415  (most runs meet no sdist)
-        import shutil  # noqa: PLC0415
 
         self._label = label
         self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the tree)
         weakref.finalize(self, self._file.close)
         with reading(label):
             with gzip.open(file, "rb") as stream:
-                shutil.copyfileobj(stream, self._file, 1 << 20)
+                while data := stream.read(1 << 20):
+                    self._file.write(data)
+                    if self._file.tell() > _LARGEST_SDIST:
+                        raise ValueError(f"it unpacks to more than {_LARGEST_SDIST >> 20} MiB")
             self._file.seek(0)
-            with tarfile.open(fileobj=self._file, mode="r:") as archive:
-                members = archive.getmembers()
+            members = list(tars.members(self._file))
         self._members = _tar_index(members, label)
         self.names = frozenset(self._members)
 
@@ -180,6 +174,11 @@ class TarArchive:
         member = self._members.get(name)
         if member is None:
             return None
+        if member.size > zips.LARGEST:
+            raise TreeError(
+                f"{self._label}: {name} has {member.size:,} bytes, and {zips.LARGEST:,} is the most",
+                hint=_REBUILD,
+            )
         if not member.isreg() or member.issparse():
             what = "is a link" if member.issym() or member.islnk() else "is no regular file"
             raise TreeError(f"{self._label}: {name} {what}", hint=_REBUILD)
@@ -202,11 +201,9 @@ def reading(label: str) -> Iterator[None]:
         raise TreeError(f"{label}: corrupt or unreadable: {error}", hint=_REBUILD) from error
 
 
-def _zip_index(archive: zipfile.ZipFile, label: str) -> dict[str, zipfile.ZipInfo]:
+def _zip_index(infos: tuple[zipfile.ZipInfo, ...], label: str) -> dict[str, zipfile.ZipInfo]:
     index: dict[str, zipfile.ZipInfo] = {}
-    for info in archive.infolist():
-        if info.is_dir():
-            continue
+    for info in infos:
         _check_name(info.filename, known=info.filename in index, label=label)
         index[info.filename] = info
     return index

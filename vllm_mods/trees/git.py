@@ -15,7 +15,7 @@ from vllm_mods.trees.folder import read_in_workspace
 from vllm_mods.versions import from_describe, is_final, sort_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 try:
     import git
@@ -30,6 +30,35 @@ except ImportError as error:  # GitPython raises it when there is no git program
 _MOST = 500
 _REGULAR = frozenset({b"100644", b"100755", b"100664"})
 _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
+
+
+def _safe(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which no setting of a repository has git run a program.
+
+    A clone may lack objects, which git then fetches, by the transport and with the programs that the
+    clone's own ``config`` names. What is left are servers, asked with the user's own programs.
+    """
+    settings = {
+        "core.alternateRefsCommand": "true",
+        "core.fsmonitor": "false",
+        "core.hooksPath": os.devnull,
+        "credential.helper": "",  # clears the list, the user's own too
+        "gc.auto": "0",
+        "maintenance.auto": "false",
+    }
+    numbered = [
+        (f"GIT_CONFIG_{part}_{number}", text)
+        for number, pair in enumerate(settings.items())
+        for part, text in zip(("KEY", "VALUE"), pair, strict=True)
+    ]
+    return {
+        **dict(numbered),
+        "GIT_CONFIG_COUNT": str(len(settings)),
+        "GIT_ALLOW_PROTOCOL": "http:https:ssh",
+        "GIT_ASKPASS": "",
+        "GIT_SSH_COMMAND": environ.get("GIT_SSH_COMMAND") or environ.get("GIT_SSH") or "ssh",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
 
 
 class GitTree:
@@ -167,7 +196,9 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
 
 def _repository(folder: str, spec: str) -> git.Repo:
     try:
-        return git.Repo(folder)
+        repository = git.Repo(folder)
+        repository.git.update_environment(**_safe(os.environ))
+        return repository  # noqa: TRY300
     except (InvalidGitRepositoryError, NoSuchPathError) as error:
         raise UsageError(
             f"{spec}: {folder} is not a git repository", hint=f"git -C {folder} status"

@@ -29,6 +29,10 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 
 _ABSENT = frozenset({404, 410})
 _CHUNK = 1 << 18
 _LONGEST_WAIT = 10.0
+# PyPI's page of vLLM takes 0.3 MB, its largest wheel 0.5 GB, and what is read of that at a time 1 MB.
+_LARGEST_PAGE = 64 << 20
+_LARGEST_SPAN = 512 << 20
+_LARGEST_FILE = 16 << 30
 
 
 class _TransientError(Exception):
@@ -93,7 +97,7 @@ class Http:
                 return Page(
                     url=_without_login(response.url),
                     content_type=response.headers.get("Content-Type", ""),
-                    body=self._body(response),
+                    body=self._body(response, _LARGEST_PAGE),
                 )
 
         return self._retried(url, once)
@@ -114,6 +118,11 @@ class Http:
                 total = _content_range(response, start, end)
                 if total is None:
                     return None
+                if end - start > _LARGEST_SPAN:
+                    raise TreeError(
+                        f"{redact(url)}: a part of {end - start:,} bytes, too long to be read",
+                        hint="the file is not what it says it is: try another index",
+                    )
                 data = self._body(response, end - start)
                 if len(data) != end - start:
                     raise _TransientError(f"{len(data)} bytes came of {end - start}")
@@ -132,13 +141,18 @@ class Http:
             with self._get(url, {"Accept-Encoding": "identity"}) as response:
                 self._check(response, url)
                 stated = response.headers.get("Content-Length", "")
-                total = int(stated) if stated.isdigit() else None
+                total = _number(stated)
                 done = 0
                 try:
                     # As it comes: some servers call a .tar.gz encoded, and requests would undo it.
                     for chunk in response.raw.stream(_CHUNK, decode_content=False):
                         file.write(chunk)
                         done += len(chunk)
+                        if done > _LARGEST_FILE:
+                            raise TreeError(
+                                f"{redact(url)}: more than {_LARGEST_FILE >> 30} GiB, and no end",
+                                hint="the file is not what it says it is: try another index",
+                            )
                         if progress is not None:
                             progress(done, total)
                 finally:
@@ -169,8 +183,8 @@ class Http:
                 urllib3.exceptions.HTTPError,
             ) as error:
                 why, wait = f"the answer broke off: {_reason(error)}", 0.0
-            except (requests.exceptions.RequestException, OSError) as error:
-                # A ValueError is about the URL or the proxy's, and quotes it, passwords and all.
+            except (requests.exceptions.RequestException, OSError, ValueError) as error:
+                # A ValueError is about the URL, a redirect's or the proxy's, and quotes it, passwords and all.
                 why = "no usable URL or proxy" if isinstance(error, ValueError) else _reason(error)
                 raise TreeError(f"{redact(url)}: {why}", hint=_SETTINGS) from error
             if attempt + 1 < tries:
@@ -209,13 +223,13 @@ class Http:
         said = f"the server answered {status} {response.reason or ''}".rstrip()
         if status in _AGAIN:
             asked = response.headers.get("Retry-After", "")
-            raise _TransientError(said, float(asked) if asked.isdigit() else 0.0)
+            raise _TransientError(said, float(_number(asked) or 0))
         hint = _SETTINGS
         if status in {401, 403, 407}:
             hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
         raise TreeError(f"{redact(url)}: {said}", hint=hint)
 
-    def _body(self, response: requests.Response, limit: int | None = None) -> bytes:
+    def _body(self, response: requests.Response, limit: int) -> bytes:
         """Read the body, of a server that sends more than ``limit`` no more than that."""
         parts: list[bytes] = []
         size = 0
@@ -223,8 +237,8 @@ class Http:
             for chunk in response.iter_content(_CHUNK):
                 parts.append(chunk)
                 size += len(chunk)
-                if limit is not None and size > limit:
-                    raise _TransientError(f"more than the {limit} bytes asked for came")
+                if size > limit:
+                    raise _TransientError(f"more than the {limit} bytes that there can be came")
         finally:
             self.received += response.raw.tell()
         return b"".join(parts)
@@ -263,9 +277,14 @@ def _content_range(response: requests.Response, start: int, end: int) -> int | N
         return None  # A range of a compressed stream is of no use.
     unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
     place, _, total = rest.partition("/")
-    if unit != "bytes" or place != f"{start}-{end - 1}" or not total.isdigit():
+    if unit != "bytes" or place != f"{start}-{end - 1}":
         return None
-    return int(total)
+    return _number(total)
+
+
+def _number(text: str) -> int | None:
+    """Read a number out of a header, which may hold digits of any script, and any number of them."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _login(url: str) -> tuple[str, str] | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.image.base import DIR, FILE, LINK, resolve
 from vllm_mods.trees import names
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -256,7 +256,7 @@ def _new(folder: str, seen: set[str]) -> Iterator[str]:
 
 def _settings(base: Base) -> dict[str, Any]:
     try:
-        found = json.loads(base.config).get("config")
+        found = json_of(base.config).get("config")
     except (ValueError, AttributeError) as error:
         raise TreeError(
             f"{base.reference}: its configuration is no JSON object", hint="get the image again"

@@ -6,7 +6,6 @@ PEP 592 yanking, PEP 658/714 metadata) and in JSON (PEP 691, PEP 700 sizes). Pur
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from typing import Any
@@ -19,6 +18,8 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
+
+from vllm_mods.untrusted import json_of
 
 ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
@@ -93,10 +94,11 @@ def release_file(filename: str, url: str) -> ReleaseFile | None:
 
 
 def _from_json(body: bytes, url: str) -> tuple[ReleaseFile, ...]:
-    page = json.loads(body)
+    page = json_of(body)
     if not isinstance(page, dict) or not isinstance(page.get("files"), list):
         raise ValueError("the JSON has no list of files")  # noqa: TRY004  (wrong data, not a wrong call)
-    version = str((page.get("meta") or {}).get("api-version", "1.0"))
+    meta = page.get("meta")
+    version = str(meta.get("api-version", "1.0") if isinstance(meta, dict) else "1.0")
     if version.split(".", maxsplit=1)[0] != "1":
         raise ValueError(f"its API version is {version}, and 1 is the one known here")
     found = (_json_file(entry, url) for entry in page["files"] if isinstance(entry, dict))
@@ -109,6 +111,7 @@ def _json_file(entry: dict[str, Any], url: str) -> ReleaseFile | None:
     hashes = entry.get("hashes")
     metadata = entry.get("core-metadata", entry.get("dist-info-metadata"))
     size = entry.get("size")
+    python = entry.get("requires-python")
     yanked = entry.get("yanked", False)
     file = release_file(entry["filename"], urljoin(url, entry["url"]))
     return file and replace(
@@ -116,7 +119,7 @@ def _json_file(entry: dict[str, Any], url: str) -> ReleaseFile | None:
         sha256=_hex(hashes.get("sha256")) if isinstance(hashes, dict) else None,
         metadata_sha256=_hex(metadata.get("sha256")) if isinstance(metadata, dict) else None,
         size=size if isinstance(size, int) else None,
-        requires_python=entry.get("requires-python"),
+        requires_python=python if isinstance(python, str) else None,
         yanked=None if yanked is False else (yanked if isinstance(yanked, str) else ""),
     )
 

@@ -37,7 +37,9 @@ def split(path: str, spec: str) -> list[str]:
 
 def is_plain(path: str) -> bool:
     """Tell whether a name in an archive is a plain relative POSIX path."""
-    return not any(part in {"", ".", ".."} for part in path.split("/")) and "\\" not in path
+    return not any(part in {"", ".", ".."} for part in path.split("/")) and not any(
+        letter in path for letter in "\\\0"
+    )
 
 
 def dist_info(folder: str) -> tuple[str, str] | None:

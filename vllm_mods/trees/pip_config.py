@@ -13,6 +13,7 @@ import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from vllm_mods.errors import UsageError
 
@@ -60,10 +61,13 @@ def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> Pi
         ),
         "",
     )
+    links = _list(values, "find-links")
+    for url in (*index_urls, *links):
+        _check_url(url)
     default_timeout = values.get("default-timeout", ("15", ""))
     return PipSettings(
         index_urls=() if no_index else index_urls,
-        find_links=_list(values, "find-links"),
+        find_links=links,
         verify=_path(certificates, environ),
         client_cert=_path(values.get("client-cert", ("", ""))[0], environ),
         proxy=values.get("proxy", ("", ""))[0] or None,
@@ -149,6 +153,14 @@ def _number(option: str, item: tuple[str, str]) -> float:
     if not 0 <= number < float("inf"):
         raise UsageError(f"{where}: {option} = {value!r} is not a number from 0 up", hint=_SHOW)
     return number
+
+
+def _check_url(url: str) -> None:
+    try:
+        urlsplit(url).port  # noqa: B018  (what is wrong with it is said when it is asked for)
+    except ValueError as error:
+        # not the URL itself: a password may be in it
+        raise UsageError(f"an index or find-links URL is none: {error}", hint=_SHOW) from error
 
 
 def _path(value: str, environ: Mapping[str, str]) -> str | None:

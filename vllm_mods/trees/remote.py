@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from vllm_mods.errors import TreeError, Unreachable
 from vllm_mods.trees import names
 from vllm_mods.trees.archive import ZipArchive
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,8 @@ class RemoteZip:
     def _file_ends(self) -> dict[int, int]:
         """Return where the data of the file at each offset ends: where the next one starts."""
         starts = sorted(info.header_offset for info in self._zip.infos.values())
-        return dict(zip(starts, [*starts[1:], self._zip.start_of_directory], strict=True))
+        ends = [*starts[1:], self._zip.start_of_directory]
+        return dict(zip(starts, ends, strict=False))  # an empty archive has an end and no start
 
     def _check_metadata(self) -> None:
         expected = self._file.metadata_sha256
@@ -143,7 +145,7 @@ class RemoteZip:
     def _kept_directory(self) -> tuple[int, bytes, int] | None:
         data = self._cache.lookup("directories", self._key)
         try:
-            record = json.loads(data) if data else {}
+            record = json_of(data) if data else {}
             blob = self._cache.get(record["blob"])
             if blob is None or int(record["start"]) + len(blob) != int(record["total"]):
                 return None

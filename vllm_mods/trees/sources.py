@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 from vllm_mods.errors import TreeError, Unreachable
 from vllm_mods.trees.http import Page, redact
 from vllm_mods.trees.index import ACCEPT, PROJECT, parse_page, release_file
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,7 +125,7 @@ class Sources:
         if data is None:
             return None
         try:
-            record = json.loads(data)
+            record = json_of(data)
             page = None
             if record["blob"] is not None:
                 body = self._cache.get(record["blob"])

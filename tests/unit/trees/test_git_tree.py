@@ -150,3 +150,68 @@ def test_a_blob_is_read_once_for_all_commits(tmp_path: Path) -> None:
     first, second = (repository.tree(commit) for commit in commits)
     assert (first.read("vllm/a.py"), second.read("vllm/a.py")) == (b"1\n", b"2\n")
     assert first.read("vllm/__init__.py") is second.read("vllm/__init__.py")
+
+
+# --- a repository from a stranger ---------------------------------------------------------
+
+FETCH = {
+    "an ext: transport": {
+        "remote.origin.url": "ext::sh -c touch% {}",
+        "protocol.ext.allow": "always",
+    },
+    "a program in place of upload-pack": {
+        "remote.origin.url": "{}.git",
+        "remote.origin.uploadpack": "touch {};",
+        "protocol.file.allow": "always",
+    },
+    "a program in place of ssh": {
+        "remote.origin.url": "ssh://localhost:1/x",
+        "core.sshCommand": "touch {};",
+    },
+    "a helper of its own": {
+        "remote.origin.url": "https://localhost:1/x",
+        "remote.origin.vcs": "sh",
+    },
+    "a proxy command": {"remote.origin.url": "git://localhost:1/x", "core.gitProxy": "touch {};"},
+}
+ALWAYS = {
+    "core.alternateRefsCommand": "touch {};",
+    "core.fsmonitor": "touch {};",
+    "core.pager": "touch {};",
+    "core.askPass": "touch {};",
+    "credential.helper": "!touch {};",
+    "gpg.program": "touch {};",
+    "log.showSignature": "true",
+    "diff.external": "touch {};",
+    "diff.x.textconv": "touch {};",
+    "filter.x.smudge": "touch {};",
+    "filter.x.process": "touch {};",
+}
+
+
+@pytest.mark.parametrize("case", FETCH)
+def test_no_setting_of_a_repository_runs_a_program(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    mark = tmp_path / "run"
+    commit(repository, b"second\n")
+    (repository / ".gitattributes").write_text("* filter=x diff=x\n")
+    lazy = {"extensions.partialClone": "origin", "remote.origin.promisor": "true"}
+    git(repository, "config", "core.repositoryFormatVersion", "1")
+    for key, value in {**ALWAYS, **lazy, **FETCH[case]}.items():
+        git(repository, "config", key, value.format(mark))
+    for hook in (repository / ".git/hooks").iterdir():
+        hook.unlink()
+    for name in ("post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc"):
+        hook = repository / ".git/hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+        hook.chmod(0o755)
+    blob = git(repository, "ls-tree", "HEAD", "vllm/__init__.py").split()[2]
+    (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    monkeypatch.chdir(repository)
+    tree = open_tree(f"git:{repository}@HEAD")
+    assert tree.version is None
+    assert list(Repository(str(repository)).line("HEAD~1", "HEAD"))
+    with pytest.raises(TreeError, match="cannot read"):
+        tree.read("vllm/__init__.py")
+    assert not mark.exists()

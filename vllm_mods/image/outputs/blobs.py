@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
+from vllm_mods import tars
 from vllm_mods.errors import Refused, TreeError
 from vllm_mods.image import oci
 from vllm_mods.image.base import Descriptor
@@ -144,7 +145,7 @@ def _unpacked(
     found: dict[str, Descriptor] = {}
     links: dict[str, str] = {}
     manifest = b""
-    with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=tars.Info) as archive:  # type: ignore[call-overload]
         for member in archive:
             if member.issym():
                 target = posixpath.join(posixpath.dirname(member.name), member.linkname)

@@ -22,6 +22,7 @@ from docker.api.client import APIClient
 from docker.context import ContextAPI
 from docker.utils import kwargs_from_env
 
+from vllm_mods import tars
 from vllm_mods.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.image.base import DIR, FILE, Descriptor
 from vllm_mods.image.sources import oci, overlay, streams, tarred
@@ -206,7 +207,7 @@ class Container:
                 )
             with tarred.reading(f"{self._what}: /{path}", _AGAIN), asking(self._what):
                 file = cast("BinaryIO", streams.Forward(response.raw))
-                with tarfile.open(fileobj=file, mode="r:") as archive:
+                with tarfile.open(fileobj=file, mode="r:", tarinfo=tars.Info) as archive:
                     yield archive
 
 

@@ -12,9 +12,11 @@ import tarfile
 import zlib
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from vllm_mods import tars
 from vllm_mods.errors import TreeError
 from vllm_mods.image.base import Entry
 from vllm_mods.image.sources import streams, tarred
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,7 +73,7 @@ def scan(source: Source, what: str) -> Layer:
             if member.islnk():
                 names[path] = _inside(member.linkname, what)
             elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
-                packed = zlib.compress(_content(archive, member), 1)
+                packed = zlib.compress(_content(archive, member, what), 1)
                 kept[path] = len(pack), len(packed)
                 pack += packed
             if len(entries) > _MOST_ENTRIES:
@@ -89,7 +91,7 @@ def extract(source: Source, path: str, what: str) -> bytes:
     found = None
     for member, place, archive in _members(source, what):
         if place == path and member.isreg():
-            found = _content(archive, member)
+            found = _content(archive, member, what)
             break
     if found is None:
         raise TreeError(f"{what}: {path} was in it and is not any more", hint=_AGAIN)
@@ -99,12 +101,12 @@ def extract(source: Source, path: str, what: str) -> bytes:
 def load(cache: Cache, digest: str) -> Layer | None:
     """Return what is kept of a layer, ``None`` if it is not there whole."""
     try:
-        record = json.loads(cache.lookup("layers", _FORMAT, digest) or b"null")
+        record = json_of(cache.lookup("layers", _FORMAT, digest) or b"null")
         index = cache.get(record["index"])
         pack = cache.get(record["pack"])
         if index is None or pack is None:
             return None
-        raw = json.loads(index)
+        raw = json_of(index)
         return Layer(
             entries={row[0]: Entry(*row) for row in raw["entries"]},
             gone=frozenset(raw["gone"]),
@@ -133,17 +135,18 @@ def keep(cache: Cache, digest: str, layer: Layer) -> None:
 def _members(source: Source, what: str) -> Iterator[tuple[tarfile.TarInfo, str, tarfile.TarFile]]:
     with tarred.reading(what, _AGAIN):
         file = streams.Forward(streams.unpacked(source))
-        with tarfile.open(fileobj=cast("BinaryIO", file), mode="r:") as archive:
+        with tarfile.open(fileobj=cast("BinaryIO", file), mode="r:", tarinfo=tars.Info) as archive:
             for member in archive:
                 archive.members = []  # type: ignore[attr-defined]  # it would remember them all
                 yield member, _inside(member.name, what), archive
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    data = b"" if file is None else b"".join(_chunks(file))
-    if len(data) != member.size:
-        raise EOFError(f"{member.name} is cut short")
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, what: str) -> bytes:
+    with tarred.reading(what, _AGAIN):
+        file = archive.extractfile(member)
+        data = b"" if file is None else b"".join(_chunks(file))
+        if len(data) != member.size:
+            raise EOFError(f"{member.name} is cut short")
     return data
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tarfile
 import tempfile
 import weakref
 from io import FileIO
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from vllm_mods import tars
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.image.sources import oci, streams, tarred
 from vllm_mods.image.sources.layered import Blob, Files
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     import io
+    import tarfile
     from collections.abc import Iterable
 
     from vllm_mods.image.base import Base, Descriptor, Entry
@@ -126,8 +127,7 @@ class _Tar:
         weakref.finalize(self, self._file.close)
         with tarred.reading(path, _AGAIN):
             self._unpack()
-            with tarfile.open(fileobj=self._file, mode="r:") as archive:
-                self._members = {one.name.removeprefix("./"): one for one in archive}
+            self._members = {one.name.removeprefix("./"): one for one in tars.members(self._file)}
 
     def _unpack(self) -> None:
         packed = self._file.read(4).startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))
@@ -169,7 +169,7 @@ class _Tar:
 
 def _saved(data: bytes, tag: str | None, reference: str) -> dict[str, Any]:
     try:
-        images = json.loads(data)
+        images = json_of(data)
         tags = [name for image in images for name in image.get("RepoTags") or ()]
         fitting = [
             image

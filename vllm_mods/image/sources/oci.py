@@ -5,7 +5,6 @@ Docker's "schema 2" manifests have the same shape and are read as such.
 
 from __future__ import annotations
 
-import json
 import platform
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +12,7 @@ from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.image.base import Descriptor
 from vllm_mods.image.sources import streams
 from vllm_mods.image.sources.layered import Blob, Files
+from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +26,9 @@ TAG = "org.opencontainers.image.ref.name"
 # What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
 _NAME = "io.containerd.image.name"
 _LARGEST_DOCUMENT = 16 << 20
+_PLATFORM = ("os", "architecture", "variant", "created", "author")
+_DEEPEST = 4
+"""Indexes in each other: tools write two at most."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
 
@@ -107,8 +110,12 @@ def _blob(store: Store, layer: Descriptor) -> Blob:
     return Blob(layer.digest, layer.size, lambda: store.open(layer))
 
 
-def pick(store: Store, found: Descriptor, reference: str) -> tuple[bytes, Descriptor]:
+def pick(
+    store: Store, found: Descriptor, reference: str, *, depth: int = 0
+) -> tuple[bytes, Descriptor]:
     """Return the manifest for this machine: the one described, or one of the index described."""
+    if depth > _DEEPEST:
+        raise TreeError(f"{reference}: an index in an index in an index, and so on", hint=_HINT)
     data = document_of(store, found, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
     if "manifests" not in document:
@@ -120,7 +127,7 @@ def pick(store: Store, found: Descriptor, reference: str) -> tuple[bytes, Descri
             f"{reference}: its index {found.digest} is broken", hint="get the image again"
         ) from error
     chosen = for_this_machine(manifests, reference)
-    return pick(store, chosen, reference)
+    return pick(store, chosen, reference, depth=depth + 1)
 
 
 def for_this_machine(
@@ -129,7 +136,7 @@ def for_this_machine(
     """Choose from an index: what is no image (an attestation) aside, the one for this machine."""
     images = {}
     for one, raw in manifests:
-        place = raw.get("platform") or {}
+        place = _texts(raw, "platform", reference)
         name = "/".join(
             part for key in ("os", "architecture", "variant") if (part := place.get(key))
         )
@@ -153,7 +160,12 @@ def for_this_machine(
 
 def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
     """Read a descriptor. Raises ``KeyError``, ``TypeError`` or ``ValueError``."""
-    one = Descriptor(str(raw.get("mediaType", "")), str(raw["digest"]), int(raw["size"]))
+    if not isinstance(raw, dict):
+        raise TypeError("a descriptor is an object")
+    size = raw["size"]
+    if type(size) is not int or size < 0:
+        raise ValueError(f"{size!r} is no size")
+    one = Descriptor(str(raw.get("mediaType", "")), str(raw["digest"]), size)
     algorithm, _, value = one.digest.partition(":")
     if algorithm not in {"sha256", "sha512"} or not set(value) <= set("0123456789abcdef"):
         raise ValueError(f"{one.digest} is no digest")
@@ -172,7 +184,7 @@ def document_of(store: Store, blob: Descriptor, what: str) -> bytes:
 def parse(data: bytes, what: str) -> dict[str, Any]:
     """Read a JSON object. Raises ``TreeError``."""
     try:
-        document = json.loads(data)
+        document = json_of(data)
     except ValueError as error:
         raise TreeError(f"{what}: not JSON: {error}", hint=_HINT) from error
     if not isinstance(document, dict):
@@ -183,13 +195,35 @@ def parse(data: bytes, what: str) -> dict[str, Any]:
 def diff_ids(config: bytes, reference: str) -> tuple[str, ...]:
     """Return the layers that a configuration names. Raises ``TreeError``."""
     document = parse(config, f"{reference}: its configuration")
-    found = (document.get("rootfs") or {}).get("diff_ids")
+    _check_settings(document, reference)
+    rootfs = document.get("rootfs")
+    found = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise TreeError(
             f"{reference}: its configuration names no layers (rootfs.diff_ids)",
             hint="that is no image of a file system: an OCI artifact, or one that a tool cut down",
         )
     return tuple(found)
+
+
+def _check_settings(document: dict[str, Any], reference: str) -> None:
+    """Raise ``TreeError`` unless what is read of a configuration has the form that OCI gives it."""
+    settings = document.get("config")
+    inner = settings if isinstance(settings, dict) else {}
+    labels = inner.get("Labels")
+    right = (
+        isinstance(settings, dict | None)
+        and isinstance(labels, dict | None)
+        and all(isinstance(one, str) for one in (labels or {}).values())
+        and isinstance(inner.get("Env"), list | None)
+        and all(isinstance(one, str) for one in inner.get("Env") or ())
+        and isinstance(inner.get("WorkingDir"), str | None)
+        and all(isinstance(document.get(key), str | None) for key in _PLATFORM)
+        and isinstance(document.get("history"), list | None)
+        and all(isinstance(one, dict) for one in document.get("history") or ())
+    )
+    if not right:
+        raise TreeError(f"{reference}: its configuration is not as OCI has it", hint=_HINT)
 
 
 def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:
@@ -201,10 +235,8 @@ def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:
         manifests = [(descriptor(raw), raw) for raw in index["manifests"]]
     except (KeyError, TypeError, ValueError) as error:
         raise TreeError(f"{reference}: its index.json is broken: {error}", hint=_HINT) from error
-    tags = [
-        (raw.get("annotations") or {}).get(TAG) or (raw.get("annotations") or {}).get(_NAME)
-        for _, raw in manifests
-    ]
+    notes = [_texts(raw, "annotations", reference) for _, raw in manifests]
+    tags = [one.get(TAG) or one.get(_NAME) for one in notes]
     known = sorted({name for name in tags if name})
     if tag is None:
         if len({one.digest for one, _ in manifests}) == 1:
@@ -212,8 +244,8 @@ def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:
         if manifests and not known:
             return for_this_machine(manifests, reference)
     else:
-        for (one, raw), name in zip(manifests, tags, strict=True):
-            if tag in {one.digest, name, (raw.get("annotations") or {}).get(_NAME)}:
+        for (one, _), name, note in zip(manifests, tags, notes, strict=True):
+            if tag in {one.digest, name, note.get(_NAME)}:
                 return one
         if tag.startswith("sha256:"):
             # In a nested index, then; its length is not known here, and its digest says enough.
@@ -223,6 +255,14 @@ def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:
         f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else ""),
         hint=f"name one: …:{known[0]}" if known else "name one by its digest: …@sha256:…",
     )
+
+
+def _texts(raw: dict[str, Any], key: str, reference: str) -> dict[str, str]:
+    """Return a mapping of texts out of a descriptor, an empty one if it is not there."""
+    found = raw.get(key) or {}
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise TreeError(f"{reference}: the {key} of {raw.get('digest')} are broken", hint=_HINT)
+    return found
 
 
 _HINT = "get the image again"

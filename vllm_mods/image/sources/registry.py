@@ -151,7 +151,10 @@ class Client:
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Get a token from the realm, for reading this repository."""
         realm = wanted["realm"]
-        parts = urlsplit(realm)
+        try:
+            parts = urlsplit(realm)
+        except ValueError:
+            return None
         if parts.scheme != "https" and not (self._plain and parts.scheme == "http"):
             raise TreeError(
                 f"{self.name}: the registry wants the login sent to {realm}, which has no TLS",
@@ -172,8 +175,8 @@ class Client:
         if answer.status_code != requests.codes.ok:
             return None
         try:
-            document = answer.json()
-        except ValueError:
+            document = oci.parse(answer.content, f"{self.name}: its token")
+        except TreeError:
             return None
         token = document.get("token") or document.get("access_token")
         return token if isinstance(token, str) else None
@@ -238,7 +241,9 @@ class _Resuming(io.RawIOBase):
         self._path = path
         self._done = 0
         self._response = client.get(path)
-        self._length = self._response.headers.get("Content-Length", "")
+        stated = self._response.headers.get("Content-Length", "")
+        right = stated.isascii() and stated.isdigit() and len(stated) < 19
+        self._length = int(stated) if right else None
 
     def readable(self) -> bool:
         return True
@@ -248,12 +253,7 @@ class _Resuming(io.RawIOBase):
         for attempt in range(_TRIES):
             try:
                 data: bytes = self._response.raw.read(wanted, decode_content=False)
-                if (
-                    not data
-                    and wanted
-                    and self._length.isdigit()
-                    and self._done < int(self._length)
-                ):
+                if not data and wanted and self._length is not None and self._done < self._length:
                     raise urllib3.exceptions.ProtocolError("the answer ended early")
             except _BROKEN as error:
                 if attempt + 1 == _TRIES:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import tarfile
 import zlib
 from typing import TYPE_CHECKING
 
+from vllm_mods import tars
 from vllm_mods.errors import TreeError
 from vllm_mods.image.base import DIR, FILE, LINK, OTHER, Entry
 
 if TYPE_CHECKING:
+    import tarfile
     from collections.abc import Iterator
 
-BROKEN = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError)
+BROKEN = (*tars.BROKEN, zlib.error)
 """What the standard library raises for wrong bytes in a tar or around it."""
 
 

@@ -1,0 +1,169 @@
+"""Wheels, sdists and the zips of mods."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+import warnings
+import zipfile
+from typing import TYPE_CHECKING
+
+from package_server import WHEEL, make_sdist, make_wheel
+
+from fuzz.contract import Target
+from vllm_mods.digest import sha256
+from vllm_mods.image import wheels
+from vllm_mods.image.layer import Node
+from vllm_mods.lint import places
+from vllm_mods.making import folder as folders
+from vllm_mods.pairing_lock import LockedWheel
+from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive
+from vllm_mods.trees.cache import Cache
+from vllm_mods.trees.http import Span
+from vllm_mods.trees.index import release_file
+from vllm_mods.trees.remote import NoRangesError, RemoteZip
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.archive import Archive
+
+ODD_NAMES = (
+    "../out.py",
+    "/etc/x",
+    "vllm/../../x",
+    "vllm\\x",
+    "./vllm/x",
+    "vllm//x",
+    "C:/x",
+    "\ud800",
+)
+
+
+def _tree(archive: Archive) -> None:
+    tree = ArchiveTree(archive, spec="x")
+    for path in list(tree.paths(""))[:20]:
+        tree.read(path)
+    assert tree.version is None or tree.version
+    tree.is_released("vllm/__init__.py", b"")
+
+
+def _wheel(data: bytes, _folder: str) -> None:
+    _tree(ZipArchive(io.BytesIO(data), label="x.whl"))
+
+
+def _small_wheel() -> bytes:
+    return make_wheel(bulk={"vllm/_C.so": b"\0" * 300})
+
+
+def _wheel_seeds() -> tuple[bytes, ...]:
+    return (_small_wheel(), make_wheel(bulk={}, record=""))
+
+
+def _sdist(data: bytes, _folder: str) -> None:
+    _tree(TarArchive(io.BytesIO(gzip.compress(data, 1)), label="x.tar.gz"))
+
+
+def _packed_sdist(data: bytes, _folder: str) -> None:
+    _tree(TarArchive(io.BytesIO(data), label="x.tar.gz"))
+
+
+def odd_tar() -> bytes:
+    """Return a tar with every kind of entry there is."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:", format=tarfile.PAX_FORMAT) as archive:
+        for name, kind, link in (
+            ("vllm-1/vllm/__init__.py", tarfile.REGTYPE, ""),
+            ("vllm-1/vllm/link.py", tarfile.SYMTYPE, "/etc/passwd"),
+            ("vllm-1/vllm/hard.py", tarfile.LNKTYPE, "../../x"),
+            ("vllm-1/vllm/pipe", tarfile.FIFOTYPE, ""),
+            ("vllm-1/vllm/device", tarfile.CHRTYPE, ""),
+            ("vllm-1/vllm/sub", tarfile.DIRTYPE, ""),
+            ("vllm-1/" + "long/" * 60 + "x.py", tarfile.REGTYPE, ""),
+            ("vllm-1/vllm/ä.py", tarfile.REGTYPE, ""),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, link
+            member.size = 3 if kind == tarfile.REGTYPE else 0
+            member.pax_headers = {"comment": "x" * 600}
+            archive.addfile(member, io.BytesIO(b"x=1"))
+    return stream.getvalue()
+
+
+def _sdist_seeds() -> tuple[bytes, ...]:
+    return (gzip.decompress(make_sdist()), odd_tar())
+
+
+def _unpacked_wheel(data: bytes, _folder: str) -> None:
+    wheel = LockedWheel("x", "1", "x-1-py3-none-any.whl", sha256(data) or "")
+    for node in wheels.unpack(data, wheel, "usr/lib/python3.12/site-packages", epoch=0):
+        assert isinstance(node, Node)
+        assert os.path.normpath(node.path) == node.path, node.path
+        assert node.path.startswith("usr/lib/python3.12/site-packages/"), node.path
+
+
+def _unpacked_seeds() -> tuple[bytes, ...]:
+    def of(*names: str) -> bytes:
+        stream = io.BytesIO()
+        with warnings.catch_warnings(), zipfile.ZipFile(stream, "w") as archive:
+            warnings.simplefilter("ignore")
+            for name in (*names, "x-1.dist-info/RECORD"):
+                archive.writestr(zipfile.ZipInfo(name), b"x = 1\n", zipfile.ZIP_DEFLATED)
+        return stream.getvalue()
+
+    return (
+        of("x.py"),
+        of("x-1.data/purelib/y.py", "x-1.data/scripts/z"),
+        of("x.py", "x.py"),
+        of("../x"),
+    )
+
+
+def _mod_zip(data: bytes, folder: str) -> None:
+    place = os.path.join(folder, "mod.zip")
+    with open(place, "wb") as file:
+        file.write(data)
+    for looked in (places.lint, folders.read):
+        try:
+            looked(place)
+        except folders.UsageError:
+            continue
+
+
+def _mod_zip_seeds() -> tuple[bytes, ...]:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("run.sh"), b"#!/bin/bash\necho x\n", zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("fix.patch"), b"x", zipfile.ZIP_BZIP2)
+    return (stream.getvalue(),)
+
+
+class _Server:
+    """Answers ranges out of bytes, as ``Http`` does."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def span(self, _url: str, start: int, end: int) -> Span:
+        return Span(data=self.data[start:end].ljust(end - start, b"\0"), total=len(self.data))
+
+
+def _remote(data: bytes, folder: str) -> None:
+    file = release_file(WHEEL, "https://example/x.whl")
+    assert file is not None
+    cache = Cache(os.path.join(folder, "cache"))
+    for _ in range(2):  # the second time out of the cache
+        try:
+            _tree(RemoteZip(file, cache, _Server(data)))  # type: ignore[arg-type]  # all it asks for
+        except NoRangesError:
+            return
+
+
+TARGETS = (
+    Target("wheel", _wheel, _wheel_seeds),
+    Target("remote-wheel", _remote, _wheel_seeds),
+    Target("installed-wheel", _unpacked_wheel, _unpacked_seeds),
+    Target("sdist-tar", _sdist, _sdist_seeds),
+    Target("sdist", _packed_sdist, lambda: (make_sdist(), gzip.compress(odd_tar()))),
+    Target("mod-zip", _mod_zip, _mod_zip_seeds),
+)

@@ -1,0 +1,202 @@
+"""Diffs, mods, and the Python that comes out of putting them in."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from making import diff_of, mod, variant
+from memory_tree import MemoryTree
+from mod_folders import FAST, FIX, LOADER
+
+from fuzz.contract import Target
+from fuzz.parts import joined, taken
+from vllm_mods import diff, keep, library, lock, manifest, plan, unified
+from vllm_mods.library import data_root
+from vllm_mods.making import from_diff
+from vllm_mods.model import Expectation
+from vllm_mods.port import text as porting
+from vllm_mods.scopes import UnparsableError, read_scopes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SMALL = {
+    "vllm/__init__.py": b"",
+    "vllm/loader.py": LOADER.encode(),
+    "vllm/user.py": b"from vllm.loader import Loader\n\n\ndef use():\n    return Loader().load('x')\n",
+}
+MANIFEST = """\
+schema = 1
+name = "mod"
+version = "1.0.0"
+summary = "s"
+license = "MIT"
+requires = ["other"]
+[upstream]
+issues = ["vllm-project/vllm#1"]
+status = "open"
+[evidence]
+log = 'Hybrid \\d+ layers'
+[serve]
+args = ["--x"]
+[hardware]
+compute_capability = ["9.0"]
+[[variant]]
+id = "0.19"
+vllm = ">=0.19,<0.20"
+patches = ["fix.patch"]
+python = ["torch>=2"]
+overlay = [{ source = "new.py", path = "vllm/new.py" }]
+expects = [{ path = "vllm/loader.py", symbol = "Loader.load", signature = "(self, name)" }]
+allow = [{ code = "fit-call", scope = "f", reason = "r" }]
+"""
+
+
+def _bundled(name: str) -> Iterator[bytes]:
+    for folder, _, names in os.walk(os.path.join(data_root(), "patches")):
+        for one in sorted(names):
+            if one.endswith(name):
+                with open(os.path.join(folder, one), "rb") as file:
+                    data = file.read()
+                if len(data) < 40_000:
+                    yield data
+
+
+def _diff(data: bytes, _folder: str) -> None:
+    for file in diff.parse(data, "x.patch"):
+        file.reversed()
+    plan.plan([mod(variant(data))], MemoryTree(dict(SMALL)))
+
+
+def _diff_seeds() -> tuple[bytes, ...]:
+    quoted = FIX.replace("a/vllm/loader.py", '"a/vllm/\\303\\244.py"')
+    return (
+        FIX.encode(),
+        quoted.encode(),
+        diff_of("vllm/loader.py", LOADER, FAST, section="class Loader:"),
+        b"diff --git a/vllm/a.py b/vllm/b.py\nsimilarity index 100%\nrename from vllm/a.py\nrename to vllm/b.py\n",
+        b"diff --git a/vllm/n.py b/vllm/n.py\nnew file mode 100644\n--- /dev/null\n+++ b/vllm/n.py\n@@ -0,0 +1 @@\n+x = 1\n\\ No newline at end of file\n",
+        unified.file_diff("vllm/loader.py", LOADER.encode(), None),
+        *list(_bundled(".patch"))[:3],
+    )
+
+
+def _from_diff(data: bytes, _folder: str) -> None:
+    from_diff.changes(data, "x.diff", MemoryTree(dict(SMALL)))
+
+
+def _manifest(data: bytes, _folder: str) -> None:
+    files = {"/mod/mod.toml": data, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
+    made = library.load_mod("/mod", read=files.get)
+    keep.unpack(keep.pack(made), "kept", "mod")
+    plan.plan([made._replace(requires=())], MemoryTree(dict(SMALL)))
+
+
+def _lock(data: bytes, _folder: str) -> None:
+    lock.manifest_of(data, "0" * 64)
+    toml = MANIFEST.replace('requires = ["other"]\n', "").encode()
+    files = {
+        "/mod/mod.toml": toml,
+        "/mod/mod.lock": data,
+        "/mod/fix.patch": FIX.encode(),
+        "/mod/new.py": b"NEW = 1\n",
+    }
+    made = library.load_mod("/mod", read=files.get)
+    # the digest is the library's own; the rest of the lock is what came
+    read = lock.parse(data, "mod.lock")
+    whole = lock.dump(read._replace(digest=made.digest))
+    plan.plan([made._replace(lock=whole)], MemoryTree(dict(SMALL)))
+
+
+def _lock_seeds() -> tuple[bytes, ...]:
+    from making import lock_of
+
+    tree = MemoryTree(dict(SMALL))
+    toml = MANIFEST.replace('requires = ["other"]\n', "").encode()
+    files = {"/mod/mod.toml": toml, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
+    made = library.load_mod("/mod", read=files.get)
+    planned = plan.plan([made], tree).mods[0]
+    assert planned.verdict.writes, planned.findings
+    table = manifest.from_toml(toml, "x")
+    assert table.name == "mod"
+    return (lock_of(planned),)
+
+
+def _kept(data: bytes, _folder: str) -> None:
+    keep.unpack(data, "kept", "mod")
+
+
+def _kept_seeds() -> tuple[bytes, ...]:
+    toml = MANIFEST.encode()
+    files = {"/mod/mod.toml": toml, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
+    return (keep.pack(library.load_mod("/mod", read=files.get)),)
+
+
+def _python(data: bytes, _folder: str) -> None:
+    """Two texts: a file as a mod leaves it, and what the mod expects of the tree."""
+    after, signature = taken(data, 2)
+    before = SMALL["vllm/loader.py"]
+    if after == before:
+        return
+    try:
+        patch = unified.file_diff("vllm/loader.py", before, after)
+    except ValueError:
+        return
+    expects = (
+        Expectation("vllm/loader.py", "Loader.load", signature.decode("utf-8", "surrogateescape")),
+    )
+    made = mod(variant(patch, expects=expects))
+    plan.plan([made], MemoryTree(dict(SMALL)))
+    # and as what lies in the tree already
+    files = {**SMALL, "vllm/loader.py": after}
+    plan.plan([mod(variant(FIX.encode()))], MemoryTree(files))
+    with_user = diff_of("vllm/user.py", SMALL["vllm/user.py"].decode(), "import vllm.loader\n")
+    plan.plan([mod(variant(with_user))], MemoryTree(files))
+
+
+def _python_seeds() -> tuple[bytes, ...]:
+    here = os.path.dirname(diff.__file__)
+    sources = []
+    for name in ("view.py", "fit/calls.py", "image/base.py"):
+        with open(os.path.join(here, name), "rb") as file:
+            sources.append(joined(file.read(), "(self, name, *, x=1)"))
+    return (joined(FAST, "(self, name)"), *sources)
+
+
+def _scopes(data: bytes, _folder: str) -> None:
+    found = read_scopes(data)
+    found.above(3)
+    found.chain(range(1, 20))
+
+
+def _port(data: bytes, _folder: str) -> None:
+    base, ours, theirs = taken(data, 3)
+    path, os.environ["PATH"] = os.environ.get("PATH", ""), "/nonexistent"  # not git's merge: ours
+    try:
+        porting.port(base, ours, theirs, python=True)
+        porting.port(base, ours, theirs, python=False)
+    finally:
+        os.environ["PATH"] = path
+
+
+def _port_seeds() -> tuple[bytes, ...]:
+    later = "# a line\n" + LOADER.replace("class Saver", "@final\nclass Saver")
+    return (joined(LOADER, FAST, later), joined(LOADER, FAST, LOADER.replace("path", "place")))
+
+
+TARGETS = (
+    Target("diff", _diff, _diff_seeds),
+    Target("from-diff", _from_diff, lambda: (FIX.encode(), *_diff_seeds()[2:5])),
+    Target("mod-toml", _manifest, lambda: (MANIFEST.encode(), *_bundled("mod.toml"))),
+    Target("mod-lock", _lock, _lock_seeds),
+    Target("kept-mod", _kept, _kept_seeds),
+    Target("python", _python, _python_seeds),
+    Target(
+        "scopes",
+        _scopes,
+        lambda: tuple(taken(one, 2)[0] for one in _python_seeds()),
+        (UnparsableError,),
+    ),
+    Target("port", _port, _port_seeds),
+)

@@ -1,0 +1,191 @@
+"""Images: OCI layouts, archives, layers, what an engine tells."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from typing import TYPE_CHECKING
+
+import making_images as making
+
+from fuzz.archives import odd_tar
+from fuzz.contract import Target
+from fuzz.parts import joined, taken
+from vllm_mods.image.remembered import Remembered
+from vllm_mods.image.sources import layer, layout
+from vllm_mods.trees.cache import Cache
+from vllm_mods.trees.image import ImageTree, find_site_root
+
+if TYPE_CHECKING:
+    from vllm_mods.image.base import Base
+
+SITE = "usr/local/lib/python3.12/dist-packages"
+FILES: dict[str, making.Thing] = {
+    f"{SITE}/vllm/__init__.py": b"",
+    f"{SITE}/vllm/_version.py": b"__version__ = '0.19.1'\n",
+    f"{SITE}/vllm-0.19.1.dist-info/RECORD": b"vllm/__init__.py,,0\n",
+    "usr/lib/link": making.Link("/usr/local/lib"),
+}
+
+
+def _use(base: Base) -> None:
+    base.entry("usr/local")
+    list(base.paths("usr"))
+    tree = ImageTree(base, find_site_root(base))
+    assert tree.version is None or tree.version
+    for path in list(tree.paths())[:10]:
+        tree.read(path)
+    tree.has("x.jinja")
+    tree.close()
+
+
+def _layer(data: bytes, folder: str) -> None:
+    cache = Cache(os.path.join(folder, "cache"))
+    found = layer.scan(io.BytesIO(data), "layer")
+    for path in list(found.kept)[:5]:
+        found.content(path)
+    layer.keep(cache, "sha256:" + "0" * 64, found)
+    layer.load(cache, "sha256:" + "0" * 64)
+    for path, entry in list(found.entries.items())[:5]:
+        if entry.kind == "file" and path not in found.names:
+            layer.extract(io.BytesIO(data), path, "layer")
+
+
+def _layer_seeds() -> tuple[bytes, ...]:
+    plain = making.layer({**FILES, "usr/.wh.old": b"", "usr/lib/.wh..wh..opq": b""})
+    return (plain, making._packed(plain, "gzip"), making._packed(plain, "zstd"), odd_tar())
+
+
+def _index(data: bytes, folder: str) -> None:
+    """Four texts: an index, a manifest, a configuration, and a layer, their digests put in here."""
+    index, manifest, config, tar = taken(data, 4)
+    blobs = {}
+    names: dict[bytes, bytes] = {}
+    for name, text in ((b"L", tar), (b"C", config), (b"M", manifest)):
+        whole = text
+        for mark, digest in names.items():
+            whole = whole.replace(b"@%b@" % mark, digest)
+        digest = making.digest(whole)
+        names[name] = digest.encode()
+        names[b"S" + name] = b"%d" % len(whole)
+        blobs[digest] = whole
+    for mark, digest_ in names.items():
+        index = index.replace(b'"@%b@"' % mark, digest_ if mark[:1] == b"S" else b'"%b"' % digest_)
+    place = os.path.join(folder, "layout")
+    os.makedirs(os.path.join(place, "blobs/sha256"))
+    for digest, whole in blobs.items():
+        with open(os.path.join(place, "blobs", digest.replace(":", "/")), "wb") as file:
+            file.write(whole)
+    with open(os.path.join(place, "index.json"), "wb") as file:
+        file.write(index)
+    cache = Cache(os.path.join(folder, "cache"))
+    _use(layout.open_layout(place, reference="x", cache=cache, progress=None))
+
+
+def _index_seeds() -> tuple[bytes, ...]:
+    tar = making.layer(FILES)
+    settings = {"Env": ["PATH=/usr/bin:/opt/x/bin", "PYTHONPATH=/a"], "WorkingDir": "/work"}
+    config = json.dumps(
+        {
+            "architecture": making.ARCHITECTURE,
+            "os": "linux",
+            "config": settings,
+            "rootfs": {"type": "layers", "diff_ids": [making.digest(tar)]},
+        }
+    )
+    manifest = {
+        "schemaVersion": 2,
+        "config": {"digest": "@C@", "size": "@SC@"},
+        "layers": [{"digest": "@L@", "size": "@SL@"}],
+    }
+    made = json.dumps(manifest).replace('"@SC@"', str(len(config))).replace('"@SL@"', str(len(tar)))
+    one = {"mediaType": making.MANIFEST, "digest": "@M@", "size": "@SM@"}
+    tags = {"org.opencontainers.image.ref.name": "latest"}
+    index = json.dumps({"schemaVersion": 2, "manifests": [{**one, "annotations": tags}]})
+    nested = json.dumps({"manifests": [{**one, "platform": {"os": "linux", "architecture": "x"}}]})
+    return (joined(index, made, config, tar), joined(nested, made, config, tar))
+
+
+def _archive(data: bytes, folder: str) -> None:
+    place = os.path.join(folder, "image.tar")
+    with open(place, "wb") as file:
+        file.write(data)
+    cache = Cache(os.path.join(folder, "cache"))
+    _use(layout.open_archive(place, reference="x", cache=cache, progress=None))
+
+
+def _archive_seeds() -> tuple[bytes, ...]:
+    made = making.Image([making.layer(FILES)])
+    found = []
+    for oci, saved in ((True, False), (False, True)):
+        manifest, blobs = made.blobs()
+        files = {f"blobs/{name.replace(':', '/')}": data for name, data in blobs.items()}
+        if oci:
+            files["index.json"] = made.index(manifest)
+        if saved:
+            paths = [f"blobs/{making.digest(one).replace(':', '/')}" for one in made.layers]
+            config = f"blobs/{making.digest(made.config).replace(':', '/')}"
+            files["manifest.json"] = json.dumps(
+                [{"Config": config, "RepoTags": [made.name], "Layers": paths}]
+            ).encode()
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w:") as archive:
+            for name, data in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        found.append(stream.getvalue())
+    return tuple(found)
+
+
+class _Told:
+    """A base of which only the configuration is known."""
+
+    reference, where = "x", "docker"
+    manifest = manifest_digest = layers = None
+    config, config_digest = b"{}", "sha256:" + "1" * 64
+    diff_ids = ()
+
+    def entry(self, _path: str) -> None:
+        return None
+
+    def read(self, _path: str) -> None:
+        return None
+
+    def paths(self, _under: str) -> tuple[()]:
+        return ()
+
+    def close(self) -> None:
+        pass
+
+
+def _remembered(data: bytes, folder: str) -> None:
+    """Take what is kept of an image out of a cache that somebody wrote into."""
+    import zlib
+
+    cache = Cache(os.path.join(folder, "cache"))
+    for packed in (zlib.compress(data), data):
+        digest = cache.put(packed)
+        cache.record("image-files", _Told.config_digest, data=digest.encode())
+        known = Remembered(_Told(), cache)
+        for path in ("usr", "etc/x"):
+            known.entry(path)
+            known.read(path)
+            tuple(known.paths(path))
+
+
+TARGETS = (
+    Target("layer", _layer, _layer_seeds),
+    Target("oci-layout", _index, _index_seeds),
+    Target("image-archive", _archive, _archive_seeds),
+    Target(
+        "kept-image",
+        _remembered,
+        lambda: (
+            b'{"format": 1, "entries": {"usr": ["dir", 493, 0, 0, 0, "", 0], "etc/x": null}, '
+            b'"files": {"etc/x": "eA=="}, "folders": {"usr": ["usr"]}}',
+        ),
+    ),
+)

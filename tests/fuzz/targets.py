@@ -1,0 +1,11 @@
+"""Every target by its name."""
+
+from __future__ import annotations
+
+from fuzz import archives, changes, images, network, state, words
+
+TARGETS = {
+    target.name: target
+    for module in (changes, archives, images, words, state, network)
+    for target in module.TARGETS
+}

@@ -1,0 +1,236 @@
+"""Texts that people write: scripts, recipes, pairings, serve commands, chat templates."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from typing import TYPE_CHECKING
+
+from memory_tree import MemoryTree
+from mod_folders import KINDS
+from paired import NAME
+from recipes import PASTED, SOUND, SUPERSET
+from serve_tree import FILES
+
+from fuzz.contract import Target
+from fuzz.parts import joined, taken
+from vllm_mods import bash, pairing, pairing_lock, recipe, recipe_writing, repair, shell
+from vllm_mods.lint import places
+from vllm_mods.making import exporting, from_script, python_code, reading
+from vllm_mods.making.compose import Wanted
+from vllm_mods.serve import check, command
+from vllm_mods.serve.known import Known
+
+if TYPE_CHECKING:
+    from vllm_mods.pairing import Pairing
+
+PAIRING = f"""\
+schema = 1
+name = "{NAME}"
+summary = "s"
+model = "org/small"
+revision = "main"
+base = "localhost/x:latest"
+vllm = ">=0.19"
+mods = ["patching"]
+templates = ["small"]
+topology = "solo"
+command = "vllm serve {{model}} --port {{port}} --chat-template small.jinja # {{{{x}}}}"
+[defaults]
+port = 8000
+[env]
+VLLM_X = "1"
+"""
+
+
+def _pairing(data: bytes, _folder: str) -> None:
+    _all_of(pairing.parse(data, "x.toml"))
+
+
+def _all_of(made: Pairing) -> None:
+    assert pairing.parse(pairing.dump(made), "again") == made
+    pairing.arguments(made)
+    pairing.serve_script(made, {name: f"/w/{name}.jinja" for name in made.templates})
+    pairing.digest(made)
+
+
+def _pairing_lock(data: bytes, _folder: str) -> None:
+    read = pairing_lock.parse(data, "x.lock")
+    again = pairing_lock.parse(pairing_lock.dump(read), "again")
+    pairing_lock.differences(read, again)
+    pairing_lock.tag(read, data)
+
+
+def _pairing_lock_seeds() -> tuple[bytes, ...]:
+    lock = pairing_lock.PairingLock(
+        pairing=NAME,
+        pairing_digest="0" * 64,
+        model="org/small",
+        revision=None,
+        base=pairing_lock.LockedBase(
+            "x:1", "sha256:" + "1" * 64, ("sha256:" + "2" * 64,), "linux/amd64"
+        ),
+        vllm=pairing_lock.LockedVllm("0.19.1", "usr/lib", None),
+        mods=(
+            pairing_lock.LockedMod(
+                "m",
+                "1",
+                "5" * 64,
+                "a",
+                "applies",
+                (pairing_lock.LockedChange("vllm/x.py", "6" * 64, "7" * 64),),
+            ),
+        ),
+        templates=(pairing_lock.LockedTemplate("/w/small.jinja", "3" * 64),),
+        wheels=(pairing_lock.LockedWheel("x", "1", "x-1-py3-none-any.whl", "4" * 64),),
+        command="vllm serve org/small",
+    )
+    return (pairing_lock.dump(lock),)
+
+
+def _recipe(data: bytes, _folder: str) -> None:
+    text = data.decode("utf-8", "surrogateescape")
+    recipe.read(text, "x.yaml", known=("patching",))
+
+
+def _export(data: bytes, _folder: str) -> None:
+    """Write what was read, and read that: the same."""
+    text = data.decode("utf-8", "surrogateescape")
+    made = recipe.read(text, "x.yaml", known=("patching",)).pairing
+    again = recipe.read(recipe_writing.write(made), "again", known=("patching",)).pairing
+    assert again.command == made.command, (again.command, made.command)
+
+
+def _repair(data: bytes, _folder: str) -> None:
+    repair.repair(data.decode("utf-8", "surrogateescape"))
+
+
+def _script(data: bytes, _folder: str) -> None:
+    """Two texts: a run.sh, and a file beside it."""
+    text, beside = taken(data, 2)
+    places.script(text.decode("utf-8", "surrogateescape"))
+    files = {"run.sh": text, "fix.patch": beside, "x.py": beside, "mod.toml": beside}
+    tree = MemoryTree(dict(FILES))
+    for one in (tree, None):
+        effects = reading.read("mine", files, one)
+        understood = from_script.understand(effects, tree=one is not None)
+        if understood.left:
+            continue
+        wanted = Wanted("mine", None, None, None)
+        if one is None:
+            from_script.without_tree(understood, wanted)
+        else:
+            from_script.on_tree(understood, wanted, one)
+
+
+def _script_seeds() -> tuple[bytes, ...]:
+    return tuple(
+        joined(*(kind.files[name] for name in sorted(kind.files, key=lambda n: n != "run.sh")[:2]))
+        for kind in KINDS.values()
+    )
+
+
+def _shell(data: bytes, _folder: str) -> None:
+    shell.read(data.decode("utf-8", "surrogateescape"))
+
+
+def _code(data: bytes, _folder: str) -> None:
+    text = data.decode("utf-8", "surrogateescape")
+    python_code.only_asks(text)
+    python_code.printed(text)
+
+
+def _exported(data: bytes, _folder: str) -> None:
+    """Three texts of a folder that ``export`` wrote, or says it did."""
+    states, manifest, patch = taken(data, 3)
+    exporting.taken_back(
+        {
+            "run.sh": exporting.RUN,
+            "apply.py": exporting.applier(),
+            "states.json": states,
+            "mod/mod.toml": manifest,
+            "mod/fix.patch": patch,
+            "mod/mod.lock": states,
+        }
+    )
+
+
+@functools.cache
+def _known() -> Known:
+    return Known(MemoryTree(dict(FILES)))
+
+
+def _serve(data: bytes, _folder: str) -> None:
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        argv = shlex.split(text)
+    except ValueError:
+        return
+    serving = check.Serving(command.words(["vllm", "serve", *argv]), {"VLLM_LEVEL": text})
+    check.check(_known(), serving)
+
+
+def _serve_source(data: bytes, _folder: str) -> None:
+    """Three texts: the files of a vLLM that say what it takes."""
+    names = ("vllm/engine/arg_utils.py", "vllm/config/model.py", "vllm/envs.py")
+    files = {**FILES, **dict(zip(names, taken(data, 3), strict=True))}
+    serving = check.Serving(("m", "--dtype", "x", "--hf-overrides.a.b", "1"), {"VLLM_LEVEL": "x"})
+    check.check(Known(MemoryTree(files)), serving)
+
+
+def _template(data: bytes, folder: str) -> None:
+    """A chat template is put in place by its bytes, and found in them by nothing else."""
+    from making import mod, variant
+
+    from vllm_mods import plan
+    from vllm_mods.model import TemplateFile
+
+    one = TemplateFile("small", "small.jinja", "templates/small/template.jinja", data)
+    made = mod(variant(templates=(one,)))
+    planned = plan.plan([made], MemoryTree({"vllm/__init__.py": b""}), workspace=folder)
+    assert [change.after for change in planned.changes] == [data]
+
+
+TARGETS = (
+    Target("pairing", _pairing, lambda: (PAIRING.encode(),)),
+    Target("pairing-lock", _pairing_lock, _pairing_lock_seeds),
+    Target("recipe", _recipe, lambda: (SOUND.encode(), SUPERSET.encode(), PASTED.encode())),
+    Target("recipe-export", _export, lambda: (SOUND.encode(), SUPERSET.encode())),
+    Target("recipe-repair", _repair, lambda: (PASTED.encode(), SOUND.encode())),
+    Target("script", _script, _script_seeds, (bash.BashError,)),
+    Target(
+        "shell",
+        _shell,
+        lambda: (b"export A='x' B=\"$C\"; vllm serve m \\\n --x '{\"a\": 1}' ${Y:-z}\n",),
+        (shell.ShellError,),
+    ),
+    Target(
+        "python-code",
+        _code,
+        lambda: (
+            b"import os, vllm\nprint(os.path.dirname(vllm.__file__))",
+            b"from importlib.util import find_spec\nprint(find_spec('vllm').origin)",
+        ),
+    ),
+    Target("exported-mod", _exported, lambda: (joined('{"schema": 1, "states": []}', "", ""),)),
+    Target(
+        "serve",
+        _serve,
+        lambda: (
+            b"m --max-model-len 1k --hf-overrides '{\"a\": [1]}' --no-share -tp 2 --dtype=auto",
+            b"m --hf-overrides.a.b+ 1,2 -O3 --names a b --quantisation fp8 --chat-template x.jinja",
+        ),
+    ),
+    Target(
+        "serve-source",
+        _serve_source,
+        lambda: (
+            joined(
+                FILES["vllm/engine/arg_utils.py"],
+                FILES["vllm/config/model.py"],
+                FILES["vllm/envs.py"],
+            ),
+        ),
+    ),
+    Target("template", _template, lambda: (b"{% for m in messages %}{{ m.content }}{% endfor %}",)),
+)

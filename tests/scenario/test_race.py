@@ -1,0 +1,158 @@
+"""Another process puts symbolic links in place of folders while a transaction runs: it stays inside."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import faults
+import pytest
+from small_site import FILES, ONE, build, sha, snapshot, transition, write
+
+from vllm_mods.errors import NotRestored
+from vllm_mods.journal import FILE, PREFIX
+from vllm_mods.transaction import commit, recover
+
+if TYPE_CHECKING:
+    from small_site import Snapshot
+
+NAMES = ("vllm", "vllm/sub", "vllm/new", ".vllm-mods", "work")
+
+
+def swap(root: Path, name: str, outside: Path) -> None:
+    """Move a folder of the tree away, and put a link to outside where it was."""
+    (root.parent / "reached").touch()
+    place = root / name
+    if name == "work":
+        place = next(iter(root.glob(f"{PREFIX}*")), place)
+    if place.is_dir() and not place.is_symlink():
+        place.rename(root.parent / f"{root.name}-away")
+        place.symlink_to(outside)
+
+
+def outside_of(folder: Path) -> Path:
+    """Make what must not change: it has the same names as the tree, and the same contents."""
+    place = folder / "outside"
+    for name in ("", "sub", "new/deep", "originals/vllm/sub", "mods", "vllm/sub"):
+        (place / name).mkdir(parents=True, exist_ok=True)
+    for name, data in FILES.items():
+        (place / name).write_bytes(data)
+        (place / name.removeprefix("vllm/")).write_bytes(data)
+    (place / "new/deep/d.py").write_bytes(b"D = 0\n")
+    return place
+
+
+def look(outside: Path) -> Snapshot:
+    """Take what is there; a hard link to a file of the tree counts as a change too."""
+    return snapshot(outside)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("change", ["apply", "revert"])
+def test_a_folder_becomes_a_link_at_any_moment(
+    tmp_path: Path, name: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+    outside = outside_of(tmp_path)
+    before = look(outside)
+    swapped = 0
+    for number in itertools.count(1, 3):
+        folder = tmp_path / str(number)
+        root = build(folder / "site")
+        if change == "revert":
+            commit(str(root), ONE)
+        _change(root, name, outside, number, change)
+        swapped += (folder / "site-away").exists()
+        assert look(outside) == before, f"call {number}"
+        reached = (folder / "reached").exists()
+        shutil.rmtree(folder)
+        if not reached:
+            break
+    assert swapped > 5
+
+
+def _change(root: Path, name: str, outside: Path, number: int, change: str) -> None:
+    from vllm_mods.revert import revert_transition
+    from vllm_mods.state import read_state
+
+    def work() -> None:
+        wanted = ONE
+        if change == "revert":
+            state = read_state(str(root))
+            assert state is not None
+            assert state.receipt is not None
+            wanted = revert_transition(str(root), state.receipt)
+        faults.at(number, lambda: swap(root, name, outside))
+        commit(str(root), wanted)
+
+    faults.in_child(work)
+
+
+# --- a tree from a stranger that says a transaction was interrupted in it ---------------
+
+
+def planted(root: Path, *steps: list[str | None], **more: object) -> Path:
+    work = root / f"{PREFIX}1500000000000000000"
+    work.mkdir()
+    (work / "0").write_bytes(b"evil\n")
+    rows = {"kept": [], "made": [], "gone": [], **more}
+    (work / FILE).write_text(json.dumps({"schema": 1, "steps": steps, **rows}))
+    return work
+
+
+EVIL = sha(b"evil\n")
+GOOD = sha(b"good\n")
+
+
+@pytest.mark.parametrize("row", range(8))
+def test_a_planted_journal_changes_nothing_outside_of_the_tree(tmp_path: Path, row: int) -> None:
+    root = build(tmp_path / "site")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_bytes(b"good\n")
+    (root / "vllm/link").symlink_to(outside)
+    target = str(outside / "x")
+    temp = f"{outside}/.x.vllm-mods0"
+    folder = [str(outside), 0o777, 0, 0, 1]
+    steps: list[list[str | None]]
+    steps, more = [
+        ([[target, EVIL, GOOD, "0", temp]], {}),
+        ([[target, None, GOOD, None, temp]], {}),
+        ([["vllm/a.py", None, GOOD, None, target]], {}),
+        ([["../outside/x", EVIL, GOOD, "0", temp]], {}),
+        ([["vllm/link/x", EVIL, GOOD, "0", temp]], {}),
+        ([["vllm/a.py", GOOD, sha(FILES["vllm/a.py"]), "../../outside/x", temp]], {}),
+        ([], {"kept": [folder], "gone": [folder]}),
+        ([], {"made": [str(tmp_path / "empty")], "kept": [["vllm/link", 0o777, 0, 0, 1]]}),
+    ][row]
+    planted(root, *steps, **more)
+    (tmp_path / "empty").mkdir()
+    before = snapshot(outside, tmp_path / "empty")
+    with pytest.raises(NotRestored):
+        recover(str(root))
+    assert snapshot(outside, tmp_path / "empty") == before
+
+
+def test_a_copy_of_a_tree_says_that_its_journal_was_written_elsewhere(tmp_path: Path) -> None:
+    root = build(tmp_path / "site")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "t.jinja").write_bytes(b"old")
+    wanted = transition(write(f"{workspace}/t.jinja", b"old", b"new"), *ONE.writes)
+
+    def work() -> None:
+        faults.at(40, faults.kill, names=("replace",))
+        faults.at(18, faults.kill)
+        commit(str(root), wanted, workspace=str(workspace))
+
+    assert faults.in_child(work) < 0
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, symlinks=True)
+    with pytest.raises(NotRestored, match="was not written here"):
+        recover(str(copy))
+    assert recover(str(root))
+    assert (workspace / "t.jinja").read_bytes() == b"old"

@@ -1,0 +1,42 @@
+"""Python that anybody may have written, as ``ast`` has it: parsed, or refused with one kind of error. Pure."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+DEEPEST = 100
+"""How deep a file may be nested for LibCST, which has no limit of its own: no file of vLLM is past 30."""
+_FLAT = 400
+"""Operands side by side, and parts of a dotted name: LibCST nests these too, and ``ast`` does not."""
+_DEEP = "it is nested too deeply to be read"
+
+
+def parse(source: bytes | str, filename: str = "<unknown>", **options: Any) -> Any:  # noqa: ANN401  (as ``ast.parse`` has it)
+    """Parse, never run. Raises ``SyntaxError`` or ``ValueError``.
+
+    ``options`` are those of ``ast.parse``.
+    """
+    try:
+        return ast.parse(source, filename, **options)
+    except (RecursionError, MemoryError) as error:
+        raise SyntaxError(_DEEP) from error
+
+
+def check_depth(tree: ast.AST) -> None:
+    """Raise ``SyntaxError`` for a tree that something that calls itself might not get out of."""
+    level = [tree]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > DEEPEST or any(_width(node) > _FLAT for node in level):
+            raise SyntaxError(_DEEP)
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+
+
+def _width(node: ast.AST) -> int:
+    if isinstance(node, ast.BoolOp):
+        return len(node.values)
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").count(".")
+    return node.name.count(".") if isinstance(node, ast.alias) else 0

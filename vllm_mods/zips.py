@@ -1,0 +1,94 @@
+"""Zips that anybody may have made: their directory checked, their files read to a limit.
+
+A directory may lie in every number: where a file starts, what it unpacks to, and that two files share
+their bytes, by which a small zip unpacks to any size.
+"""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import zipfile
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+    from zipfile import ZipInfo
+
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    IndexError,
+    NotImplementedError,  # an unknown compression
+    OSError,
+    OverflowError,
+    RuntimeError,  # encrypted
+    ValueError,
+)
+"""What the standard library raises for a zip with wrong bytes in it."""
+LARGEST = 1 << 29
+"""No file of a wheel or a mod that is read unpacks to more bytes than this (512 MiB)."""
+_LARGEST_DIRECTORY = 64 << 20  # that of a wheel of vLLM takes 650 KB
+# The end of a zip: three records, and a comment that may have 65,535 bytes.
+_ENDS = 98
+_TAIL = _ENDS + 65_535
+_HEADER = 30  # bytes in front of each file, its name and extra field not counted
+
+
+def opened(file: BinaryIO | str) -> zipfile.ZipFile:
+    """Open a zip, unless its directory is too long to be read. Raises one of ``BROKEN``."""
+    if isinstance(file, str):
+        with open(file, "rb") as there:
+            _check_directory(there)
+    else:
+        _check_directory(file)
+    return zipfile.ZipFile(file)
+
+
+def _check_directory(file: BinaryIO) -> None:
+    """Look at the size that the end of a zip states for its directory (APPNOTE.TXT, 4.3.14, 4.3.16)."""
+    size = file.seek(0, 2)
+    for length in (_ENDS, _TAIL):  # without a comment, and with one
+        file.seek(max(0, size - length))
+        tail = file.read(length)
+        if tail.rfind(b"PK\5\6") >= 0:
+            break
+    file.seek(0)
+    for mark, at, length in ((b"PK\5\6", 12, 4), (b"PK\6\6", 40, 8)):
+        found = tail.rfind(mark)
+        stated = int.from_bytes(tail[found + at : found + at + length], "little")
+        if found >= 0 and _LARGEST_DIRECTORY < stated != 0xFFFFFFFF:
+            raise zipfile.BadZipFile(f"its directory takes {stated:,} bytes, too many to be true")
+
+
+def files(archive: zipfile.ZipFile) -> tuple[ZipInfo, ...]:
+    """Return the entries but folders. Raises ``BadZipFile`` for a directory that cannot be true."""
+    found = tuple(info for info in archive.infolist() if not info.filename.endswith("/"))
+    end = 0
+    last = ""
+    for info in sorted(found, key=lambda one: one.header_offset):
+        if not info.filename:
+            raise zipfile.BadZipFile("an entry has no name")
+        if info.header_offset < end:
+            raise zipfile.BadZipFile(f"{info.filename!r} shares bytes with {last or 'nothing'!r}")
+        end = info.header_offset + _HEADER + info.compress_size
+        last = info.filename
+        if info.compress_size < 0 or end > archive.start_dir:
+            raise zipfile.BadZipFile(f"{last!r} does not end before the directory")
+    return found
+
+
+def content(archive: zipfile.ZipFile, info: ZipInfo, *, most: int = LARGEST) -> bytes:
+    """Return what a file unpacks to. Raises one of ``BROKEN``, also for more than ``most`` bytes."""
+    if info.file_size > most:
+        raise ValueError(f"it unpacks to {info.file_size:,} bytes, and {most:,} is the most")
+    with archive.open(info) as file:
+        # not read(): that unpacks all there is before it looks at the size that was stated
+        data = file.read(info.file_size)
+        if len(data) != info.file_size or file.read(1):
+            raise zipfile.BadZipFile(f"it does not unpack to the {info.file_size:,} bytes stated")
+    return data
