@@ -196,6 +196,7 @@ def test_a_bug_and_an_interruption(call: Call, site: Path, monkeypatch: pytest.M
         raise RuntimeError("boom")
 
     monkeypatch.setattr(transaction, "commit", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(site.parent))  # where its report goes
     answer = call("apply", "fast", "--target", site)
     assert (answer.code, "this is a bug" in answer.err) == (70, True)
 

@@ -151,6 +151,22 @@ def test_a_folder_that_may_not_be_read(
     assert "closed" in wrong(answer.json)
 
 
+def test_a_version_that_cannot_be_read(call: Call, site: Path, tmp_path: Path) -> None:
+    (site / RECORD).unlink()
+    (site / RECORD).parent.rmdir()
+    (tmp_path / "real.py").write_text("__version__ = '1'\n")
+    (site / "vllm/_version.py").symlink_to(tmp_path / "real.py")
+    found = look(call, site)
+    assert wrong(found) >= {"unreadable", "links"}
+    assert found["target"]["version"] is None
+
+
+def test_a_record_that_is_none(call: Call, site: Path) -> None:
+    with (site / RECORD).open("a") as file:
+        file.write("x" * 200_000 + ",,\n")
+    assert look(call, site)["target"]["folder"]["recorded"]["checked"] == 0
+
+
 def test_two_distributions(call: Call, site: Path) -> None:
     (site / "vllm-0.20.0.dist-info").mkdir()
     rows = (site / RECORD).read_bytes()

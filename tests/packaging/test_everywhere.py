@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.packaging, pytest.mark.network]
 MINORS = ("3.11", "3.12", "3.13", "3.14")
 EVERY = ("python -I -O -W error", "a container's user")
 """The situations that each Python is tried in; in the others the oldest is."""
-MOST = 12_000_000
+MOST = 10_000_000
 """Bytes that `pip install` may pull."""
 _MEMORY = "/dev/shm"  # noqa: S108  (environments are many small files)
 SOURCE = """\

@@ -77,19 +77,19 @@ def _target(
     faults: list[VllmModsError],
 ) -> Target:
     there: Receipt | None = None
+    version: str | None = None
     findings: tuple[Finding, ...] = ()
-    folder = None
     try:
         there, findings = _state(tree)
-    except VllmModsError as error:  # a damaged receipt: the rest can still be told
+        version = tree.version
+    except VllmModsError as error:  # a damaged receipt, say: the rest can still be told
         faults.append(error)
-    if isinstance(tree, FolderTree):
-        folder = installed.look(tree)
+    folder = installed.look(tree.root, version) if isinstance(tree, FolderTree) else None
     before = pristine(tree, there)
     return Target(
         spec=tree.spec,
         kind=_kind(tree),
-        version=tree.version,
+        version=version,
         receipt=there,
         findings=findings,
         known=tuple(filter(None, (_known(mod, before) for mod in mods))),
@@ -173,4 +173,6 @@ def _fit(
             drafting.draft(where, there, applying.transition(planned, there))
         except Refused as error:
             refusal = Refusal(error.message, error.hint)
+        except OSError as error:
+            refusal = Refusal(str(error), f"ls -la {tree.root}")
     return Fit(mod.name, mine, refusal)

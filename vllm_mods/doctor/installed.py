@@ -8,44 +8,41 @@ import os
 import re
 import stat
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods import journal, receipt, record
 from vllm_mods.doctor import processes, search
 from vllm_mods.doctor.facts import Disk, Distribution, Folder, Recorded
 from vllm_mods.trees import names
 
-if TYPE_CHECKING:
-    from vllm_mods.trees.folder import FolderTree
-
 _PATCHED = (".orig", ".rej", ".bak", ".save", ".patch", "~")
 """Names that `patch`, editors and people leave beside what they changed."""
 _HASHED = 8 << 20
 """Bytes up to which a file is hashed; of vLLM's larger ones, its extensions, the size is compared."""
 _ENOUGH = 4 << 20
-"""Bytes that an apply may need at most: the bundled mods need a tenth of it."""
+"""Bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB."""
 
 
-def look(tree: FolderTree) -> Folder:
-    """Look at an installed tree. Raises ``TreeError`` for a folder that cannot be listed."""
-    walk = _walk(tree.root)
-    dists, listing = _distributions(tree.root)
+def look(root: str, version: str | None) -> Folder:
+    """Look at the tree in a site root, which says that it is of this version."""
+    walk = _walk(root)
+    dists, listing = _distributions(root)
     recorded, unread = None, set(walk.closed)
     if len(listing) == 1:
-        recorded, more = _recorded(tree.root, listing[0], walk.sources)
+        recorded, more = _recorded(root, listing[0], walk.sources)
         unread.update(more)
     return Folder(
-        root=tree.root,
+        root=root,
         distributions=dists,
-        version_from=_version_from(tree, dists),
+        version_from=_version_from(root, version, dists),
         recorded=recorded,
         leftovers=tuple(walk.leftovers),
         links=tuple(walk.links),
         closed=tuple(sorted(unread)),
-        unfinished=journal.find(tree.root),
-        disk=disk(tree.root),
-        processes=processes.running(tree.root, _since(tree.root)),
-        others=search.others(tree.root, os.environ, sys.path),
+        unfinished=journal.find(root),
+        disk=disk(root),
+        processes=processes.running(root, _since(root)),
+        others=search.others(root, os.environ, sys.path),
     )
 
 
@@ -108,13 +105,15 @@ def _distributions(root: str) -> tuple[tuple[Distribution, ...], list[str]]:
     return tuple(found), listing
 
 
-def _version_from(tree: FolderTree, dists: tuple[Distribution, ...]) -> str:
+def _version_from(root: str, version: str | None, dists: tuple[Distribution, ...]) -> str:
     """Name what the tree's version is known from."""
-    if any(one.version == tree.version for one in dists):
-        return next(one.folder for one in dists if one.version == tree.version)
-    if names.module_version(_bytes(f"{tree.root}/vllm/_version.py")) == tree.version:
-        return "vllm/_version.py"
-    return "PKG-INFO" if tree.version else "nothing"
+    for one in dists:
+        if one.version == version:
+            return one.folder
+    if version is None:
+        return "nothing"
+    module = names.module_version(_bytes(f"{root}/vllm/_version.py"))
+    return "vllm/_version.py" if module == version else "PKG-INFO"
 
 
 def _recorded(root: str, folder: str, sources: list[str]) -> tuple[Recorded, list[str]]:
@@ -147,7 +146,10 @@ def _agrees(path: str, hashed: str, size: str) -> bool:
 def _rows(data: bytes) -> dict[str, tuple[str, str]]:
     """Return hash and size of the files of ``vllm/``, bytecode left out: installers write that."""
     text = data.decode("utf-8", "surrogateescape").splitlines()
-    rows = (row for row in csv.reader(text) if len(row) == 3)
+    try:
+        rows = [row for row in csv.reader(text) if len(row) == 3]
+    except csv.Error:  # not even that: no file is listed then
+        rows = []
     return {
         path: (hashed, size)
         for path, hashed, size in rows

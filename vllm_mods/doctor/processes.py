@@ -19,7 +19,7 @@ def running(root: str, since: float | None, proc: str = PROC) -> tuple[Process, 
     """Return the processes that have mapped a file of ``<root>/vllm``, such as its extensions.
 
     Python's own source files are not mapped, so a process that loaded none of vLLM's extensions is not
-    seen, nor one that belongs to somebody else. ``since`` is when the mods went in.
+    seen, nor one that belongs to somebody else, nor one in a container: its paths are others. ``since`` is when the mods went in.
     """
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return tuple(_processes(root, since, boot, proc))
@@ -29,7 +29,7 @@ def _processes(root: str, since: float | None, boot: float, proc: str) -> Iterat
     wanted = re.compile(re.escape(f" {root}/vllm/") + r".*")
     for pid in sorted((name for name in _names(proc) if name.isdigit()), key=int):
         match = wanted.search(_read(f"{proc}/{pid}/maps"))
-        if match is None:
+        if match is None or _space(proc, pid) != _space(proc, "self"):
             continue
         # pid (comm) state …: the name may hold spaces and parentheses (proc(5))
         head, _, tail = _read(f"{proc}/{pid}/stat").rpartition(")")
@@ -43,6 +43,14 @@ def _processes(root: str, since: float | None, boot: float, proc: str) -> Iterat
             file=match[0].strip().removesuffix(" (deleted)"),
             stale=since is not None and started < since,
         )
+
+
+def _space(proc: str, pid: str) -> str | None:
+    """Return the mount namespace of a process, None where it may not be known."""
+    try:
+        return os.readlink(f"{proc}/{pid}/ns/mnt")
+    except OSError:
+        return None
 
 
 def _names(folder: str) -> list[str]:
