@@ -149,11 +149,8 @@ def test_command_lines_in_the_text_are_real(page: Page) -> None:
     context = click.Context(main)
     for span in re.findall(r"`vllm-mods ([^`]+)`", text):
         name, *words = span.split(" -- ")[0].split()
-        command = (
-            main
-            if name.startswith("-") or name in {"COMMAND", "help"}
-            else main.get_command(context, name)
-        )
+        alone = name.startswith("-") or name in {"COMMAND", "help"}
+        command = main if alone else main.get_command(context, name)
         assert command is not None, f"{page.path}: `vllm-mods {span}`"
         known = {flag for one in command.get_params(context) for flag in one.opts} | {"--version"}
         flags = {word for word in (name, *words) if word.startswith("--")}
