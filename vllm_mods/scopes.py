@@ -74,7 +74,7 @@ class Scopes(NamedTuple):
 
 # Reads what this interpreter cannot, to see whether LibCST gets out of it alive.
 _TRIAL = "import sys; sys.path[:] = sys.argv[1:]; import libcst; libcst.parse_module(sys.stdin.buffer.read())"
-_TRIAL_SECONDS = 60
+_TRIAL_SECONDS = 30
 # Whatever can stand in another: what has fewer of these in all is not nested deeply.
 _NESTS = re.compile(
     rb"[(\[{~+*/%@&|^<>=.:!-]|\b(?:not|lambda|await|if|else|elif|and|or|for|in|is|yield|from|while|with|try)\b"
@@ -162,15 +162,12 @@ def _check_depth(data: bytes) -> None:
     For what is no Python of this interpreter's version, another process tries.
     """
     try:
-        tree = syntax_tree.parse(data)
+        syntax_tree.check_depth(syntax_tree.parse(data))
+    except syntax_tree.DeepError as error:
+        raise UnparsableError(error.msg) from error
     except (SyntaxError, ValueError):
         if len(_NESTS.findall(data)) > _FEW:
             _try_elsewhere(data)
-        return
-    try:
-        syntax_tree.check_depth(tree)
-    except SyntaxError as error:
-        raise UnparsableError(error.msg) from error
 
 
 def _try_elsewhere(data: bytes) -> None:

@@ -9,28 +9,34 @@ DEEPEST = 100
 """How deep a file may be nested for LibCST, which has no limit of its own: no file of vLLM is past 30."""
 _FLAT = 400
 """Operands side by side, and parts of a dotted name: LibCST nests these too, and ``ast`` does not."""
-_DEEP = "it is nested too deeply to be read"
+
+
+class DeepError(SyntaxError):
+    """The source is nested more deeply than it can be read."""
+
+    def __init__(self) -> None:
+        super().__init__("it is nested too deeply to be read")
 
 
 def parse(source: bytes | str, filename: str = "<unknown>", **options: Any) -> Any:  # noqa: ANN401  (as ``ast.parse`` has it)
-    """Parse, never run. Raises ``SyntaxError`` or ``ValueError``.
+    """Parse, never run. Raises ``SyntaxError``, of which ``DeepError`` is one, or ``ValueError``.
 
     ``options`` are those of ``ast.parse``.
     """
     try:
         return ast.parse(source, filename, **options)
     except (RecursionError, MemoryError) as error:
-        raise SyntaxError(_DEEP) from error
+        raise DeepError from error
 
 
 def check_depth(tree: ast.AST) -> None:
-    """Raise ``SyntaxError`` for a tree that something that calls itself might not get out of."""
+    """Raise ``DeepError`` for a tree that something that calls itself might not get out of."""
     level = [tree]
     depth = 0
     while level:
         depth += 1
         if depth > DEEPEST or any(_width(node) > _FLAT for node in level):
-            raise SyntaxError(_DEEP)
+            raise DeepError
         level = [child for node in level for child in ast.iter_child_nodes(node)]
 
 

@@ -51,7 +51,7 @@ def opened(file: BinaryIO | str) -> zipfile.ZipFile:
 
 def _check_directory(file: BinaryIO) -> None:
     """Look at the size that the end of a zip states for its directory (APPNOTE.TXT, 4.3.14, 4.3.16)."""
-    size = file.seek(0, 2)
+    size, tail = file.seek(0, 2), b""
     for length in (_ENDS, _TAIL):  # without a comment, and with one
         file.seek(max(0, size - length))
         tail = file.read(length)

@@ -18,7 +18,7 @@ class Row(NamedTuple):
     """What became of one target."""
 
     name: str
-    count: int
+    inputs: int
     seconds: float
     found: tuple[str, ...]
 
@@ -65,7 +65,9 @@ def main() -> int:
     with ThreadPoolExecutor(asked.jobs) as pool:
         for row in pool.map(lambda name: run(name, asked.seconds, folder), names):
             bad += len(row.found)
-            sys.stdout.write(f"{row.name:<16}{row.count:>9}{row.seconds:>9.0f}  {len(row.found)}\n")
+            sys.stdout.write(
+                f"{row.name:<16}{row.inputs:>9}{row.seconds:>9.0f}  {len(row.found)}\n"
+            )
             sys.stdout.writelines(f"    {what}\n" for what in row.found)
             sys.stdout.flush()
     return 1 if bad else 0

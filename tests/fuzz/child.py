@@ -18,7 +18,7 @@ _RARELY = 64
 """An input that one mutation in so many starts from is a seed, so that none is lost sight of."""
 
 
-def main() -> None:
+def main() -> None:  # noqa: C901, PLR0915  (nothing of it has a life outside)
     """Run until the time is over; say how many inputs there were, and keep those that broke."""
     import atheris
 

@@ -93,7 +93,9 @@ def hold(target: Target, data: bytes, folder: str, watch: Watch) -> None:
     try:
         with watch.over(folder, tempfile.gettempdir()):
             target.run(data, folder)
-    except (VllmModsError, *target.own) as error:
+    except Exception as error:
+        if not isinstance(error, (VllmModsError, *target.own)):
+            raise
         if not str(error):
             raise BrokenError(f"{type(error).__name__} without a word") from error
         str(error).encode("utf-8", "surrogateescape" if _escaped(str(error)) else "strict")

@@ -65,14 +65,14 @@ def _index(data: bytes, folder: str) -> None:
     names: dict[bytes, bytes] = {}
     for name, text in ((b"L", tar), (b"C", config), (b"M", manifest)):
         whole = text
-        for mark, digest in names.items():
-            whole = whole.replace(b"@%b@" % mark, digest)
+        for mark, said in names.items():
+            whole = whole.replace(b"@%b@" % mark, said)
         digest = making.digest(whole)
         names[name] = digest.encode()
         names[b"S" + name] = b"%d" % len(whole)
         blobs[digest] = whole
-    for mark, digest_ in names.items():
-        index = index.replace(b'"@%b@"' % mark, digest_ if mark[:1] == b"S" else b'"%b"' % digest_)
+    for mark, said in names.items():
+        index = index.replace(b'"@%b@"' % mark, said if mark[:1] == b"S" else b'"%b"' % said)
     place = os.path.join(folder, "layout")
     os.makedirs(os.path.join(place, "blobs/sha256"))
     for digest, whole in blobs.items():
@@ -184,8 +184,10 @@ TARGETS = (
         "kept-image",
         _remembered,
         lambda: (
-            b'{"format": 1, "entries": {"usr": ["dir", 493, 0, 0, 0, "", 0], "etc/x": null}, '
-            b'"files": {"etc/x": "eA=="}, "folders": {"usr": ["usr"]}}',
+            (
+                b'{"format": 1, "entries": {"usr": ["dir", 493, 0, 0, 0, "", 0], "etc/x": null}, '
+                b'"files": {"etc/x": "eA=="}, "folders": {"usr": ["usr"]}}'
+            ),
         ),
     ),
 )

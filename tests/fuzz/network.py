@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import os
 import socket
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 from package_server import WHEEL
 
 from fuzz.contract import Target
+from vllm_mods.errors import TreeError
 from vllm_mods.image.sources import names, oci, registry
 from vllm_mods.image.sources.registry import Client
 from vllm_mods.trees import index, pip_config, release, sources
@@ -19,12 +21,24 @@ from vllm_mods.trees.cache import Cache
 from vllm_mods.trees.http import Http
 from vllm_mods.trees.pip_config import PipSettings
 
-INDEX = """\
-{"meta": {"api-version": "1.1"}, "name": "vllm", "files": [
- {"filename": "%s", "url": "../x/%s", "hashes": {"sha256": "%s"}, "size": 3,
-  "requires-python": ">=3.9", "yanked": false, "core-metadata": {"sha256": "%s"}},
- {"filename": "vllm-0.19.1.tar.gz", "url": "vllm-0.19.1.tar.gz", "yanked": "no"}]}
-""" % (WHEEL, WHEEL, "0" * 64, "1" * 64)
+INDEX = json.dumps(
+    {
+        "meta": {"api-version": "1.1"},
+        "name": "vllm",
+        "files": [
+            {
+                "filename": WHEEL,
+                "url": f"../x/{WHEEL}",
+                "hashes": {"sha256": "0" * 64},
+                "size": 3,
+                "requires-python": ">=3.9",
+                "yanked": False,
+                "core-metadata": {"sha256": "1" * 64},
+            },
+            {"filename": "vllm-0.19.1.tar.gz", "url": "vllm-0.19.1.tar.gz", "yanked": "no"},
+        ],
+    }
+)
 HTML = f'<html><base href="/b/"><a href="{WHEEL}#sha256={"0" * 64}" data-yanked="x">x</a></html>'
 
 
@@ -81,7 +95,7 @@ def _http(data: bytes, folder: str) -> None:
     for ask in asks:
         try:
             ask()
-        except release.TreeError:
+        except TreeError:
             continue
 
 
@@ -105,8 +119,10 @@ _HTTP = (
 )
 _REGISTRY = (
     _OK + b"Content-Type: application/vnd.oci.image.manifest.v1+json\r\n\r\n{}",
-    b"HTTP/1.1 401 No\r\nConnection: close\r\nWWW-Authenticate: Bearer "
-    b'realm="http://127.0.0.1:1/t",service="s",scope="x"\r\n\r\n{"token": "t"}',
+    (
+        b"HTTP/1.1 401 No\r\nConnection: close\r\nWWW-Authenticate: Bearer "
+        b'realm="http://127.0.0.1:1/t",service="s",scope="x"\r\n\r\n{"token": "t"}'
+    ),
     b"HTTP/1.1 404 No\r\nConnection: close\r\n\r\n",
 )
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import faults
@@ -18,6 +17,8 @@ from vllm_mods.journal import FILE, PREFIX
 from vllm_mods.transaction import commit, recover
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from small_site import Snapshot
 
 NAMES = ("vllm", "vllm/sub", "vllm/new", ".vllm-mods", "work")
@@ -118,8 +119,7 @@ def test_a_planted_journal_changes_nothing_outside_of_the_tree(tmp_path: Path, r
     target = str(outside / "x")
     temp = f"{outside}/.x.vllm-mods0"
     folder = [str(outside), 0o777, 0, 0, 1]
-    steps: list[list[str | None]]
-    steps, more = [
+    cases: list[tuple[list[list[str | None]], dict[str, object]]] = [
         ([[target, EVIL, GOOD, "0", temp]], {}),
         ([[target, None, GOOD, None, temp]], {}),
         ([["vllm/a.py", None, GOOD, None, target]], {}),
@@ -128,7 +128,8 @@ def test_a_planted_journal_changes_nothing_outside_of_the_tree(tmp_path: Path, r
         ([["vllm/a.py", GOOD, sha(FILES["vllm/a.py"]), "../../outside/x", temp]], {}),
         ([], {"kept": [folder], "gone": [folder]}),
         ([], {"made": [str(tmp_path / "empty")], "kept": [["vllm/link", 0o777, 0, 0, 1]]}),
-    ][row]
+    ]
+    steps, more = cases[row]
     planted(root, *steps, **more)
     (tmp_path / "empty").mkdir()
     before = snapshot(outside, tmp_path / "empty")

@@ -25,15 +25,19 @@ def parse(data: bytes) -> ast.Module | None:
         # Invalid escapes in somebody else's file are no news.
         warnings.simplefilter("ignore")
         try:
-            return syntax_tree.parse(data)
+            parsed: ast.Module = syntax_tree.parse(data)
         except (SyntaxError, ValueError):
             return None
+    return parsed
 
 
 def summarize(data: bytes) -> Module | None:
-    """Summarize a file; ``None`` if it does not parse."""
+    """Summarize a file; ``None`` if it does not parse, or is nested too deeply for that."""
     node = parse(data)
-    return None if node is None else _Reader(node, data).module()
+    try:
+        return None if node is None else _Reader(node, data).module()
+    except RecursionError:
+        return None
 
 
 def catches_import_errors(node: ast.Try) -> bool:

@@ -174,9 +174,10 @@ def _parse(data: bytes | None) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in somebody else's file are no news
         try:
-            return syntax_tree.parse(data)
+            parsed: ast.Module = syntax_tree.parse(data)
         except (SyntaxError, ValueError):
             return None
+    return parsed
 
 
 def _names(body: Iterable[ast.stmt], path: str) -> _Module:
