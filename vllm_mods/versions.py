@@ -41,12 +41,6 @@ def in_range(version: str | None, spec: str) -> bool | None:
     return None if parsed is None else allowed.contains(parsed, prereleases=True)
 
 
-def is_development(version: str | None) -> bool:
-    """Tell whether the number is that of a build between releases (``.devN``)."""
-    parsed = _parse(version)
-    return parsed is not None and parsed.is_devrelease
-
-
 def is_final(version: str) -> bool:
     """Tell whether a number is that of a release: neither a pre-release nor a development build."""
     parsed = _parse(version)

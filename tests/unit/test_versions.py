@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from vllm_mods.versions import from_describe, in_range, is_development, nearest, sort_key
+from vllm_mods.versions import from_describe, in_range, nearest, sort_key
 
 DEV = "0.19.1rc1.dev46+gc5e3454e5.d20260406"
 
@@ -56,12 +56,6 @@ def test_known_answers(version: str | None, spec: str, *, expected: bool | None)
 def test_a_specifier_that_is_none_is_an_error(version: str | None, spec: str) -> None:
     with pytest.raises(ValueError, match="not a version specifier"):
         in_range(version, spec)
-
-
-def test_development_builds_are_told_apart() -> None:
-    assert is_development(DEV)
-    assert not is_development("0.19.1rc1")
-    assert not is_development(None)
 
 
 def test_versions_sort_as_versions() -> None:

@@ -80,7 +80,6 @@ class World:
         self.cache = cache
         self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}
         self.consulted: set[str] = set()
-        self._digests: dict[str, bytes | None] = {}
         self._modules: dict[str, Module | None] = {}
         self._paths: dict[str, frozenset[str]] = {}
         self._found: dict[str, Answer] = {}
