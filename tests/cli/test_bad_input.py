@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import LOADER
 from making import diff_of, write_mod
-from small_site import snapshot
+from small_site import sha, snapshot
 
 from vllm_mods import errors, transaction
 
@@ -250,3 +251,34 @@ def test_the_fast_path_imports_nothing_slow(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines()[-1] == "0 []", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["apply", "revert"])
+def test_a_receipt_that_would_have_files_elsewhere_replaced(
+    call: Call, site: Path, tmp_path: Path, command: str
+) -> None:
+    """As of a tree from a stranger: its receipt names a workspace, and files in it to be put back."""
+    assert call("apply", "fast", "--target", site).code == 0
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_bytes(b"good\n")
+    evil = site / f".vllm-mods/originals/@workspace{outside}/x"
+    evil.parent.mkdir(parents=True)
+    evil.write_bytes(b"evil\n")
+    place = site / ".vllm-mods/receipt.json"
+    raw = json.loads(place.read_bytes())
+    raw["workspace"] = str(outside)
+    raw["files"].append(
+        {
+            "path": f"{outside}/x",
+            "before": sha(b"evil\n"),
+            "after": sha(b"good\n"),
+            "kind": "file",
+            "mode": None,
+            "size": 5,
+        }
+    )
+    place.write_text(json.dumps(raw))
+    mods = ("limit",) if command == "apply" else ()
+    refuse(call, site, command, *mods, code=3, says="it was written by somebody else")
+    assert (outside / "x").read_bytes() == b"good\n"

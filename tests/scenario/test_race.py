@@ -12,8 +12,10 @@ import faults
 import pytest
 from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
-from vllm_mods.errors import NotRestored
+from vllm_mods.cli import matrix
+from vllm_mods.errors import NotRestored, UsageError
 from vllm_mods.journal import FILE, PREFIX
+from vllm_mods.port import writing
 from vllm_mods.transaction import commit, recover
 
 if TYPE_CHECKING:
@@ -157,3 +159,27 @@ def test_a_copy_of_a_tree_says_that_its_journal_was_written_elsewhere(tmp_path: 
         recover(str(copy))
     assert recover(str(root))
     assert (workspace / "t.jinja").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("time", ["²", "--1", "9" * 30, "x"])
+def test_a_folder_that_is_named_like_no_work_folder_is_none(tmp_path: Path, time: str) -> None:
+    root = build(tmp_path / "site")
+    (root / f"{PREFIX}{time}").mkdir()
+    assert not recover(str(root))
+
+
+def test_outputs_are_not_written_through_a_planted_link(tmp_path: Path) -> None:
+    place, theirs = tmp_path / "page.html", tmp_path / "theirs"
+    theirs.write_bytes(b"theirs")
+    staged = tmp_path / f"page.html.{os.getpid()}"
+    staged.symlink_to(theirs)
+    with pytest.raises(UsageError, match="cannot be written: File exists"):
+        matrix._write(str(place), b"page")
+    with pytest.raises(FileExistsError):
+        writing._replace(str(place), b"page")
+    assert theirs.read_bytes() == b"theirs"
+    assert staged.is_symlink()
+    staged.unlink()
+    writing._replace(str(place), b"page")
+    assert place.read_bytes() == b"page"
+    assert not staged.exists()

@@ -39,6 +39,7 @@ from vllm_mods.fit.summary import summarize
 from vllm_mods.image import wheels
 from vllm_mods.image.sources import layer, oci
 from vllm_mods.lint import places
+from vllm_mods.making import reading
 from vllm_mods.model import Verdict
 from vllm_mods.pairing_lock import LockedWheel
 from vllm_mods.port import textual
@@ -402,6 +403,27 @@ def test_scripts_that_are_too_long_or_nested_too_deeply(kind: str) -> None:
     with pytest.raises(bash.BashError):
         bash.read(SCRIPTS[kind])
     assert [flaw.code for flaw in places.script(SCRIPTS[kind])] == ["not-bash"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() {\n for i in 1 2 3; do f; done\n}\nf\n",
+        "for a in {0}; do for b in {0}; do for c in {0}; do echo $a; done; done; done\n".format(
+            " ".join(map(str, range(60)))
+        ),
+        "A=xxxxxxxx\n" + "A=$A$A$A$A\n" * 40 + "echo $A\n" * 40,
+    ],
+)
+def test_a_script_that_runs_without_end_is_read_to_an_end(text: str) -> None:
+    with contextlib.suppress(bash.BashError):
+        reading.read("mine", {"run.sh": text.encode()}, None)
+
+
+def test_functions_that_call_themselves_in_loops_are_named() -> None:
+    text = b"f() {\n for i in 1 2 3; do f; done\n}\nf\n"
+    with pytest.raises(bash.BashError, match="more than 20,000 commands"):
+        reading.read("mine", {"run.sh": text}, None)
 
 
 def test_a_command_that_is_too_long() -> None:

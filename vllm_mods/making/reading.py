@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 MODS = f"{WORKSPACE}/mods"
 _DEEPEST = 20
+_MOST = 20_000
+"""Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
 
 
 class Result(NamedTuple):
@@ -143,6 +145,7 @@ class Shell:
         self.printed: list[str | None] = []
         self.here = Place("run.sh", 1)
         self.depth = 0
+        self.spent = [0]  # one for all shells that are copies of this one
 
     # --- files ----------------------------------------------------------------
 
@@ -311,8 +314,20 @@ class Shell:
             result = self.one(one)
         return result
 
-    def one(self, one: Statement) -> Result:  # noqa: C901, PLR0911  (one for each kind)
+    def spend(self, text: str | None) -> None:
+        """Count a command and what it makes. Raises ``BashError`` when that takes too long."""
+        self.spent[0] += 1 + len(text or "") // 256
+        if self.spent[0] > _MOST:
+            why = f"it comes to more than {_MOST:,} commands, or prints without end"
+            raise BashError(self.here.line, why)
+
+    def one(self, one: Statement) -> Result:
         """Run one statement."""
+        result = self._one(one)
+        self.spend(result.out)
+        return result
+
+    def _one(self, one: Statement) -> Result:  # noqa: C901, PLR0911  (one for each kind)
         self.here = place = Place(self.file, one.line)
         if isinstance(one, Call):
             return self.call(one)
@@ -505,6 +520,7 @@ class Shell:
             self.arrays[one.name] = items
             return Result(status=True, out="")
         known = words.text(self, one.value)
+        self.spend(known)
         self.variables[one.name] = known
         if one.exported:
             self.effects.append(

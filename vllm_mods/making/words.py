@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.making.reading import Shell
 
+_LONGEST = 1 << 20
 _MAGIC = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"(?<![$\\])\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|\$\{[^{}]*\}|\$\([^()]*\)")
@@ -69,6 +70,8 @@ def text(shell: Shell, word: Word) -> str | None:
         if known is None:
             return None
         out += known
+        if len(out) > _LONGEST:
+            return None  # a variable made of itself, over and over
     return out
 
 

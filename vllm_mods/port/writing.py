@@ -240,8 +240,9 @@ def _put(place: str, data: bytes) -> None:
 
 def _replace(place: str, data: bytes) -> None:
     staged = f"{place}.{os.getpid()}"
+    file = open(staged, "xb")  # noqa: SIM115  (never through a link that somebody put there)
     try:
-        with open(staged, "wb") as file:
+        with file:
             file.write(data)
         os.replace(staged, place)
     finally:
