@@ -12,6 +12,7 @@ from reference.markdown import code, plain, table
 
 from vllm_mods import manifest, pairing
 from vllm_mods.cli import COMMANDS
+from vllm_mods.cli.examples import EXAMPLES
 from vllm_mods.model import Verdict
 from vllm_mods.report.text import MEANING
 
@@ -51,6 +52,13 @@ def test_a_bar_in_a_cell_is_a_bar() -> None:
     assert code("run `x`") == "`` run `x` ``"
     assert plain("a|b_c") == "a&#124;b&#95;c"
     assert table(("a", "b"), [(code("x|y"), plain("z"))]).splitlines()[2] == "| `x|y` | z |"
+
+
+def test_the_commands_have_their_examples() -> None:
+    made = commands.all_commands()
+    names = {context.command_path.removeprefix("vllm-mods ") for _, context in commands.walk()}
+    assert {name for name in names if EXAMPLES.get(name)} >= {"check", "apply", "image verify"}
+    assert not [line for name in names for line in EXAMPLES.get(name, ()) if line not in made]
 
 
 def test_what_verdicts_and_exit_codes_are() -> None:

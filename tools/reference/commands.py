@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference.markdown import code, plain, table
 from vllm_mods.cli import main
+from vllm_mods.cli.examples import EXAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,9 +50,14 @@ def _section(command: Any, context: Any) -> str:  # click's, which only cli/ imp
                 if said
             ),
         ),
-        _prose(command.epilog or ""),
+        _examples(name),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _examples(name: str) -> str:
+    lines = EXAMPLES.get(name, ())
+    return "```text\n" + "\n".join(lines) + "\n```" if lines else ""
 
 
 def _prose(text: str) -> str:
