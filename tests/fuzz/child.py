@@ -55,7 +55,7 @@ def main() -> None:  # noqa: C901, PLR0915  (nothing of it has a life outside)
             os._exit(0)  # libFuzzer has no other way to end without saying that something broke
         count += 1
         try:
-            contract.hold(target, data, inner, watch)
+            contract.hold(target, data, inner, watch, seconds=contract.SECONDS)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise

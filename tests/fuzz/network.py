@@ -97,6 +97,7 @@ def _http(data: bytes, folder: str) -> None:
             ask()
         except TreeError:
             continue
+    http._session.close()
 
 
 def _registry(data: bytes, _folder: str) -> None:
@@ -104,8 +105,9 @@ def _registry(data: bytes, _folder: str) -> None:
     server = _server()
     server.answer = data
     client = Client(names.parse(f"127.0.0.1:{server.port}/a/b:latest"), {"HOME": "/nonexistent"})
-    found = client.manifest("x")
-    oci.document_of(client, found, "x")
+    with client._session:
+        found = client.manifest("x")
+        oci.document_of(client, found, "x")
 
 
 _OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"

@@ -19,6 +19,10 @@ from hypothesis import strategies as st
 if TYPE_CHECKING:
     from pathlib import Path
 
+# A connection that broke in the middle of a header is closed when nobody has it any more.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 WATCH = contract.Watch()
 FEW = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
