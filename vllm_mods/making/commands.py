@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from vllm_mods import bash
 from vllm_mods.making import conditions, tools
 from vllm_mods.making.effects import Clear, in_site
-from vllm_mods.making.reading import EndedError, Result
+from vllm_mods.making.state import EndedError, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vllm_mods.making.reading import Command, Shell
+    from vllm_mods.making.reading import Shell
+    from vllm_mods.making.state import Command
 
     Handler = Callable[[Shell, Command], Result]
 

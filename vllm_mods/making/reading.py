@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import posixpath
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import bash
@@ -27,25 +26,15 @@ from vllm_mods.bash import (
     Pipe,
     Test,
 )
-from vllm_mods.errors import TreeError
-from vllm_mods.making import words
+from vllm_mods.making import commands, conditions, words
 from vllm_mods.making.effects import (
-    HOME,
-    SITE,
-    WORKSPACE,
-    Assume,
     Edit,
     Effect,
     Export,
-    Left,
     Place,
-    Remove,
-    Whole,
     changes,
-    in_site,
-    is_template,
-    normal,
 )
+from vllm_mods.making.state import MODS, Command, EndedError, Result, State, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,44 +42,15 @@ if TYPE_CHECKING:
     from vllm_mods.bash import Redirect, Statement
     from vllm_mods.model import Tree
 
-MODS = f"{WORKSPACE}/mods"
 _DEEPEST = 20
 _MOST = 20_000
 """Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
-
-
-class Result(NamedTuple):
-    """What became of a command: whether it succeeds, what it prints; None where only a run tells."""
-
-    status: bool | None = None
-    out: str | None = None
 
 
 class Fed(NamedTuple):
     """What comes through a pipe; None where only a run tells."""
 
     text: str | None
-
-
-class Command(NamedTuple):
-    """A command that is about to run: its words, and what it reads."""
-
-    place: Place
-    text: str
-    argv: list[str]
-    stdin: str | None
-    reads: bool
-    """Whether something is there to be read, known or not."""
-    source: str | None
-    """The name of the file that it is read from, if it is one."""
-
-
-class EndedError(Exception):
-    """``exit``, ``return``, ``break`` or ``continue``: what follows is not run."""
-
-    def __init__(self, word: str) -> None:
-        super().__init__(word)
-        self.word = word
 
 
 class Probe(NamedTuple):
@@ -116,141 +76,8 @@ def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effe
     return tuple(shell.effects)
 
 
-class Shell:
-    """The state of a shell, as far as it is known."""
-
-    def __init__(self, name: str, files: Mapping[str, bytes], tree: Tree | None) -> None:
-        self.tree = tree
-        self.home = f"{MODS}/{name}"
-        self.files: dict[str, bytes | None] = {
-            f"{self.home}/{path}": data for path, data in files.items()
-        }
-        self.variables: dict[str, str | None] = {
-            "WORKSPACE_DIR": WORKSPACE,
-            "PYTHON_ROOT": SITE,
-            "VLLM_SITE_PACKAGES": SITE,
-            "VLLM_PACKAGE_DIR": f"{SITE}/vllm",
-            "HOME": HOME,
-            "USER": "root",
-        }
-        self.arrays: dict[str, list[str]] = {}
-        self.functions: dict[str, Function] = {}
-        self.arguments: tuple[str, ...] = ()
-        self.cwd: str | None = self.home
-        self.script = "./run.sh"
-        self.file = "run.sh"
-        self.effects: list[Effect] = []
-        self.made: set[str] = set()
-        self.gone: set[str] = set()
-        self.printed: list[str | None] = []
-        self.here = Place("run.sh", 1)
-        self.depth = 0
-        self.spent = [0]  # one for all shells that are copies of this one
-
-    # --- files ----------------------------------------------------------------
-
-    def path(self, name: str) -> str | None:
-        """Return a name as an absolute path; None where the folder one is in is not known."""
-        if not name.startswith("/"):
-            if self.cwd is None:
-                return None
-            name = f"{self.cwd}/{name}"
-        return normal(posixpath.normpath(name))
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file, None if they are not known or there are none."""
-        if path in self.gone:
-            return None
-        if path in self.files:
-            return self.files[path]
-        inner = in_site(path)
-        if inner is None or self.tree is None:
-            return None
-        try:
-            return self.tree.read(inner)
-        except TreeError:
-            return None
-
-    def is_file(self, path: str) -> bool | None:
-        """Tell whether there is such a file; None if only a run would tell."""
-        if path in self.gone:
-            return False
-        if path in self.files:
-            return True
-        if in_site(path) is not None:
-            return None if self.tree is None else self.read(path) is not None
-        return False if path.startswith((f"{self.home}/", "/tmp/")) else None  # noqa: S108
-
-    def is_folder(self, path: str) -> bool | None:
-        """Tell whether there is such a folder; None if only a run would tell."""
-        if path in {SITE, f"{SITE}/vllm", WORKSPACE, HOME, "/tmp", self.home, *self.made}:  # noqa: S108
-            return True
-        if any(one.startswith(f"{path}/") for one in self.files):
-            return True
-        inner = in_site(path)
-        if inner is not None and self.tree is not None:
-            return any(True for _ in self.tree.paths(inner))
-        return False if path.startswith(f"{self.home}/") or self.is_file(path) else None
-
-    def below(self, folder: str) -> dict[str, bytes | None]:
-        """Return the known files below a folder."""
-        return {path: data for path, data in self.files.items() if path.startswith(f"{folder}/")}
-
-    def listing(self, pattern: str) -> set[str] | None:
-        """Return the paths that a pattern may name; None if they are not known."""
-        fixed = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
-        inside = normal(fixed) == SITE or in_site(normal(fixed)) is not None
-        if inside and self.tree is not None:
-            start = in_site(fixed) or ""
-            there = (f"{SITE}/{one}" for one in self.tree.paths(start))
-            return words.folders(iter({*there, *self.below(fixed)}))
-        if fixed == self.home or fixed.startswith((f"{self.home}/", "/tmp")):  # noqa: S108
-            return words.folders(iter(self.below(fixed)))
-        return None
-
-    def write(self, place: Place, text: str, path: str | None, data: bytes | None) -> None:
-        """Take note of a file that is written; ``data`` is None if only a run would tell it."""
-        if path is None:
-            self.left(place, text, "where it writes to is known only when it runs")
-        elif path.startswith("/dev/"):
-            return
-        elif not self.lasts(path):
-            self.files[path] = data
-        elif not (in_site(path) or is_template(path)):
-            why = f"a mod changes Python packages and brings chat templates, and {path} is neither"
-            self.left(place, text, why)
-        elif data is None:
-            self.left(place, text, f"what it writes to {path} is known only when it runs")
-        else:
-            self.files[path] = data
-            self.gone.discard(path)
-            self.effects.append(Whole(place, path, data))
-
-    def remove(self, place: Place, path: str) -> None:
-        """Take note of a file of vLLM that is taken away."""
-        self.files.pop(path, None)
-        self.gone.add(path)
-        self.effects.append(Remove(place, path))
-
-    def lasts(self, path: str) -> bool:
-        """Tell whether what is written there is seen after the script has ended."""
-        return not path.startswith((f"{self.home}/", "/tmp/"))  # noqa: S108
-
-    def assume(self, place: Place, text: str) -> None:
-        """Say that a condition was taken as on a vLLM that has not got the mod."""
-        self.effects.append(
-            Assume(place, _short(text), "taken as on a vLLM that has not got the mod")
-        )
-
-    def unset(self, name: str) -> None:
-        """Say that a variable of the container was taken as not set, once."""
-        if all(not isinstance(one, Assume) or one.text != name for one in self.effects):
-            self.effects.append(Assume(self.here, name, "taken as not set in the container"))
-
-    def left(self, place: Place, text: str, why: str) -> Result:
-        """Leave a statement to a person."""
-        self.effects.append(Left(place, _short(text), why))
-        return Result(status=True)
+class Shell(State):
+    """A state, and how statements change it."""
 
     # --- scripts ----------------------------------------------------------------
 
@@ -355,8 +182,6 @@ class Shell:
             self.functions[one.name] = one
             return Result(status=True, out="")
         if isinstance(one, Test):
-            from vllm_mods.making import conditions  # noqa: PLC0415  (it needs this module's names)
-
             return Result(conditions.test(self, one.text), "")
         return self.other(one, place)
 
@@ -449,7 +274,7 @@ class Shell:
     ) -> Result:
         """Take the branch that changes something, if there is one only."""
         probes = [self.probe(body) for body in bodies]
-        asked = _short(condition[-1].text)
+        asked = short(condition[-1].text)
         changing = [i for i, probe in enumerate(probes) if probe.lasting]
         if len({probes[i].lasting for i in changing}) > 1:
             return self.left(
@@ -556,8 +381,6 @@ class Shell:
 
     def call(self, one: Call, fed: Fed | None = None) -> Result:
         """Run a command: a function of the script, or one that is known."""
-        from vllm_mods.making import commands  # noqa: PLC0415  (it needs this module's names)
-
         place = Place(self.file, one.line)
         stdin, reads = (fed.text, True) if fed is not None else (None, False)
         source = None
@@ -594,8 +417,6 @@ class Shell:
 
     def invoke(self, command: Command) -> Result:
         """Run a command whose words are known."""
-        from vllm_mods.making import commands  # noqa: PLC0415
-
         function = self.functions.get(command.argv[0])
         if function is None:
             return commands.run(self, command)
@@ -634,18 +455,13 @@ class Shell:
             if redirect.operator == ">>" and path is not None and data is not None:
                 there = self.read(path)
                 if there is None and self.is_file(path) is not False and self.lasts(path):
-                    self.effects.append(Edit(place, _short(one.text), "it adds to a file"))
+                    self.effects.append(Edit(place, short(one.text), "it adds to a file"))
                     out = ""
                     continue
                 data = (there or b"") + data
             self.write(place, one.text, path, data)
             out = ""
         return out
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split("\n", maxsplit=1)[0].split())
-    return line if len(line) <= 100 else f"{line[:97]}..."
 
 
 def _moved(one: Statement, lines: int) -> Statement:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from vllm_mods.bash import BashError
 from vllm_mods.making import python_code
 from vllm_mods.making.effects import SITE, Edit, Install, Patch, normal
-from vllm_mods.making.reading import Result
+from vllm_mods.making.state import Result
 
 if TYPE_CHECKING:
-    from vllm_mods.making.reading import Command, Shell
+    from vllm_mods.making.reading import Shell
+    from vllm_mods.making.state import Command
 
 _PATCH = (
     "p:d:i:RNfstubBlEF:r:o:V:z:c",
