@@ -64,10 +64,10 @@ class Held:
         try:
             yield
         except OSError as error:
-            error.filename, error.filename2 = (
-                self._real(error.filename),
-                self._real(error.filename2),
-            )
+            if error.filename is not None:
+                error.filename = self._real(error.filename)
+            if error.filename2 is not None:
+                error.filename2 = self._real(error.filename2)
             raise
 
     def close(self) -> None:

@@ -84,18 +84,25 @@ _FEW = 800
 
 # Every variant of a mod looks into the same files, and so do neighbouring releases.
 @lru_cache(maxsize=32)
-def read_scopes(data: bytes) -> Scopes:  # noqa: C901  (libcst is imported inside)
+def read_scopes(data: bytes) -> Scopes:
     """Parse a file. Raises ``UnparsableError`` with the reason."""
+    _check_depth(data)
+    try:
+        return _read(data)
+    except RecursionError as error:
+        raise UnparsableError(str(error)) from error
+
+
+def _read(data: bytes) -> Scopes:  # noqa: C901  (libcst is imported inside)
     import libcst  # noqa: PLC0415
     from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
-    _check_depth(data)
     try:
         module = libcst.parse_module(data)
     except libcst.ParserSyntaxError as error:
         message = f"line {error.raw_line}: {error.message}"
         raise UnparsableError(message) from error
-    except (SyntaxError, UnicodeDecodeError, LookupError, RecursionError) as error:
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise UnparsableError(str(error)) from error
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     places = wrapper.resolve(PositionProvider)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from typing import Any
 
 DEEPEST = 100
@@ -23,10 +24,12 @@ def parse(source: bytes | str, filename: str = "<unknown>", **options: Any) -> A
 
     ``options`` are those of ``ast.parse``.
     """
-    try:
-        return ast.parse(source, filename, **options)
-    except (RecursionError, MemoryError) as error:
-        raise DeepError from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in somebody else's file are no news
+        try:
+            return ast.parse(source, filename, **options)
+        except (RecursionError, MemoryError) as error:
+            raise DeepError from error
 
 
 def check_depth(tree: ast.AST) -> None:

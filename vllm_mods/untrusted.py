@@ -19,7 +19,7 @@ _HALF = "[\ud800-\udc7f\udd00-\udfff]"
 
 def json_of(data: bytes | str) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
     """Read JSON in UTF-8. Raises ``ValueError`` for anything else, and for text that is no Unicode."""
-    text = data if isinstance(data, str) else data.decode("utf-8-sig")
+    text = data if isinstance(data, str) else data.decode().removeprefix("\ufeff")
     try:
         found = json.loads(text)
     except RecursionError as error:

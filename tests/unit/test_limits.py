@@ -92,6 +92,10 @@ def test_what_this_python_cannot_read_is_tried_elsewhere() -> None:
         scopes.read_scopes(b"# coding: nonsense\nx = 1\n")
 
 
+def test_invalid_escapes_in_a_file_are_no_news() -> None:
+    assert scopes.read_scopes(b'def f():\n    return "\\d"\n').at(2) == "f"
+
+
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scopes, "_TRIAL", "import time; time.sleep(60)")
     monkeypatch.setattr(scopes, "_TRIAL_SECONDS", 0.2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from typing import TYPE_CHECKING
 
 from vllm_mods import syntax_tree
@@ -21,13 +20,10 @@ _MAKES_NAMES = re.compile(rb"\bglobal \w|\bglobals\(\)|\bexec\(|sys\.modules\[__
 
 def parse(data: bytes) -> ast.Module | None:
     """Parse a file; ``None`` if it is not Python that this interpreter reads."""
-    with warnings.catch_warnings():
-        # Invalid escapes in somebody else's file are no news.
-        warnings.simplefilter("ignore")
-        try:
-            parsed: ast.Module = syntax_tree.parse(data)
-        except (SyntaxError, ValueError):
-            return None
+    try:
+        parsed: ast.Module = syntax_tree.parse(data)
+    except (SyntaxError, ValueError):
+        return None
     return parsed
 
 

@@ -7,7 +7,6 @@ from … import LoadFormats`` with ``LoadFormats = str`` in the ``else``): both 
 from __future__ import annotations
 
 import ast
-import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import syntax_tree
@@ -171,12 +170,10 @@ def is_for_type_checkers(node: ast.stmt) -> bool:
 def _parse(data: bytes | None) -> ast.Module | None:
     if data is None:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in somebody else's file are no news
-        try:
-            parsed: ast.Module = syntax_tree.parse(data)
-        except (SyntaxError, ValueError):
-            return None
+    try:
+        parsed: ast.Module = syntax_tree.parse(data)
+    except (SyntaxError, ValueError):
+        return None
     return parsed
 
 
