@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Held:
+class Deferred:
     """Holds back SIGINT, SIGTERM and SIGHUP, so that nothing stops between two steps.
 
     ``check`` raises at a point where everything can be undone; the signal itself is
@@ -26,7 +26,7 @@ class Held:
         self.caught: list[int] = []
         self.before: list[tuple[int, Handler]] = []
 
-    def __enter__(self) -> Held:  # noqa: PYI034  (nothing derives from it)
+    def __enter__(self) -> Deferred:  # noqa: PYI034  (nothing derives from it)
         for number in SIGNALS:
             handler = signal.getsignal(number)
             if handler is None or handler is signal.SIG_IGN:

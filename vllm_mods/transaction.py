@@ -160,7 +160,7 @@ def _run(held: Held, drafted: Draft, source_date_epoch: int | None) -> tuple[str
     """Do it, or put everything back. Returns notes."""
     progress = _Progress()
     try:
-        with signals.Held() as waiting:
+        with signals.Deferred() as waiting:
             try:
                 with held.naming():
                     _steps(held, drafted, source_date_epoch, progress, waiting.check)

@@ -92,7 +92,7 @@ def command(
         print_json(planned, changed, script)
         return EXIT_OK
     click.echo(text.plan(planned, options.paint))
-    click.echo(f"{len(changed)} files changed" if changed else "nothing to do")
+    click.echo(text.done(changed))
     if script is not None:
         click.echo(f"serve with (pairing {pairing}):\n{script}")
         return EXIT_OK

@@ -168,7 +168,7 @@ def _text(tree: ImageTree, found: Inspection) -> str:
     head = _head(tree)
     lines = [
         text.tree_name(tree.version, tree.base.reference),
-        f"  {head['where']}, {head['layers']} layers, {head['config']}",
+        f"  {head['where']}, {head['layers']} layer{'s' * (head['layers'] != 1)}, {head['config']}",
         f"  vLLM in {head['site_root']}",
     ]
     if found.lock is not None:

@@ -75,7 +75,7 @@ def command(mods: tuple[str, ...], target: str, *, discard_edits: bool, as_json:
     click.echo(f"vLLM {tree.version or 'of unknown version'} ({target})")
     for name in gone:
         click.echo(f"  {name} is out")
-    click.echo(f"{len(changed)} files changed" if changed else "nothing to do")
+    click.echo(text.done(changed))
     return EXIT_OK
 
 

@@ -65,7 +65,7 @@ def run(mod: dict[str, Any], here: str) -> str:
         if is_in(state, "before", found) and beside(root, state) in state["witness"]:
             changes = [change(root, here, file, found[file["path"]]) for file in state["files"]]
             write(changes)
-            return f"{len(changes)} files changed in {root}"
+            return f"{len(changes)} file{'s' * (len(changes) != 1)} changed in {root}"
     if any(is_in(state, "after", found) for state in mod["states"]):
         return f"is in already in {root}"
     raise Refusal(unknown(mod, root, found))

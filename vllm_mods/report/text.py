@@ -88,6 +88,11 @@ def serve_arguments(planned: Plan, templates: str) -> list[str]:
     return lines
 
 
+def done(paths: Sequence[str]) -> str:
+    """Say how many files were changed."""
+    return f"{len(paths)} file{'s' * (len(paths) != 1)} changed" if paths else "nothing to do"
+
+
 def findings(found: Iterable[Finding]) -> list[str]:
     """Return a line per finding, notes marked as such."""
     return [
