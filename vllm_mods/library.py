@@ -170,7 +170,9 @@ class Library:
     def _unknown(self, what: str, name: str, there: Iterable[str]) -> UsageError:
         import difflib  # noqa: PLC0415
 
-        near = difflib.get_close_matches(name, there, 1)
+        names = sorted(there)
+        begun = [one for one in names if name and one.startswith(name)]
+        near = begun or difflib.get_close_matches(name, names, 1)
         hint = "`vllm-mods list` shows them all"
         return UsageError(
             f"there is no {what} named `{name}` in {', '.join(self.roots)}",

@@ -71,12 +71,14 @@ def test_a_circle_of_requirements_is_reported(tmp_path: Path) -> None:
         Library([str(tmp_path)]).select(["a"])
 
 
-def test_an_unknown_mod_gets_a_suggestion(tmp_path: Path) -> None:
-    write_mod(tmp_path, "mine")
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("hybrid-int8-fp4", "hybrid-int4-fp8"), ("hybrid", "hybrid-int4-fp8")]
+)
+def test_an_unknown_mod_gets_a_suggestion(typed: str, meant: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Library([str(tmp_path)]).load("mien")
+        Library().load(typed)
     assert caught.value.hint is not None
-    assert "`mine`" in caught.value.hint
+    assert f"did you mean `{meant}`?" in caught.value.hint
 
 
 def test_every_missing_file_is_named(tmp_path: Path) -> None:
