@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,10 +32,12 @@ class Environment(NamedTuple):
 
 
 def builder(work: Path) -> Path:
-    """Return a Python that has the build backend."""
+    """Return a Python that has what pyproject.toml wants for a build."""
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        requires = tomllib.load(file)["build-system"]["requires"]
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", work / "builder"], check=True)
     python = work / "builder/bin/python"
-    subprocess.run([*PIP, "--python", python, "install", "-q", "hatchling>=1.25"], check=True)
+    subprocess.run([*PIP, "--python", python, "install", "-q", *requires], check=True)
     return python
 
 
@@ -45,7 +48,7 @@ def build(python: Path, source: Path, output: Path, *, umask: int = 0o022, **env
         cwd=source,
         env={**os.environ, **environ},
         umask=umask,
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
         check=True,
     )
     (wheel,), (sdist,) = output.glob("*.whl"), output.glob("*.tar.gz")

@@ -67,6 +67,12 @@ class Unreachable(TreeError):
     """A tree cannot be had now: no connection, and the cache does not have it. Another time it may."""
 
 
+class NotRendered(VllmModsError):
+    """A chat template that cannot be read, or that makes no prompt of a conversation."""
+
+    exit_code = EXIT_NO
+
+
 class Refused(VllmModsError):
     """Nothing was changed, or everything was put back: the tree is as it was."""
 

@@ -59,16 +59,17 @@ class Library:
         named = tuple(os.path.abspath(folder) for folder in extra)
         self.roots = tuple(dict.fromkeys((data_root(), *named)))
         self._pins = {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
-        self._folders = self._find()
+        self._folders = self._named("mod", "patches", MANIFEST)
 
-    def _find(self) -> dict[str, str]:
+    def _named(self, what: str, part: str, file: str) -> dict[str, str]:
+        """Return the folders in ``part`` of each library that hold ``file``, by their names."""
         found: dict[str, str] = {}
         for root in self.roots:
-            for name, folder in _folders(os.path.join(root, "patches"), MANIFEST):
+            for name, folder in _folders(os.path.join(root, part), file):
                 if name in found:
                     raise UsageError(
-                        f"two libraries have a mod named `{name}`: {found[name]} and {folder}",
-                        hint="rename one of them: the folder, and `name` in its mod.toml",
+                        f"two libraries have a {what} named `{name}`: {found[name]} and {folder}",
+                        hint=f"rename one of them: the folder, and `name` in its {what}.toml",
                     )
                 found[name] = folder
         return found
@@ -150,6 +151,20 @@ class Library:
                 )
         return tuple(names)
 
+    def template_names(self) -> tuple[str, ...]:
+        """Return the names of all chat templates, sorted. Raises ``UsageError`` if two have one name."""
+        return tuple(sorted(self._template_folders()))
+
+    def template_folder(self, name: str) -> str:
+        """Return the folder of a chat template. Raises ``UsageError`` if there is none."""
+        folders = self._template_folders()
+        if name not in folders:
+            raise self._unknown("template", name, folders)
+        return folders[name]
+
+    def _template_folders(self) -> dict[str, str]:
+        return self._named("template", "templates", TEMPLATE)
+
     def _pairing_files(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for root in self.roots:
@@ -173,7 +188,8 @@ class Library:
         names = sorted(there)
         begun = [one for one in names if name and one.startswith(name)]
         near = begun or difflib.get_close_matches(name, names, 1)
-        hint = "`vllm-mods list` shows them all"
+        listing = "template list" if what == "template" else "list"
+        hint = f"`vllm-mods {listing}` shows them all"
         return UsageError(
             f"there is no {what} named `{name}` in {', '.join(self.roots)}",
             hint=f"did you mean `{near[0]}`? {hint}" if near else hint,

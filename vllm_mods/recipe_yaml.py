@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # More than this is no recipe: a few aliases can stand for billions of values.
 _MOST_VALUES = 10_000
 _ENDLESS = 1 << 30
+_BEYOND = r"\\U(?!000|0010)[0-9A-Fa-f]{8}"
 _HALF = "[\ud800-\udfff]"
 
 
@@ -70,6 +71,10 @@ def load(text: str) -> Document:
         raise YamlError((Fault(line, f"not YAML: {error.reason}"),)) from error
     except RecursionError as error:
         raise YamlError((Fault(1, "not a recipe: nested too deeply"),)) from error
+    except (ValueError, OverflowError) as error:  # of `chr`, which knows nothing of lines
+        found = re.search(_BEYOND, text)
+        line = _line(text, found.start()) if found else 1
+        raise YamlError((Fault(line, "not YAML: there is no such character"),)) from error
     halves = [
         Fault(_line(text, token.start_mark.index), "half of a character, which no text can hold")
         for token in tokens
@@ -140,14 +145,14 @@ def _walk(text: str, root: yaml.MappingNode) -> tuple[dict[str, int], list[Fault
         count += 1
         if count > _MOST_VALUES:
             return lines, [Fault(1, f"not a recipe: it has more than {_MOST_VALUES} values")]
-        if isinstance(node, yaml.SequenceNode):
+        if (why := _unreadable(node)) is not None:
+            faults.append(Fault(_line(text, node.start_mark.index), why, at))
+        elif isinstance(node, yaml.SequenceNode):
             inside = [(f"{at}[{i}]", inner) for i, inner in enumerate(node.value)]
             lines.update((path, _line(text, inner.start_mark.index)) for path, inner in inside)
             pending += inside
         elif isinstance(node, yaml.MappingNode):
             pending += _keys(text, at, node, lines, faults)
-        elif (why := _unreadable(node)) is not None:
-            faults.append(Fault(_line(text, node.start_mark.index), why, at))
     return lines, sorted(faults)
 
 
@@ -171,20 +176,28 @@ def _keys(
             yield path, inner
 
 
+_TAG = "tag:yaml.org,2002:"
 _PLAIN = {
-    f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")
+    yaml.MappingNode: ("map",),
+    yaml.SequenceNode: ("seq",),
+    yaml.ScalarNode: ("str", "int", "float", "bool", "null", "timestamp"),
 }
 
 
 def _unreadable(node: yaml.Node) -> str | None:
-    """Return why a scalar is no plain value: another tag, or a date such as 2026-13-45."""
-    if node.tag not in _PLAIN:
+    """Return why a node is no plain value: another tag, or a date such as 2026-13-45."""
+    kind = node.tag.removeprefix(_TAG)
+    if not node.tag.startswith(_TAG) or kind not in _PLAIN[type(node)]:
         return f"{node.tag} is no plain value"
+    if not isinstance(node, yaml.ScalarNode):
+        return None
     loader = yaml.SafeLoader("")
     try:
         loader.construct_object(node)
     except ValueError as error:
         return f"{node.value}: {error}; quote it if it is text"
+    except (LookupError, AttributeError):  # a tag that is written out, before what is none of it
+        return f"{node.value}: no {kind}; quote it if it is text"
     finally:
         loader.dispose()
     return None

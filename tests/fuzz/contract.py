@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods import scopes
 from vllm_mods.errors import VllmModsError
+from vllm_mods.template import rendering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ _CHANGING = {
     "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink",
     "os.truncate", "os.utime", "os.setxattr", "os.removexattr", "shutil.move", "shutil.rmtree",
 }  # fmt: skip
+_OURS = {scopes._TRIAL, rendering._START}
+"""What may be started: processes of our own, which are to break in our stead."""
 _STARTING = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn"}
 
 
@@ -60,7 +63,7 @@ class Watch:
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.inside:
             return
-        if event in _STARTING and scopes._TRIAL not in map(str, arguments[1]):
+        if event in _STARTING and not _OURS & set(map(str, arguments[1])):
             self.seen.append(f"{event} {arguments[:2]!r}")
         elif event in _CHANGING or (event == "open" and _writes(arguments)):
             paths = arguments[:2] if event in {"os.rename", "os.link"} else arguments[:1]

@@ -30,7 +30,14 @@ def document(data: bytes, rng: random.Random) -> bytes | None:
     for read, write in ((json.loads, _json), (_toml, _toml_back), (_yaml, _yaml_back)):
         try:
             value = read(data)
-        except (ValueError, RecursionError, yaml.YAMLError):
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            ValueError,
+            RecursionError,
+            yaml.YAMLError,
+        ):
             continue
         if not isinstance(value, dict | list):
             continue

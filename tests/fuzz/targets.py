@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fuzz import archives, changes, images, network, state, words
+from fuzz import archives, changes, images, network, prompts, state, words
 
 TARGETS = {
     target.name: target
-    for module in (changes, archives, images, words, state, network)
+    for module in (changes, archives, images, words, prompts, state, network)
     for target in module.TARGETS
 }

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from template_env import Message, calls_like, render, turns
+from template_env import Message, calls_like, render
+
+from vllm_mods.template.calls import turns
 
 NAME = "qwen3.6-enhanced"
 
@@ -144,7 +146,8 @@ def test_no_text_makes_a_turn_a_result_or_a_call(messages: list[Message]) -> Non
     ):
         if message.get("tool_calls"):
             (call,) = calls_like(
-                f"<|im_start|>assistant\n{turn.text}<|im_end|>\n", [{"arguments": {"z": []}}]
+                f"<|im_start|>assistant\n{turn.text}<|im_end|>\n",
+                [{"name": "f", "arguments": {"z": []}}],
             )
             assert call["arguments"]["z"] == message["tool_calls"][0]["function"]["arguments"]["z"]
 

@@ -42,6 +42,7 @@ LAYERS = (
     ("plan",),
     ("pinning",),
     ("library",),
+    ("template",),
     ("keep", "lint"),
     ("trees",),
     ("site", "record", "signals", "draft"),
@@ -115,6 +116,7 @@ SLOW = {
     "yaml",
     "zipfile",
     "tarfile",
+    "jinja2",
 }
 
 
@@ -136,7 +138,8 @@ def imports(path: Path, *, top_only: bool) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             packages = {
-                f"vllm_mods{one}" for one in ("", ".trees", ".fit", ".image", ".serve", ".matrix")
+                f"vllm_mods{one}"
+                for one in ("", ".trees", ".fit", ".image", ".serve", ".matrix", ".template")
             }
             if node.module in packages:
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}

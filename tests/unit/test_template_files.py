@@ -18,11 +18,11 @@ from template_env import (
     manifest,
     render,
     source,
-    turns,
     undeclared,
 )
 
 from vllm_mods.library import Library, data_root
+from vllm_mods.template.calls import turns
 from vllm_mods.trees.open import open_tree
 
 QWEN35, QWEN36 = NAMES = ("qwen3.5-enhanced", "qwen3.6-enhanced")

@@ -43,6 +43,7 @@ COMMANDS = {
     "build": "Build the image of a pairing's lock.",
     "import": "Make a pairing of a recipe, a mod of a launcher's mod.",
     "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
+    "template": "Render chat templates, and hold them against conversations.",
     "image": "Tell what is in an image, and whether it is intact.",
     "doctor": "Tell what this installation and a tree are, and what is wrong.",
     "completion": "Print the shell code that completes vllm-mods commands.",

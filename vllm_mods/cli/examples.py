@@ -100,6 +100,24 @@ EXAMPLES = {
         "vllm-mods export hybrid-int4-fp8 --output ./hybrid",
         "vllm-mods export qwen3.5-122b-hybrid --output recipe.yaml",
     ),
+    "template": (
+        "vllm-mods template check",
+        "vllm-mods template render qwen3.5-enhanced request.json",
+    ),
+    "template list": ("vllm-mods template list",),
+    "template check": (
+        "vllm-mods template check qwen3.5-enhanced",
+        "vllm-mods template check ./chat_template.jinja --conversations qwen3.5-enhanced",
+    ),
+    "template render": (
+        "vllm-mods template render qwen3.5-enhanced 08-parallel-calls",
+        "vllm-mods template render ./chat_template.jinja request.json",
+        """vllm-mods template render qwen3.5-enhanced - --chat-template-kwargs '{"enable_thinking": false}'""",
+    ),
+    "template diff": (
+        "vllm-mods template diff ./chat_template.jinja qwen3.5-enhanced",
+        "vllm-mods template diff ./old.jinja ./new.jinja --conversations ./conversations",
+    ),
     "image": (
         "vllm-mods image inspect vllm/vllm-openai:v0.21.0",
         "vllm-mods image verify registry:ghcr.io/me/vllm:mods",

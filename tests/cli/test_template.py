@@ -1,0 +1,200 @@
+"""``template``: list, check, render, diff."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Call = Callable[..., Any]
+
+TOML = """\
+schema = 1
+name = "small"
+version = "1"
+summary = "A small one"
+license = "MIT"
+content_format = "string"
+families = ["tiny"]
+
+[kwargs.loud]
+type = "boolean"
+default = false
+"""
+TEXT = "{% for m in messages %}{{ m.content|upper if loud else m.content }}\n{% endfor %}"
+HELLO = {"messages": [{"role": "user", "content": "hi"}], "expect": {"rendered": "hi\n"}}
+
+
+@pytest.fixture
+def small(library: Path) -> Path:
+    folder = library / "templates/small"
+    (folder / "conversations").mkdir(parents=True)
+    (folder / "template.toml").write_text(TOML)
+    (folder / "template.jinja").write_text(TEXT)
+    (folder / "conversations/hello.json").write_text(json.dumps(HELLO))
+    return folder
+
+
+@pytest.mark.usefixtures("small")
+def test_list_names_those_of_all_libraries(call: Call) -> None:
+    answer = call("template", "list")
+    assert answer.code == 0
+    assert "small             1  A small one\n                  for tiny\n" in answer.out
+    assert "qwen3.5-enhanced" in answer.out
+    found = {one["name"]: one for one in call("template", "list", "--json").json["templates"]}
+    assert found["small"]["kwargs"]["loud"]["default"] is False
+    assert found["small"]["conversations"] == ["hello"]
+
+
+def test_the_bundled_ones_are_as_they_should_be(call: Call) -> None:
+    answer = call("template", "check", "qwen3.5-enhanced", "qwen3.6-enhanced")
+    assert answer.code == 0
+    assert "31 conversations, all as they should be" in answer.out
+    assert "content format openai, as every vLLM from 0.15 on takes it" in answer.out
+
+
+def test_check_says_what_is_not(call: Call, small: Path) -> None:
+    (small / "template.jinja").write_text(TEXT.replace("m.content\n", "m.content"))
+    (small / "template.jinja").write_text("{{ messages[0].role }}{{ loud }}")
+    answer = call("template", "check", "small")
+    assert answer.code == 1
+    assert "1 conversation, 1 not as they should be" in answer.out
+    assert "line 1 of the prompt is 'user', and not 'hi' [prompt-differs]" in answer.out
+    (found,) = call("template", "check", "small", "--json").json["templates"]
+    assert not found["ok"]
+    assert found["conversations"][0]["prompt"] == "user"
+    assert [one["code"] for one in found["findings"]] == ["kwarg-default"]
+
+
+def test_a_file_is_held_against_the_conversations_of_another(
+    call: Call, small: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.jinja"
+    mine.write_text("{{ messages[0].content }}\n\n")
+    answer = call("template", "check", str(mine))
+    assert (answer.code, "no conversations: --conversations" in answer.out) == (0, True)
+    for others in ("small", str(small / "conversations")):
+        answer = call("template", "check", str(mine), "--conversations", others)
+        assert (answer.code, "1 conversation, all as they" in answer.out) == (0, True)
+    answer = call("template", "check", str(mine), "--conversations", "qwen3.5-enhanced")
+    assert answer.code == 1
+    assert "22-unknown-role: A role that nobody knows is refused by name and place" in answer.out
+
+
+@pytest.mark.usefixtures("small")
+def test_render_prints_the_prompt_and_nothing_else(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps({"model": "m", "messages": HELLO["messages"]}))
+    for messages in ("hello", str(file)):
+        assert call("template", "render", "small", messages).out == "hi\n"
+    loud = ("--chat-template-kwargs", '{"loud": true}')
+    assert call("template", "render", "small", "hello", *loud).out == "HI\n"
+    assert call("template", "render", "small", "hello", "--json").json == {
+        "schema": 1,
+        "template": "small",
+        "prompt": "hi\n",
+    }
+
+
+def test_render_reads_stdin_and_can_leave_the_answer_to_nobody(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "messages.json"
+    file.write_text(json.dumps(HELLO["messages"]))
+    with file.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        answer = call("template", "render", "qwen3.5-enhanced", "-", "--no-generation-prompt")
+    assert answer.out == "<|im_start|>user\nhi<|im_end|>\n"
+
+
+@pytest.mark.usefixtures("small")
+def test_an_argument_that_the_template_does_not_read_is_named(call: Call) -> None:
+    answer = call("template", "render", "small", "hello", "--chat-template-kwargs", '{"lou": 1}')
+    assert (answer.code, answer.out) == (0, "hi\n")
+    assert "note: the template does not read `lou`, and vLLM drops it" in answer.err
+
+
+def test_a_template_that_fails_is_named_with_its_line(call: Call, small: Path) -> None:
+    (small / "template.jinja").write_text("{# #}\n{{ raise_exception('no') }}")
+    answer = call("template", "render", "small", "hello")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith(f"error: {small}/template.jinja:2: no\n")
+
+
+def test_diff_shows_how_prompts_differ(call: Call, small: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.jinja"
+    new.write_text(TEXT)
+    answer = call("template", "diff", "small", str(new))
+    assert (answer.code, answer.out) == (0, "1 conversation: the same prompts\n")
+    new.write_text("{{ messages[0].content }} there")
+    answer = call("template", "diff", "small", str(new))
+    assert answer.code == 1
+    assert (
+        f"--- small: hello\n+++ {new}: hello\n@@ -1 +1 @@\n-hi\n+hi there (no newline)\n"
+        in answer.out
+    )
+    assert "1 of 1 conversation differ" in answer.out
+    (row,) = call("template", "diff", "small", str(new), "--json").json["conversations"]
+    assert row["same"] is False
+    assert row["before"] == {"prompt": "hi\n", "error": None}
+    new.write_text("{{ raise_exception('no') }}")
+    assert "+error: no" in call("template", "diff", str(small / "template.jinja"), str(new), "--conversations", "small").out  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (("render", "smal", "hello"), "there is no template named `smal`", "did you mean `small`"),
+        (("render", "small", "nothing"), "nothing: No such file or directory and no conv", "FILE"),
+        (("render", "./gone.jinja", "-"), "./gone.jinja: there is no such file", "template list"),
+        (("render", "small", "hello", "--chat-template-kwargs", "{"), "not JSON", "enable_think"),
+        (("render", "small", "hello", "--chat-template-kwargs", "1"), "expected an obj", "enable"),
+        (("diff", "./a.jinja", "./a.jinja"), "no such file", "template list"),
+        (("check", "small", "--conversations", "/dev/fd"), "there are no conversations", "NAME.json"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("small")
+def test_what_is_wrong_with_a_call(
+    call: Call, arguments: tuple[str, ...], message: str, hint: str
+) -> None:
+    answer = call("template", *arguments)
+    assert answer.code == 2
+    assert message in answer.err
+    assert hint in answer.err
+
+
+def test_two_files_have_no_conversations(call: Call, small: Path) -> None:
+    file = str(small / "template.jinja")
+    answer = call("template", "diff", file, file)
+    assert answer.code == 2
+    assert "--conversations NAME|DIR" in answer.err
+
+
+def test_what_lies_beside_a_template_is_checked(call: Call, small: Path) -> None:
+    (small / "conversations/hello.json").write_text("{")
+    answer = call("template", "check", "small")
+    assert answer.code == 2
+    assert "conversations/hello.json: 1 problem\n  not JSON" in answer.err
+    (small / "conversations/hello.json").unlink()
+    (small / "template.toml").write_text(TOML.replace('"small"', '"other"'))
+    answer = call("template", "check", "small")
+    assert answer.code == 2
+    assert "'other' is not the name of its folder, 'small'" in answer.err
+
+
+def test_a_pinned_library_pins_its_templates_too(call: Call, library: Path, small: Path) -> None:
+    import subprocess
+
+    listed = "find patches templates -type f | sort | xargs sha256sum > SHA256SUMS"
+    subprocess.run(listed, shell=True, check=True, cwd=library)  # noqa: S602
+    pins = ("--require-hashes", str(library / "SHA256SUMS"))
+    assert call("template", "check", "small", *pins).code == 0
+    (small / "conversations/more.json").write_text(json.dumps(HELLO))
+    answer = call("template", "check", "small", *pins)
+    assert answer.code == 3
+    assert "more.json is in no list of hashes" in answer.err

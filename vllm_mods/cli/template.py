@@ -1,0 +1,218 @@
+"""``vllm-mods template``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vllm_mods.cli import options
+from vllm_mods.errors import EXIT_NO, EXIT_OK, NotRendered, UsageError
+from vllm_mods.report import template as report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm_mods.template.conversation import Conversation
+    from vllm_mods.template.source import Template
+
+
+def _complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    return [name for name in options.open_library(()).template_names() if name.startswith(typed)]
+
+
+def _argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.argument(name, metavar=name.upper(), shell_complete=_complete)
+
+
+_conversations = click.option(
+    "--conversations",
+    "others",
+    metavar="NAME|DIR",
+    shell_complete=_complete,
+    help="Those of this template, or in this folder [those beside the template].",
+)
+
+
+@click.group(name="template")
+def command() -> None:
+    """Render chat templates, and hold them against conversations.
+
+    TEMPLATE is the name of one in a library, or a file. It is rendered as vLLM does, by
+    Jinja's sandbox, in a process that can open no file and has 20 seconds and 1 GiB.
+    """
+
+
+@command.command(name="list")
+@options.libraries
+@options.json_output
+def list_(libraries: tuple[str, ...], *, as_json: bool) -> int:
+    """List the chat templates, bundled ones and those of --library."""
+    from vllm_mods.template.source import open_template  # noqa: PLC0415
+
+    library = options.open_library(libraries)
+    found = [open_template(library, name) for name in library.template_names()]
+    if as_json:
+        options.print_json(report.list_data(found))
+    else:
+        click.echo(report.list_text(found))
+    return EXIT_OK
+
+
+@command.command(name="check")
+@click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
+@_conversations
+@options.libraries
+@options.json_output
+def check(
+    templates: tuple[str, ...], others: str | None, libraries: tuple[str, ...], *, as_json: bool
+) -> int:
+    """Tell whether templates make the prompts that they should; all of them without TEMPLATE.
+
+    Also which content format each vLLM takes a template for, which arguments it reads, and
+    whether its template.toml says so. Exit code 1 if anything is not as it should be.
+    """
+    from vllm_mods.template import check as checking  # noqa: PLC0415
+    from vllm_mods.template.source import conversations, open_template  # noqa: PLC0415
+
+    library = options.open_library(libraries)
+    given = conversations(library, others) if others is not None else None
+    opened = [open_template(library, name) for name in templates or library.template_names()]
+    found = [checking.check(one, one.conversations if given is None else given) for one in opened]
+    if as_json:
+        options.print_json(report.checked_data(found))
+    else:
+        click.echo(report.checked_text(found))
+    return EXIT_OK if all(one.ok for one in found) else EXIT_NO
+
+
+@command.command(name="render")
+@_argument("template")
+@click.argument("messages")
+@click.option(
+    "--chat-template-kwargs",
+    "kwargs",
+    metavar="JSON",
+    help="Arguments of the template, as in a request and for `vllm serve`.",
+)
+@click.option("--no-generation-prompt", is_flag=True, help="Do not begin the answer.")
+@options.libraries
+@options.json_output
+def render(
+    template: str,
+    messages: str,
+    kwargs: str | None,
+    libraries: tuple[str, ...],
+    *,
+    no_generation_prompt: bool,
+    as_json: bool,
+) -> int:
+    """Print the prompt that a template makes of MESSAGES.
+
+    MESSAGES is a file, or - for stdin: a list of messages, or the body of a request to
+    /v1/chat/completions; or the name of a conversation beside the template. A message's
+    content reaches the template as it stands there.
+    """
+    from vllm_mods.template import rendering  # noqa: PLC0415
+    from vllm_mods.template.source import open_template  # noqa: PLC0415
+
+    opened = open_template(options.open_library(libraries), template)
+    asked = _asked(opened, messages)
+    asked = asked._replace(
+        kwargs={**asked.kwargs, **_kwargs(kwargs)},
+        add_generation_prompt=asked.add_generation_prompt and not no_generation_prompt,
+    )
+    answer = rendering.render(opened.data, opened.path, (asked,))
+    for name in sorted(asked.kwargs.keys() - set(answer.variables)):
+        options.note(f"the template does not read `{name}`, and vLLM drops it without a word")
+    (found,) = answer.rendered
+    if found.prompt is None:
+        place = opened.path if found.line is None else f"{opened.path}:{found.line}"
+        raise NotRendered(f"{place}: {found.error}")
+    if as_json:
+        options.print_json({"schema": 1, "template": opened.name, "prompt": found.prompt})
+    else:
+        click.echo(found.prompt, nl=False)
+    return EXIT_OK
+
+
+@command.command(name="diff")
+@_argument("old")
+@_argument("new")
+@_conversations
+@options.libraries
+@options.json_output
+def diff(
+    old: str, new: str, others: str | None, libraries: tuple[str, ...], *, as_json: bool
+) -> int:
+    """Show how the prompts of two templates differ.
+
+    For the conversations beside either of them, or those of --conversations. Exit code 1 if
+    any differs.
+    """
+    from vllm_mods.template import rendering  # noqa: PLC0415
+    from vllm_mods.template.source import conversations, open_template  # noqa: PLC0415
+
+    library = options.open_library(libraries)
+    first, second = open_template(library, old), open_template(library, new)
+    if others is not None:
+        given = conversations(library, others)
+    else:
+        beside = {one.name: one for side in (first, second) for one in side.conversations}
+        given = tuple(beside[name] for name in sorted(beside))
+    if not given:
+        raise UsageError(
+            "there are no conversations beside these templates",
+            hint=f"vllm-mods template diff {old} {new} --conversations NAME|DIR",
+        )
+    before, after = (
+        rendering.render(one.data, one.path, given).rendered for one in (first, second)
+    )
+    rows = list(zip((one.name for one in given), before, after, strict=True))
+    different = report.differences((old, new), rows)
+    if as_json:
+        options.print_json(report.diff_data((first, second), rows))
+    else:
+        for text in different:
+            click.echo(text)
+        count = f"{len(given)} conversation{'s' * (len(given) != 1)}"
+        click.echo(
+            f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
+        )
+    return EXIT_NO if different else EXIT_OK
+
+
+def _asked(template: Template, messages: str) -> Conversation:
+    from vllm_mods.template import conversation  # noqa: PLC0415
+
+    for one in template.conversations:
+        if one.name == messages:
+            return one
+    where = "stdin" if messages == "-" else messages
+    try:
+        if messages == "-":
+            raw = sys.stdin.buffer.read()
+        else:
+            with open(messages, "rb") as file:
+                raw = file.read()
+    except OSError as error:
+        beside = " and no conversation beside the template" if template.about else ""
+        raise UsageError(
+            f"{messages}: {error.strerror}{beside}",
+            hint=f"vllm-mods template render {template.name} FILE",
+        ) from error
+    return conversation.request(raw, where)
+
+
+def _kwargs(text: str | None) -> dict[str, Any]:
+    from vllm_mods.untrusted import json_of  # noqa: PLC0415
+
+    example = """--chat-template-kwargs '{"enable_thinking": false}'"""
+    try:
+        read = json_of(text) if text is not None else {}
+    except ValueError as error:
+        raise UsageError(f"--chat-template-kwargs: not JSON: {error}", hint=example) from error
+    if not isinstance(read, dict):
+        raise UsageError("--chat-template-kwargs: expected an object", hint=example)
+    return read

@@ -1,0 +1,187 @@
+"""Answers of ``template``, as text and as JSON."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.report import data, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.template.check import Checked, Outcome
+    from vllm_mods.template.rendering import Rendered
+    from vllm_mods.template.source import Template
+
+# What every template gets; the rest are chat template arguments.
+_GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+
+
+def list_data(templates: Sequence[Template]) -> dict[str, Any]:
+    """Return what templates say of themselves."""
+    return {"schema": data.SCHEMA, "templates": [_about(one) for one in templates]}
+
+
+def list_text(templates: Sequence[Template]) -> str:
+    """Return two lines per template: what it is, and what it goes with."""
+    lines = []
+    width = max((len(one.name) for one in templates), default=0)
+    for one in templates:
+        if one.about is None:
+            continue
+        said = one.about
+        lines.append(f"{one.name.ljust(width)}  {said.version}  {said.summary}")
+        flags = (
+            ("--tool-call-parser", said.tool_call_parser),
+            ("--reasoning-parser", said.reasoning_parser),
+        )
+        goes = [", ".join(said.families), *(f"{flag} {value}" for flag, value in flags if value)]
+        lines.append(f"{' ' * width}  for {' '.join(filter(None, goes))}")
+    return "\n".join(lines) or "there are no templates"
+
+
+def checked_data(found: Sequence[Checked]) -> dict[str, Any]:
+    """Return the answer of ``template check``."""
+    return {
+        "schema": data.SCHEMA,
+        "ok": all(one.ok for one in found),
+        "templates": [
+            {
+                **_head(one.template),
+                "ok": one.ok,
+                "content_format": [
+                    {"since": since, "format": name}
+                    for since, name in (one.answer.formats if one.answer else ())
+                ],
+                "variables": list(one.answer.variables) if one.answer else [],
+                "findings": [data.finding(finding) for finding in one.findings],
+                "conversations": [_outcome(outcome) for outcome in one.outcomes],
+            }
+            for one in found
+        ],
+    }
+
+
+def checked_text(found: Sequence[Checked]) -> str:
+    """Return what was found of each template, and of each conversation that is not as it should be."""
+    return "\n".join(line for one in found for line in _checked_lines(one))
+
+
+def differences(
+    names: tuple[str, str], rows: Sequence[tuple[str, Rendered, Rendered]]
+) -> tuple[str, ...]:
+    """Return, for each conversation whose prompts differ, a unified diff of them."""
+    return tuple(
+        "\n".join(
+            difflib.unified_diff(
+                _lines(before),
+                _lines(after),
+                f"{names[0]}: {conversation}",
+                f"{names[1]}: {conversation}",
+                lineterm="",
+            )
+        )
+        for conversation, before, after in rows
+        if _shown(before) != _shown(after)
+    )
+
+
+def diff_data(
+    templates: tuple[Template, Template], rows: Sequence[tuple[str, Rendered, Rendered]]
+) -> dict[str, Any]:
+    """Return the answer of ``template diff``."""
+    return {
+        "schema": data.SCHEMA,
+        "ok": all(_shown(before) == _shown(after) for _, before, after in rows),
+        "templates": [_head(one) for one in templates],
+        "conversations": [
+            {"name": name, "same": _shown(before) == _shown(after), **_both(before, after)}
+            for name, before, after in rows
+        ],
+    }
+
+
+def _both(before: Rendered, after: Rendered) -> dict[str, Any]:
+    return {"before": _rendered(before), "after": _rendered(after)}
+
+
+def _checked_lines(one: Checked) -> list[str]:
+    said = one.template.about
+    wrong = [outcome for outcome in one.outcomes if not outcome.ok]
+    lines = [f"{one.template.name} {said.version if said else ''}".rstrip()]
+    if one.outcomes:
+        count = f"{len(one.outcomes)} conversation{'s' * (len(one.outcomes) != 1)}"
+        lines.append(
+            f"  {count}, "
+            + (f"{len(wrong)} not as they should be" if wrong else "all as they should be")
+        )
+    elif one.answer is not None:
+        lines.append("  no conversations: --conversations NAME|DIR has some")
+    if one.answer is not None:
+        lines.append(f"  content format {_formats(one.answer.formats)}")
+        said_names = [kwarg.name for kwarg in said.kwargs] if said else one.answer.variables
+        names = ", ".join(name for name in said_names if name not in _GIVEN)
+        lines.append(f"  reads {names or 'no arguments'}")
+    lines += [f"  {line}" for line in text.findings(one.findings)]
+    for outcome in one.outcomes:
+        if not outcome.findings:
+            continue
+        title = outcome.conversation.title
+        lines.append(f"  {outcome.conversation.name}" + (f": {title}" if title else ""))
+        for finding, line in zip(outcome.findings, text.findings(outcome.findings), strict=True):
+            place = "" if finding.line is None else f"{one.template.path}:{finding.line}: "
+            lines.append(f"    {place}{line}")
+    return lines
+
+
+def _formats(formats: Sequence[tuple[str, str]]) -> str:
+    if len(formats) == 1:
+        return f"{formats[0][1]}, as every vLLM from {formats[0][0]} on takes it"
+    return ", ".join(f"{name} from vLLM {since} on" for since, name in formats)
+
+
+def _about(one: Template) -> dict[str, Any]:
+    said = one.about
+    return {
+        **_head(one),
+        "version": said and said.version,
+        "summary": said and said.summary,
+        "license": said and said.license,
+        "content_format": said and said.content_format,
+        "families": list(said.families) if said else [],
+        "tool_call_parser": said and said.tool_call_parser,
+        "reasoning_parser": said and said.reasoning_parser,
+        "kwargs": {
+            kwarg.name: {"type": kwarg.type, "default": kwarg.default, "summary": kwarg.summary}
+            for kwarg in (said.kwargs if said else ())
+        },
+        "conversations": [conversation.name for conversation in one.conversations],
+    }
+
+
+def _head(one: Template) -> dict[str, Any]:
+    return {"name": one.name, "path": one.path}
+
+
+def _outcome(one: Outcome) -> dict[str, Any]:
+    return {
+        "name": one.conversation.name,
+        "title": one.conversation.title,
+        "ok": one.ok,
+        **_rendered(one.rendered),
+        "findings": [data.finding(finding) for finding in one.findings],
+    }
+
+
+def _rendered(one: Rendered) -> dict[str, Any]:
+    return {"prompt": one.prompt, "error": one.error}
+
+
+def _shown(one: Rendered) -> str:
+    return f"error: {one.error}" if one.prompt is None else one.prompt
+
+
+def _lines(one: Rendered) -> list[str]:
+    lines = _shown(one).split("\n")
+    return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]} (no newline)"]

@@ -1,0 +1,156 @@
+"""A chat template held against its own words, and against conversations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.errors import NotRendered
+from vllm_mods.model import Finding, Level
+from vllm_mods.template import calls, rendering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.template.about import About
+    from vllm_mods.template.conversation import Call, Conversation, Expected
+    from vllm_mods.template.rendering import Answer, Rendered
+    from vllm_mods.template.source import Template
+
+_SHORT = 200
+
+
+class Outcome(NamedTuple):
+    """What became of one conversation."""
+
+    conversation: Conversation
+    rendered: Rendered
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the prompt is as it should be."""
+        return _only_notes(self.findings)
+
+
+class Checked(NamedTuple):
+    """What was found of a template; ``answer`` is ``None`` if it is none that can be read."""
+
+    template: Template
+    answer: Answer | None
+    findings: tuple[Finding, ...]
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as it is said to be."""
+        return _only_notes(self.findings) and all(outcome.ok for outcome in self.outcomes)
+
+
+def _only_notes(findings: Sequence[Finding]) -> bool:
+    return all(one.level is Level.NOTE for one in findings)
+
+
+def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
+    """Render conversations with a template, and hold everything against what is said of it."""
+    about = template.about
+    # once more for each argument with what its default is said to be, which must change nothing
+    defaults = [
+        (kwarg.name, i, one._replace(kwargs={**one.kwargs, kwarg.name: kwarg.default}))
+        for kwarg in (about.kwargs if about else ())
+        for i, one in enumerate(conversations)
+        if kwarg.name not in one.kwargs
+    ]
+    jobs = [*conversations, *(one for _, _, one in defaults)]
+    try:
+        answer = rendering.render(template.data, template.path, jobs)
+    except NotRendered as error:
+        return Checked(template, None, (Finding("template-unreadable", error.message),))
+    count = len(conversations)
+    plain, again = answer.rendered[:count], answer.rendered[count:]
+    findings = list(_own_words(about, answer)) if about else []
+    told: set[str] = set()
+    for (name, i, one), rendered in zip(defaults, again, strict=True):
+        if plain[i].prompt in {None, rendered.prompt} or name in told:
+            continue
+        told.add(name)
+        why = rendered.error or "the prompt is another one"
+        message = (
+            f"kwargs.{name}: {one.kwargs[name]!r} is not its default: with it, {one.name}: {why}"
+        )
+        findings.append(Finding("kwarg-default", message))
+    outcomes = tuple(
+        Outcome(one, rendered, tuple(_findings(one.expect, rendered, about)))
+        for one, rendered in zip(conversations, plain, strict=True)
+    )
+    return Checked(template, answer._replace(rendered=plain), tuple(findings), outcomes)
+
+
+def _own_words(about: About, answer: Answer) -> Iterator[Finding]:
+    for since, detected in answer.formats:
+        if detected != about.content_format:
+            message = f"content_format: vLLM takes it for {detected!r} from {since} on, and not for {about.content_format!r}"
+            yield Finding("content-format", message)
+    for kwarg in about.kwargs:
+        if kwarg.name not in answer.variables:
+            message = f"kwargs.{kwarg.name}: the template does not read it, and vLLM drops it without a word"
+            yield Finding("kwarg-unread", message)
+
+
+def _findings(expect: Expected, rendered: Rendered, about: About | None) -> Iterator[Finding]:
+    if rendered.prompt is not None:
+        yield from _of_prompt(expect, rendered.prompt, about)
+        return
+    error = rendered.error or ""
+    if expect.error is None or expect.error not in error:
+        wanted = f", and not {expect.error!r}" if expect.error is not None else ""
+        yield Finding("not-rendered", f"{error}{wanted}", line=rendered.line)
+
+
+def _of_prompt(expect: Expected, prompt: str, about: About | None) -> Iterator[Finding]:
+    if expect.error is not None:
+        yield Finding("rendered", f"there is a prompt, and not the error {expect.error!r}")
+    if expect.rendered is not None and prompt != expect.rendered:
+        yield Finding("prompt-differs", first_difference(expect.rendered, prompt))
+    for text in expect.contains:
+        if text not in prompt:
+            yield Finding("text-missing", f"{_short(text)} is not in the prompt")
+    for text in expect.absent:
+        if text in prompt:
+            yield Finding("text-present", f"{_short(text)} is in the prompt")
+    if expect.tool_calls is not None:
+        yield from _calls(prompt, expect.tool_calls, about.tool_call_parser if about else None)
+
+
+def _calls(prompt: str, expected: tuple[Call, ...], parser: str | None) -> Iterator[Finding]:
+    """Read the calls back; without a template.toml, in the one format that can be read here."""
+    if parser is not None and parser not in calls.PARSERS:
+        message = f"its calls are not read back: nothing here reads what {parser!r} does"
+        yield Finding("calls-unread", message, level=Level.NOTE)
+        return
+    try:
+        found = calls.read(prompt, expected)
+    except ValueError as error:
+        yield Finding("calls-differ", f"its calls cannot be read back: {error}")
+        return
+    if found != expected:
+        there, wanted = (_short([tuple(one) for one in side]) for side in (found, expected))
+        yield Finding("calls-differ", f"its calls read back as {there}, and not as {wanted}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+
+
+def first_difference(expected: str, prompt: str) -> str:
+    """Say where a prompt leaves what was expected."""
+    wanted, there = (text.split("\n") for text in (expected, prompt))
+    same = 0
+    for one, other in zip(wanted, there, strict=False):
+        if one != other:
+            break
+        same += 1
+    first, second = (
+        _short(lines[same]) if same < len(lines) else "its end" for lines in (wanted, there)
+    )
+    return f"line {same + 1} of the prompt is {second}, and not {first}"

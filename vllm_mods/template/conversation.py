@@ -1,0 +1,164 @@
+"""Conversations: what a chat template is given, and what is expected of it. Pure.
+
+A conversation beside a template is a JSON object::
+
+    {"title": "…", "failure_mode": 5, "messages": […], "tools": […], "kwargs": {…},
+     "add_generation_prompt": true,
+     "expect": {"rendered": "…", "contains": […], "absent": […], "error": "…", "tool_calls": […]}}
+
+``messages`` and ``tools`` are what the template gets, ``kwargs`` the chat template arguments. The
+body of a request to ``/v1/chat/completions`` has the first two as well, and is read too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from vllm_mods.errors import ManifestError
+from vllm_mods.table import Table, in_words
+from vllm_mods.untrusted import json_of
+
+Message = dict[str, Any]
+
+
+class Call(NamedTuple):
+    """One call of a tool; ``arguments`` by name."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class Expected(NamedTuple):
+    """What a prompt has to be; what is ``None`` or empty is not asked for."""
+
+    rendered: str | None = None
+    contains: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    error: str | None = None
+    tool_calls: tuple[Call, ...] | None = None
+
+
+class Conversation(NamedTuple):
+    """What a template is given; ``name`` is that of its file, without ``.json``."""
+
+    name: str
+    messages: tuple[Message, ...]
+    tools: tuple[Any, ...] | None = None
+    kwargs: dict[str, Any] = {}  # noqa: RUF012  (nothing changes it)
+    add_generation_prompt: bool = True
+    title: str = ""
+    expect: Expected = Expected()
+
+
+def parse(data: bytes, where: str, name: str) -> Conversation:
+    """Read a conversation that lies beside a template. Raises ``ManifestError`` with every problem."""
+    top = Table(_object(data, where), "", [])
+    top.get("failure_mode", int)
+    expect = top.table("expect")
+    found = Conversation(
+        name=name,
+        title=top.get("title", str) or "",
+        messages=_messages(top),
+        tools=_tools(top),
+        kwargs=top.table("kwargs").raw,  # type: ignore[arg-type]
+        add_generation_prompt=_prompted(top),
+        expect=Expected(
+            rendered=expect.get("rendered", str),
+            contains=expect.strings("contains"),
+            absent=expect.strings("absent"),
+            error=expect.get("error", str),
+            tool_calls=_calls(expect),
+        ),
+    )
+    if found.expect == Expected() and "expect" not in top.bad:
+        top.problem("expect", "is empty: nothing would be checked")
+    top.refuse_unknown()
+    expect.refuse_unknown()
+    if top.problems:
+        raise ManifestError(where, tuple(top.problems))
+    return found
+
+
+def request(data: bytes, where: str) -> Conversation:
+    """Read a list of messages, a conversation, or the body of a request to vLLM.
+
+    A client sends ``arguments`` as JSON text, and vLLM makes objects of them before the template sees
+    them; so does this. Other keys of a request say nothing to a template. Raises ``ManifestError``.
+    """
+    raw = _json(data, where)
+    top = Table({"messages": raw} if isinstance(raw, list) else _object(data, where), "", [])
+    given = dict(top.table("kwargs").raw) | dict(top.table("chat_template_kwargs").raw)
+    if top.get("continue_final_message", bool) is not None:
+        given["continue_final_message"] = top.raw["continue_final_message"]
+    found = Conversation(
+        name=where,
+        messages=tuple(_with_objects(message) for message in _messages(top)),
+        tools=_tools(top),
+        kwargs=given,
+        add_generation_prompt=_prompted(top),
+    )
+    if top.problems:
+        raise ManifestError(where, tuple(top.problems))
+    return found
+
+
+def _messages(top: Table) -> tuple[Message, ...]:
+    if not top.raw.get("messages"):
+        top.problem("messages", "there are none")
+    tables = top.tables("messages")
+    for message in tables:
+        message.get("role", str, required=True)
+    return tuple(dict(message.raw) for message in tables)
+
+
+def _tools(top: Table) -> tuple[Any, ...] | None:
+    found = top.tables("tools")
+    return tuple(tool.raw for tool in found) or None
+
+
+def _prompted(top: Table) -> bool:
+    return top.get("add_generation_prompt", bool) is not False
+
+
+def _calls(expect: Table) -> tuple[Call, ...] | None:
+    if "tool_calls" not in expect.raw:
+        return None
+    calls = []
+    for table in expect.tables("tool_calls"):
+        name = table.get("name", str, required=True) or ""
+        calls.append(Call(name, dict(table.table("arguments").raw)))
+        table.refuse_unknown()
+    return tuple(calls)
+
+
+def _with_objects(message: Message) -> Message:
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    return message | {"tool_calls": [_with_object(call) for call in calls]}
+
+
+def _with_object(call: Any) -> Any:  # noqa: ANN401
+    function = call.get("function") if isinstance(call, dict) else None
+    text = function.get("arguments") if isinstance(function, dict) else None
+    if not isinstance(function, dict) or not isinstance(text, str):
+        return call
+    try:
+        read = json_of(text)
+    except ValueError:
+        return call
+    return call | {"function": function | {"arguments": read}} if isinstance(read, dict) else call
+
+
+def _object(data: bytes, where: str) -> dict[str, Any]:
+    raw = _json(data, where)
+    if not isinstance(raw, dict):
+        raise ManifestError(where, (f"expected an object, found {in_words(raw)}",))
+    return raw
+
+
+def _json(data: bytes, where: str) -> Any:  # noqa: ANN401
+    try:
+        return json_of(data)
+    except ValueError as error:
+        raise ManifestError(where, (f"not JSON: {error}",)) from error

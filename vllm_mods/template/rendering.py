@@ -1,0 +1,118 @@
+"""Chat templates rendered: the sandbox is started and given a case, and what it says is read.
+
+A template may come from anybody. It gets ``SECONDS`` of computing and ``MEMORY`` for all of its
+conversations; what it does past that, or to the process that it is in, is an error of the template.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vllm_mods.errors import NotRendered
+from vllm_mods.untrusted import json_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.template.conversation import Conversation
+
+SECONDS = 20
+MEMORY = 1 << 30
+MOST_BYTES = 1 << 20
+_PATIENCE = 10
+"""A machine may be busy: so many times ``SECONDS`` by the clock, and then it hangs."""
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:]; from vllm_mods.template import sandbox; sandbox.main()"
+)
+
+
+class Rendered(NamedTuple):
+    """The prompt of one conversation; or why there is none, and the template's line."""
+
+    prompt: str | None
+    error: str | None = None
+    line: int | None = None
+
+
+class Answer(NamedTuple):
+    """What a template reads, what vLLM takes it for (``formats.detected``), and its prompts."""
+
+    variables: tuple[str, ...]
+    formats: tuple[tuple[str, str], ...]
+    rendered: tuple[Rendered, ...]
+
+
+def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> Answer:
+    """Render conversations with a template in UTF-8; ``where`` names it in messages.
+
+    Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
+    """
+    if len(data) > MOST_BYTES:
+        raise NotRendered(f"{where}: a template has at most {MOST_BYTES:,} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise NotRendered(f"{where}: not UTF-8: byte {error.start}") from error
+    jobs = [
+        {
+            "messages": one.messages,
+            "tools": one.tools,
+            "kwargs": one.kwargs,
+            "add_generation_prompt": one.add_generation_prompt,
+        }
+        for one in conversations
+    ]
+    lines, end = _run({"template": text, "jobs": jobs, "seconds": SECONDS, "memory": MEMORY})
+    if not lines:
+        raise NotRendered(f"{where}: {end}")
+    head, *answers = lines
+    if "error" in head:
+        place = where if head["line"] is None else f"{where}:{head['line']}"
+        raise NotRendered(f"{place}: {head['error']}")
+    rendered = [
+        Rendered(one.get("prompt"), one.get("error"), one.get("line"))
+        for one in answers[: len(jobs)]
+    ]
+    if len(rendered) < len(jobs):
+        rendered.append(Rendered(None, end))
+    rendered += [Rendered(None, "not tried any more")] * (len(jobs) - len(rendered))
+    return Answer(
+        variables=tuple(head["variables"]),
+        formats=tuple((since, name) for since, name in head["formats"]),
+        rendered=tuple(rendered),
+    )
+
+
+def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Return the lines of the sandbox, and how it ended if it did before its time."""
+    import json  # noqa: PLC0415
+    import subprocess  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    places = [os.path.abspath(place) for place in sys.path if place]
+    environ = {name: value for name, value in os.environ.items() if name == "TZ"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _START, *places],
+            input=json.dumps(case).encode(),
+            capture_output=True,
+            timeout=_PATIENCE * SECONDS,
+            check=False,
+            cwd="/",
+            env=environ,
+        )
+        out, err, code = done.stdout, done.stderr, done.returncode
+    except subprocess.TimeoutExpired as error:
+        out, err, code = error.stdout or b"", b"", -signal.SIGXCPU
+    lines = [json_of(line) for line in out.split(b"\n")[:-1]]
+    if code in {-signal.SIGXCPU, -signal.SIGKILL}:
+        return lines, f"it computes for more than {SECONDS} seconds"
+    if code < 0:
+        return lines, f"the process that rendered it died of {signal.Signals(-code).name}"
+    if b"MemoryError" in err:
+        return lines, f"it needs more than {MEMORY >> 20} MiB of memory"
+    if code:
+        raise RuntimeError(f"the sandbox: {err.decode('utf-8', 'replace')}")
+    return lines, "it ended too early"
