@@ -51,6 +51,19 @@ def test_list_names_those_of_all_libraries(call: Call) -> None:
     assert found["small"]["conversations"] == ["hello"]
 
 
+def test_list_names_what_is_faulty_and_lists_the_rest(call: Call, small: Path) -> None:
+    (small / "template.toml").write_text("schema = 1")
+    answer = call("template", "list", "--json")
+    assert answer.code == 2
+    assert [one["name"] for one in answer.json["templates"]] == [
+        "qwen3.5-enhanced",
+        "qwen3.6-enhanced",
+    ]
+    (fault,) = answer.json["faulty"]
+    assert "name: is required" in fault["problems"]
+    assert "template.toml: 5 problems" in answer.err
+
+
 def test_the_bundled_ones_are_as_they_should_be(call: Call) -> None:
     answer = call("template", "check", "qwen3.5-enhanced", "qwen3.6-enhanced")
     assert answer.code == 0

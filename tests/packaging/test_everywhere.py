@@ -162,6 +162,7 @@ def live(
     if not brief:
         assert run("--version").startswith("vllm-mods ")
         assert "hybrid-int4-fp8" in run("list")
+    assert "all as they should be" in run("template", "check", "qwen3.5-enhanced")
     assert "fix 1.0.0  applies" in run("check", "fix", *target)
     assert snapshot(site) == before
     run("apply", "fix", "qwen3.5-enhanced", *target)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_NO, EXIT_OK, NotRendered, UsageError
+from vllm_mods.cli.listing import readable
+from vllm_mods.errors import (
+    EXIT_NO,
+    EXIT_OK,
+    EXIT_USAGE,
+    ManifestError,
+    NotRendered,
+    UsageError,
+)
 from vllm_mods.report import template as report
 
 if TYPE_CHECKING:
@@ -52,12 +60,15 @@ def list_(libraries: tuple[str, ...], *, as_json: bool) -> int:
     from vllm_mods.template.source import open_template  # noqa: PLC0415
 
     library = options.open_library(libraries)
-    found = [open_template(library, name) for name in library.template_names()]
+    faults: list[ManifestError] = []
+    found = readable(library.template_names(), lambda name: open_template(library, name), faults)
     if as_json:
-        options.print_json(report.list_data(found))
+        options.print_json(report.list_data(found, faults))
     else:
         click.echo(report.list_text(found))
-    return EXIT_OK
+    for fault in faults:
+        click.echo(f"error: {fault.message}", err=True)
+    return EXIT_USAGE if faults else EXIT_OK
 
 
 @command.command(name="check")

@@ -10,6 +10,7 @@ from vllm_mods.report import data, text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vllm_mods.errors import ManifestError
     from vllm_mods.template.check import Checked, Outcome
     from vllm_mods.template.rendering import Rendered
     from vllm_mods.template.source import Template
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 
 
-def list_data(templates: Sequence[Template]) -> dict[str, Any]:
-    """Return what templates say of themselves."""
-    return {"schema": data.SCHEMA, "templates": [_about(one) for one in templates]}
+def list_data(templates: Sequence[Template], faults: Sequence[ManifestError]) -> dict[str, Any]:
+    """Return what templates say of themselves, and which are faulty."""
+    return {
+        "schema": data.SCHEMA,
+        "templates": [_about(one) for one in templates],
+        "faulty": [{"where": one.where, "problems": list(one.problems)} for one in faults],
+    }
 
 
 def list_text(templates: Sequence[Template]) -> str:
@@ -36,8 +41,9 @@ def list_text(templates: Sequence[Template]) -> str:
             ("--tool-call-parser", said.tool_call_parser),
             ("--reasoning-parser", said.reasoning_parser),
         )
-        goes = [", ".join(said.families), *(f"{flag} {value}" for flag, value in flags if value)]
-        lines.append(f"{' ' * width}  for {' '.join(filter(None, goes))}")
+        needs = " ".join(f"{flag} {value}" for flag, value in flags if value)
+        goes = filter(None, (", ".join(said.families), needs))
+        lines.append(f"{' ' * width}  for {'; '.join(goes)}")
     return "\n".join(lines) or "there are no templates"
 
 
@@ -83,7 +89,7 @@ def differences(
             )
         )
         for conversation, before, after in rows
-        if _shown(before) != _shown(after)
+        if not _same(before, after)
     )
 
 
@@ -93,17 +99,22 @@ def diff_data(
     """Return the answer of ``template diff``."""
     return {
         "schema": data.SCHEMA,
-        "ok": all(_shown(before) == _shown(after) for _, before, after in rows),
+        "ok": all(_same(before, after) for _, before, after in rows),
         "templates": [_head(one) for one in templates],
         "conversations": [
-            {"name": name, "same": _shown(before) == _shown(after), **_both(before, after)}
+            {
+                "name": name,
+                "same": _same(before, after),
+                "before": _rendered(before),
+                "after": _rendered(after),
+            }
             for name, before, after in rows
         ],
     }
 
 
-def _both(before: Rendered, after: Rendered) -> dict[str, Any]:
-    return {"before": _rendered(before), "after": _rendered(after)}
+def _same(before: Rendered, after: Rendered) -> bool:
+    return _shown(before) == _shown(after)
 
 
 def _checked_lines(one: Checked) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.errors import NotRendered
@@ -132,13 +133,19 @@ def _calls(prompt: str, expected: tuple[Call, ...], parser: str | None) -> Itera
     except ValueError as error:
         yield Finding("calls-differ", f"its calls cannot be read back: {error}")
         return
-    if found != expected:
-        there, wanted = (_short([tuple(one) for one in side]) for side in (found, expected))
+    there, wanted = (
+        json.dumps(side, ensure_ascii=False, sort_keys=True) for side in (found, expected)
+    )
+    if there != wanted:
+        there, wanted = _cut(there), _cut(wanted)
         yield Finding("calls-differ", f"its calls read back as {there}, and not as {wanted}")
 
 
-def _short(value: object) -> str:
-    text = repr(value)
+def _short(text: str) -> str:
+    return _cut(repr(text))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
 
 

@@ -106,7 +106,9 @@ WRITTEN = (
 
 
 @pytest.mark.parametrize("toml", [None, TOML.replace("hermes", "qwen3_xml")])
-@pytest.mark.parametrize(("value", "codes"), [("1", []), ("2", ["calls-differ"])])
+@pytest.mark.parametrize(
+    ("value", "codes"), [("1", []), ("2", ["calls-differ"]), ("true", ["calls-differ"])]
+)
 def test_calls_are_read_back(toml: str | None, value: str, codes: list[str]) -> None:
     text = WRITTEN.replace("VALUE", value) + "{{ '' if loud }}"
     assert _codes(_check(text, toml, tool_calls=CALLS)) == codes
