@@ -40,6 +40,13 @@ PACKAGES = {
     "broken": "raise ValueError('no kernels for compute version 7.5')",
     "old": "def chunk_gated_delta_rule(q, k, v, g, beta, cu_seqlens=None): pass",
 }
+COMPILERS = {
+    "a compiler": "import sys\ndef get_nvcc_compiler(): return sys.executable",
+    "no toolkit": "def get_nvcc_compiler(): raise RuntimeError('Failed to detect CUDA')",
+    "no nvcc": "def get_nvcc_compiler(): return '/nowhere/bin/nvcc'",
+    "another tilelang": "",
+}
+"""What is in tilelang.contrib.nvcc beside the stand-in."""
 KEY_HEADS, VALUE_HEADS = 2, 4
 CHUNKS = ((20, 1, 7), (9, 5, 13))
 SEEN: list[str] = []
@@ -76,19 +83,25 @@ def _pretend(gpu: str) -> None:
 
 
 @contextlib.contextmanager
-def _installed(source: str | None, standin: str) -> Iterator[None]:
-    """flash_qla is what ``source`` says, for vLLM's next look at it."""
+def _installed(source: str | None, standin: str, nvcc: str | None = None) -> Iterator[None]:
+    """flash_qla is what ``source`` says, and tilelang's ``nvcc``, for vLLM's next look at it."""
     with tempfile.TemporaryDirectory() as folder:
         if source is not None:
             with open(standin) as file:
                 text = source or file.read()
             with open(os.path.join(folder, "flash_qla.py"), "w") as file:
                 file.write(text)
+        if nvcc is not None:
+            os.makedirs(os.path.join(folder, "tilelang", "contrib"))
+            with open(os.path.join(folder, "tilelang", "contrib", "nvcc.py"), "w") as file:
+                file.write(nvcc)
         sys.path.insert(0, folder)
         importlib.invalidate_caches()
-        sys.modules.pop("flash_qla", None)
+        for name in ("flash_qla", "tilelang", "tilelang.contrib", "tilelang.contrib.nvcc"):
+            sys.modules.pop(name, None)
         if prefill := _prefill():
             prefill._load.cache_clear()
+            prefill._no_compiler.cache_clear()
         yield
         sys.path.remove(folder)
 
@@ -167,6 +180,11 @@ def choices(standin: str) -> dict[str, dict[str, Any]]:
                 _pretend(gpu)
                 for backend, config in (asked | (models if gpu in ("9.0", "10.0") else {})).items():
                     found[f"{package}, {gpu}, {backend}"] = _choice(config)
+    _pretend("9.0")
+    for compiler, nvcc in COMPILERS.items():
+        with _installed("", standin, nvcc):
+            for backend in ("flashqla", "auto", "triton"):
+                found[f"{compiler}, 9.0, {backend}"] = _choice(asked[backend])
     return found
 
 

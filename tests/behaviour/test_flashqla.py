@@ -168,6 +168,40 @@ def test_without_a_usable_package_vllm_chooses_as_without_the_mod(
         assert after["log"][1:] == before["log"]
 
 
+@pytest.mark.parametrize("compiler", ["a compiler", "another tilelang"])
+@pytest.mark.parametrize("asked", ["auto", "flashqla"])
+def test_with_a_compiler_or_nobody_to_ask_it_is_taken(
+    told: Told, asked: str, compiler: str
+) -> None:
+    choice = told[1]["choices"][f"{compiler}, 9.0, {asked}"]
+    assert choice["method"] == FORWARD
+    assert choice["log"] == [f"INFO: FlashQLA is chosen for GDN prefill (requested={asked})"]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "why"),
+    [
+        ("no toolkit", "tilelang finds no CUDA toolkit (CUDA_HOME)"),
+        ("no nvcc", "there is no compiler /nowhere/bin/nvcc"),
+    ],
+)
+def test_without_a_compiler_it_is_taken_only_if_asked_for(
+    told: Told, compiler: str, why: str
+) -> None:
+    """Its kernels are compiled at the first prompt: where they can't be, the server would fail then."""
+    choices = told[1]["choices"]
+    before, auto = told[0]["choices"]["absent, 9.0, auto"], choices[f"{compiler}, 9.0, auto"]
+    assert (auto["method"], auto["builder"]) == (before["method"], before["builder"])
+    assert auto["log"][0] == f"INFO: GDN prefill goes without FlashQLA: {why}."
+    insisted = choices[f"{compiler}, 9.0, flashqla"]
+    assert insisted["method"] == FORWARD
+    assert insisted["log"][0].startswith(
+        "WARNING: FlashQLA's kernels are compiled when they are first"
+    )
+    assert why in insisted["log"][0]
+    assert choices[f"{compiler}, 9.0, triton"] == told[0]["choices"]["absent, 9.0, triton"]
+
+
 @pytest.mark.parametrize("gpu", ["9.0", "10.0"])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_it_has_no_kernel_for_gets_another_one(told: Told, model: str, gpu: str) -> None:

@@ -8,6 +8,7 @@ two; all that depends on FlashQLA is here.
 
 import importlib
 import inspect
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -34,8 +35,9 @@ def resolve(vllm_config: Any) -> str:
     """The GDN prefill backend to go on with: "flashqla", or what vLLM knows.
 
     "flashqla" and "auto" become "flashqla" where it can be used and "auto"
-    where it can't, so that vLLM then chooses as it does without it. Every
-    other backend that was asked for stays.
+    where it can't, so that vLLM then chooses as it does without it. Without a
+    compiler for its kernels only "flashqla" does. Every other backend that was
+    asked for stays.
     """
     config = vllm_config.additional_config
     asked = "auto"
@@ -45,6 +47,15 @@ def resolve(vllm_config: Any) -> str:
         return asked
     try:
         _check(vllm_config.model_config)
+        if missing := _no_compiler():
+            # Whoever insists may have every kernel in tilelang's cache.
+            if asked != NAME:
+                raise Unusable(missing)
+            logger.warning_once(
+                "FlashQLA's kernels are compiled when they are first used, and %s: "
+                "only those in tilelang's cache will run.",
+                missing,
+            )
     except Unusable as error:
         if asked == NAME:
             logger.warning_once(
@@ -99,6 +110,20 @@ def _load() -> Callable[..., Any] | str:
     if "state_v_first" not in inspect.signature(kernel).parameters:
         return "flash_qla is too old, it knows one layout of the state only"
     return kernel
+
+
+@cache
+def _no_compiler() -> str | None:
+    """Why tilelang can't compile FlashQLA's kernels, or None if nothing is known to be missing."""
+    try:
+        find = importlib.import_module("tilelang.contrib.nvcc").get_nvcc_compiler
+    except (ImportError, AttributeError):
+        return None  # a tilelang that is asked in another way
+    try:
+        nvcc = find()
+    except RuntimeError:
+        return "tilelang finds no CUDA toolkit (CUDA_HOME)"
+    return None if os.access(nvcc, os.X_OK) else f"there is no compiler {nvcc}"
 
 
 def forward(

@@ -4,11 +4,12 @@
 usage: python flashqla_engine.py [FOLDER]   (for the checkpoint; default: a temporary folder)
 
 Run it with a vLLM of 0.18 or newer that the `flashqla` mod is applied to, and with flash-qla and tilelang.
-Nothing is downloaded. Five engines run one after the other, each in a process of its own:
+Nothing is downloaded. Six engines run one after the other, each in a process of its own:
 
     triton, flashqla                  every prompt in one piece; --gdn-prefill-backend
     triton-chunked, flashqla-chunked  at most 256 tokens at a time, so that states are carried over; here
                                       FlashQLA is what vLLM chooses without any option
+    triton-without-nvcc               no option, and nothing that compiles FlashQLA's kernels: vLLM chooses
     transposed-chunked                FlashQLA with its final states transposed: what a mix-up of the layouts
                                       would be. It has to be out of bounds, or the bounds prove nothing
 
@@ -40,14 +41,19 @@ RUNS = {
     "flashqla": ("flashqla", None),
     "triton-chunked": ("triton", CHUNK),
     "flashqla-chunked": (None, CHUNK),
+    "triton-without-nvcc": (None, None),
     "transposed-chunked": ("flashqla", CHUNK),
 }
+# Where tilelang looks for a toolkit, and what the mod says where there is none.
+NO_NVCC = {"CUDA_HOME": "/nowhere", "CUDA_PATH": "/nowhere"}
+WHY = "GDN prefill goes without FlashQLA: there is no compiler /nowhere/bin/nvcc."
 # (got, expected): within the bounds
 NEAR = (
     ("flashqla", "triton"),
     ("flashqla-chunked", "triton-chunked"),
     ("flashqla-chunked", "flashqla"),
     ("triton-chunked", "triton"),
+    ("triton-without-nvcc", "triton"),
 )
 FAR = ("transposed-chunked", "flashqla")
 ENVIRONMENT = {
@@ -186,6 +192,9 @@ def judge(answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
         used = sum(bool(re.search(EVIDENCE, line)) for line in answer["log"])
         if used != (not name.startswith("triton")):
             wrong.append(f"{name}: the evidence line was logged {used} times")
+    for name, answer in answers.items():
+        if (WHY in answer["log"]) != name.endswith("without-nvcc"):
+            wrong.append(f"{name}: what it says of a compiler is wrong")
     return {"compared": compared, "wrong": wrong}
 
 
@@ -197,7 +206,7 @@ def main(folder: str) -> int:
     for name in RUNS:
         done = subprocess.run(
             [sys.executable, __file__, "--one", name, folder],
-            env=ENVIRONMENT | os.environ,
+            env=ENVIRONMENT | os.environ | (NO_NVCC if name.endswith("without-nvcc") else {}),
             capture_output=True,
             text=True,
             check=False,
