@@ -4,14 +4,16 @@
 usage: python flashqla_engine.py [FOLDER]   (for the checkpoint; default: a temporary folder)
 
 Run it with a vLLM of 0.18 or newer that the `flashqla` mod is applied to, and with flash-qla and tilelang.
-Nothing is downloaded. Six engines run one after the other, each in a process of its own:
+Nothing is downloaded. Five engines run one after the other, each in a process of its own:
 
     triton, flashqla                  every prompt in one piece; --gdn-prefill-backend
     triton-chunked, flashqla-chunked  at most 256 tokens at a time, so that states are carried over; here
                                       FlashQLA is what vLLM chooses without any option
-    triton-without-nvcc               no option, and nothing that compiles FlashQLA's kernels: vLLM chooses
     transposed-chunked                FlashQLA with its final states transposed: what a mix-up of the layouts
                                       would be. It has to be out of bounds, or the bounds prove nothing
+
+And without any option the mod is asked what to take, where there is a compiler for FlashQLA's kernels and
+where there is none: its choice has to be FlashQLA once, and vLLM's own once.
 
 Prompt logprobs are compared; greedy tokens of a random model part wherever two logits are nearly equal.
 Prints one JSON object; exit code 0 when all is as it should be, else 1, with the reasons under "wrong".
@@ -41,11 +43,13 @@ RUNS = {
     "flashqla": ("flashqla", None),
     "triton-chunked": ("triton", CHUNK),
     "flashqla-chunked": (None, CHUNK),
-    "triton-without-nvcc": (None, None),
     "transposed-chunked": ("flashqla", CHUNK),
 }
-# Where tilelang looks for a toolkit, and what the mod says where there is none.
-NO_NVCC = {"CUDA_HOME": "/nowhere", "CUDA_PATH": "/nowhere"}
+# Where tilelang looks for a toolkit, and what the mod then takes.
+CHOICES = {
+    "with a compiler": ({}, "flashqla"),
+    "without": ({"CUDA_HOME": "/nowhere", "CUDA_PATH": "/nowhere"}, "auto"),
+}
 WHY = "GDN prefill goes without FlashQLA: there is no compiler /nowhere/bin/nvcc."
 # (got, expected): within the bounds
 NEAR = (
@@ -53,7 +57,6 @@ NEAR = (
     ("flashqla-chunked", "triton-chunked"),
     ("flashqla-chunked", "flashqla"),
     ("triton-chunked", "triton"),
-    ("triton-without-nvcc", "triton"),
 )
 FAR = ("transposed-chunked", "flashqla")
 ENVIRONMENT = {
@@ -121,19 +124,37 @@ def _transpose_states() -> None:
     flash_qla.chunk_gated_delta_rule = wrong
 
 
-def one(name: str, folder: str) -> dict[str, Any]:
-    """One engine: the prompts' logprobs, and which of the mod's lines were logged."""
+def record() -> list[str]:
+    """Return what the mod is going to log."""
+    import vllm  # noqa: F401  (its logging configuration takes the handlers off that are there before)
+
     seen: list[str] = []
 
     class Recorder(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             seen.append(record.getMessage())
 
+    # Its own logger: from 0.32 the engine configures "vllm" anew and drops other handlers there.
+    logging.getLogger(LOGGER).addHandler(Recorder())
+    return seen
+
+
+def choose(folder: str) -> dict[str, Any]:
+    """What the mod takes where nothing is asked for, and what it says."""
+    seen = record()
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.model_executor.layers.mamba.ops import flashqla_prefill
+
+    config = EngineArgs(model=folder, dtype="bfloat16", max_model_len=2304).create_engine_config()
+    return {"chosen": flashqla_prefill.resolve(config), "log": seen}
+
+
+def one(name: str, folder: str) -> dict[str, Any]:
+    """One engine: the prompts' logprobs, and which of the mod's lines were logged."""
+    seen = record()
     import torch
     import vllm
 
-    # Its own logger: from 0.32 the engine configures "vllm" anew and drops other handlers there.
-    logging.getLogger(LOGGER).addHandler(Recorder())
     backend, chunk = RUNS[name]
     if name.startswith("transposed"):
         _transpose_states()
@@ -192,10 +213,23 @@ def judge(answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
         used = sum(bool(re.search(EVIDENCE, line)) for line in answer["log"])
         if used != (not name.startswith("triton")):
             wrong.append(f"{name}: the evidence line was logged {used} times")
-    for name, answer in answers.items():
-        if (WHY in answer["log"]) != name.endswith("without-nvcc"):
-            wrong.append(f"{name}: what it says of a compiler is wrong")
     return {"compared": compared, "wrong": wrong}
+
+
+def ask(environ: dict[str, str], *arguments: str) -> dict[str, Any]:
+    """Have a process of its own answer. Raises ``RuntimeError`` with its output if it fails."""
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments],
+        env=ENVIRONMENT | os.environ | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
+    if done.returncode or not lines:
+        raise RuntimeError(f"{arguments}: {done.stdout[-4000:]}{done.stderr[-8000:]}")
+    answer: dict[str, Any] = json.loads(lines[0].removeprefix("ANSWER "))
+    return answer
 
 
 def main(folder: str) -> int:
@@ -204,22 +238,15 @@ def main(folder: str) -> int:
         make_model(folder)
     answers: dict[str, dict[str, Any]] = {}
     for name in RUNS:
-        done = subprocess.run(
-            [sys.executable, __file__, "--one", name, folder],
-            env=ENVIRONMENT | os.environ | (NO_NVCC if name.endswith("without-nvcc") else {}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
-        if done.returncode or not lines:
-            sys.stdout.write(json.dumps({"wrong": [f"{name}: failed"]}) + "\n")
-            sys.stderr.write(done.stdout[-4000:] + done.stderr[-8000:])
-            return 1
-        answers[name] = json.loads(lines[0].removeprefix("ANSWER "))
+        answers[name] = ask({}, "--one", name, folder)
         sys.stderr.write(f"{name}: done after {time.monotonic() - begun:.0f} s\n")
+    choices = {name: ask(environ, "--choose", folder) for name, (environ, _) in CHOICES.items()}
     verdict = judge(answers)
-    told = {name: answer["log"] for name, answer in answers.items()}
+    for name, (_, wanted) in CHOICES.items():
+        found = choices[name]
+        if found["chosen"] != wanted or (WHY in found["log"]) != (wanted == "auto"):
+            verdict["wrong"].append(f"{name}: {found}")
+    told = {name: answer["log"] for name, answer in (answers | choices).items()}
     result = {"vllm": answers["triton"]["vllm"], **verdict, "log": told}
     result["seconds"] = round(time.monotonic() - begun)
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
@@ -227,6 +254,9 @@ def main(folder: str) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--choose"]:
+        sys.stdout.write("\nANSWER " + json.dumps(choose(sys.argv[2])) + "\n")
+        sys.exit(0)
     if sys.argv[1:2] == ["--one"]:
         sys.stdout.write("\nANSWER " + json.dumps(one(*sys.argv[2:4])) + "\n")
         sys.exit(0)
