@@ -64,6 +64,16 @@ def test_list_names_what_is_faulty_and_lists_the_rest(call: Call, small: Path) -
     assert "template.toml: 5 problems" in answer.err
 
 
+def test_a_template_alone_is_enough(call: Call, small: Path) -> None:
+    (small / "template.toml").unlink()
+    answer = call("template", "list")
+    assert answer.code == 0
+    assert "small             (it has no template.toml)\n" in answer.out
+    answer = call("template", "check", "small")
+    assert (answer.code, answer.out.splitlines()[0]) == (0, "small")
+    assert call("template", "render", "small", "hello").out == "hi\n"
+
+
 def test_the_bundled_ones_are_as_they_should_be(call: Call) -> None:
     answer = call("template", "check", "qwen3.5-enhanced", "qwen3.6-enhanced")
     assert answer.code == 0

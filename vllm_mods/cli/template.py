@@ -208,7 +208,7 @@ def _asked(template: Template, messages: str) -> Conversation:
             with open(messages, "rb") as file:
                 raw = file.read()
     except OSError as error:
-        beside = " and no conversation beside the template" if template.about else ""
+        beside = " and no conversation beside the template" if template.conversations else ""
         raise UsageError(
             f"{messages}: {error.strerror}{beside}",
             hint=f"vllm-mods template render {template.name} FILE",

@@ -33,9 +33,10 @@ def list_text(templates: Sequence[Template]) -> str:
     lines = []
     width = max((len(one.name) for one in templates), default=0)
     for one in templates:
-        if one.about is None:
-            continue
         said = one.about
+        if said is None:
+            lines.append(f"{one.name.ljust(width)}  (it has no template.toml)")
+            continue
         lines.append(f"{one.name.ljust(width)}  {said.version}  {said.summary}")
         flags = (
             ("--tool-call-parser", said.tool_call_parser),

@@ -19,7 +19,7 @@ CONVERSATIONS = "conversations"
 
 
 class Template(NamedTuple):
-    """A template and what lies beside it; of a file, there is only the text.
+    """A template and what lies beside it: nothing, if it is a file; a template.toml need not be there.
 
     ``name`` is what it was called by, ``path`` where it lies.
     """
@@ -46,10 +46,8 @@ def open_template(library: Library, named: str) -> Template:
     folder = library.template_folder(named)
     path, said = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
     raw = library.read(said)
-    if raw is None:
-        raise ManifestError(said, ("there is no such file",))
-    read = about.parse(raw, said)
-    if read.name != named:
+    read = None if raw is None else about.parse(raw, said)
+    if read is not None and read.name != named:
         raise ManifestError(
             said, (f"name: {read.name!r} is not the name of its folder, {named!r}",)
         )
