@@ -472,7 +472,7 @@ class _Reader:
         elif kind == "string":
             yield from self.pieces(node, 1)
         elif kind == "simple_expansion":
-            yield Variable(text[1:]) if re.fullmatch(r"\$\w+", text) else Unread(text)
+            yield from _simple(text)
         elif kind == "expansion":
             yield self.expansion(node, text)
         elif node.child_count == 0 and kind in {"word", "number", "variable_name", "="}:
@@ -508,7 +508,8 @@ class _Reader:
                 yield re.sub(r"\\([$`\"\\])", r"\1", piece).replace("\\\n", "")
 
     def expansion(self, node: Node, text: str) -> Variable | Unread:
-        match = re.fullmatch(r"\$\{(\w+)(?::?-(.*))?\}", text, re.DOTALL)
+        name = r"[A-Za-z_]\w*|\d{1,9}"
+        match = re.fullmatch(rf"\$\{{({name})(?::?-(.*))?\}}", text, re.DOTALL | re.ASCII)
         if match is None:
             return Unread(text)
         if match[2] is None:
@@ -519,6 +520,17 @@ class _Reader:
         rest = [] if operator is None else node.children[operator + 1 : -1]
         parts = tuple(part for child in rest for part in self.parts(child))
         return Variable(match[1], Word(match[2], parts))
+
+
+def _simple(text: str) -> Iterator[str | Variable | Unread]:
+    """Yield what ``$NAME`` is; ``$10`` is the first argument, and a 0 behind it."""
+    match = re.fullmatch(r"\$(?:(\d)(\w*)|([A-Za-z_]\w*))", text, re.ASCII)
+    if match is None:
+        yield Unread(text)
+        return
+    yield Variable(match[1] or match[3])
+    if match[2]:
+        yield match[2]
 
 
 def _dedented(word: Word) -> Word:

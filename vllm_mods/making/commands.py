@@ -130,16 +130,23 @@ def _filter(_shell: Shell, command: Command) -> Result:
     if command.stdin is None or len(words) != 1:
         return Result()
     lines = command.stdin.splitlines()
-    column = re.fullmatch(r"\s*\{\s*print\s+\$(\d)\s*;?\s*\}\s*", words[0])
-    if command.argv[0] != "awk":
+    is_awk = command.argv[0] == "awk"
+    column = re.fullmatch(r"\s*\{\s*print\s+\$(\d)\s*;?\s*\}\s*", words[0], re.ASCII)
+    if not is_awk:
         if not re.fullmatch(r"\^?[\w: ]+", words[0]) or len(command.argv) > 2:
             return Result()
         found = [line for line in lines if re.search(words[0], line)]
     elif column:
-        found = [*(line.split()[int(column[1]) - 1] for line in lines if line.split())]
+        found = [_field(line, int(column[1])) for line in lines]
     else:
         return Result()
-    return Result(status=bool(found), out="".join(f"{line}\n" for line in found))
+    return Result(status=is_awk or bool(found), out="".join(f"{line}\n" for line in found))
+
+
+def _field(line: str, number: int) -> str:
+    """Return what awk calls ``$number``: a word of the line, the line itself, or nothing."""
+    words = line.split()
+    return line if number == 0 else words[number - 1] if number <= len(words) else ""
 
 
 def _test(shell: Shell, command: Command) -> Result:

@@ -28,10 +28,16 @@ def test(shell: Shell, text: str) -> bool | None:
     for word in call.argv[1:]:
         patterns = [part for part in word.parts if isinstance(part, Unread)]
         plain = all(part.text.startswith(("$", "`")) for part in patterns)
-        known = words.text(shell, word) if plain else None
-        if known is None:
+        if not plain:
             return None
-        found.append(known)
+        if text.startswith("[["):
+            known = words.text(shell, word)
+            items = None if known is None else [known]
+        else:
+            items = words.values(shell, word)  # what is not quoted is split, or is nothing at all
+        if items is None:
+            return None
+        found += items
     return evaluate(shell, found)
 
 

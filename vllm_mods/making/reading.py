@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import posixpath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from vllm_mods import bash
 from vllm_mods.bash import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from vllm_mods.bash import Redirect, Statement
     from vllm_mods.model import Tree
 
+_T = TypeVar("_T")
 _DEEPEST = 20
 _MOST = 20_000
 """Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
@@ -226,6 +227,11 @@ class Shell(State):
                 if there.lasting:
                     self.left(place, one.right.text, "whether the script ends here is not known")
                 return Result()
+            if not there.lasting:
+                without = self.probe([]).shell
+                right = self.one(one.right)
+                self.agree([without, self])
+                return Result(right.status if right.status is not wanted else None)
         return self.one(one.right)
 
     def fallback(self, body: Sequence[Statement], since: int, place: Place) -> None:
@@ -306,7 +312,10 @@ class Shell(State):
             self.variables[name] = values.pop() if len(values) == 1 else None
         folders = {shell.cwd for shell in shells}
         self.cwd = folders.pop() if len(folders) == 1 else None
-        self.arrays, self.functions = shells[0].arrays, shells[0].functions
+        self.arrays = _common([shell.arrays for shell in shells])
+        self.functions = _common([shell.functions for shell in shells])
+        if len({shell.arguments for shell in shells}) > 1:
+            self.left(self.here, "shift", "how many arguments are left is known only when it runs")
         for shell in shells:
             self.effects += [one for one in shell.effects if one not in self.effects]
 
@@ -467,3 +476,13 @@ class Shell(State):
 def _moved(one: Statement, lines: int) -> Statement:
     """Return a statement of a part of a script that begins further down."""
     return one._replace(line=one.line + lines)
+
+
+def _common(found: Sequence[dict[str, _T]]) -> dict[str, _T]:
+    """Return what is the same in all."""
+    first, *others = found
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in others)
+    }

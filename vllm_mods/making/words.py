@@ -125,7 +125,7 @@ def _variable(shell: Shell, part: Variable) -> str | None:
     name = part.name
     if name == "PWD":
         return shell.cwd
-    if name in {"BASH_SOURCE", "0"}:
+    if name == "BASH_SOURCE" or (name.isdigit() and int(name) == 0):
         return shell.script
     if name.isdigit():
         at = int(name) - 1
