@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # More than this is no recipe: a few aliases can stand for billions of values.
 _MOST_VALUES = 10_000
+# Nor is this: what writes the values down again recurses.
+_DEEPEST = 100
 _ENDLESS = 1 << 30
 _BEYOND = r"\\U(?!000|0010)[0-9A-Fa-f]{8}"
 _HALF = "[\ud800-\udfff]"
@@ -138,11 +140,13 @@ def _walk(text: str, root: yaml.MappingNode) -> tuple[dict[str, int], list[Fault
     """Find the line of every key path, and what a recipe cannot hold."""
     lines: dict[str, int] = {}
     faults: list[Fault] = []
-    pending: list[tuple[str, yaml.Node]] = [("", root)]
+    pending: list[tuple[str, yaml.Node, int]] = [("", root, 0)]
     count = 0
     while pending:
-        at, node = pending.pop()
+        at, node, depth = pending.pop()
         count += 1
+        if depth > _DEEPEST:
+            return lines, [Fault(_line(text, node.start_mark.index), "nested too deeply")]
         if count > _MOST_VALUES:
             return lines, [Fault(1, f"not a recipe: it has more than {_MOST_VALUES} values")]
         if (why := _unreadable(node)) is not None:
@@ -150,9 +154,10 @@ def _walk(text: str, root: yaml.MappingNode) -> tuple[dict[str, int], list[Fault
         elif isinstance(node, yaml.SequenceNode):
             inside = [(f"{at}[{i}]", inner) for i, inner in enumerate(node.value)]
             lines.update((path, _line(text, inner.start_mark.index)) for path, inner in inside)
-            pending += inside
+            pending += [(path, inner, depth + 1) for path, inner in inside]
         elif isinstance(node, yaml.MappingNode):
-            pending += _keys(text, at, node, lines, faults)
+            keys = _keys(text, at, node, lines, faults)
+            pending += [(path, inner, depth + 1) for path, inner in keys]
     return lines, sorted(faults)
 
 

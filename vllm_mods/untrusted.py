@@ -12,6 +12,7 @@ from typing import Any
 
 from vllm_mods.errors import ManifestError
 
+_DEEPEST = 100
 _DEEP = "it is nested too deeply"
 # Half of a pair, but for those that stand for bytes that are not UTF-8 (PEP 383).
 _HALF = "[\ud800-\udc7f\udd00-\udfff]"
@@ -39,7 +40,7 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415  (4 ms that a call without a manifest need not pay)
 
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        found = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ManifestError(where, (f"not UTF-8: byte {error.start}",)) from error
     except RecursionError as error:
@@ -48,6 +49,24 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
         raise ManifestError(
             where, (f"not TOML: {error}",), hint="https://toml.io/en/v1.0.0 has the syntax"
         ) from error
+    if _is_deep(found):
+        raise ManifestError(where, (f"not a manifest: {_DEEP}",))
+    return found
+
+
+def _is_deep(value: object) -> bool:
+    """Tell whether a value is nested more than what writes it down again, and so recurses, can take."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _check(value: object) -> None:

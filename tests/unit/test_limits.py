@@ -24,6 +24,7 @@ from vllm_mods import (
     locate,
     lock,
     manifest,
+    pairing,
     plan,
     receipt,
     recipe_yaml,
@@ -483,3 +484,9 @@ raise SystemExit(code or "jinja2" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_what_is_nested_deeply_in_toml_is_no_manifest() -> None:
+    """What is read of it is written down again, in a lock or a pairing, by functions that recurse."""
+    with pytest.raises(ManifestError, match="nested too deeply"):
+        pairing.parse(b"schema = 1\ndefaults = " + b"[" * 150 + b"]" * 150, "x.toml")

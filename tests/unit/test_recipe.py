@@ -204,6 +204,7 @@ solo_only: yes please
         (LEAST + "x: !!str [a]\n", "x: line 5: tag:yaml.org,2002:str is no plain value"),
         (LEAST + "x: !!map a\n", "x: line 5: tag:yaml.org,2002:map is no plain value"),
         (LEAST + "x: " + "[" * 3000, "line 1: not a recipe: nested too deeply"),
+        (LEAST + "metadata:\n  a:\n  " + "- " * 400 + "x\n", "line 7: nested too deeply"),
         ("- a\n", "line 1: this is not a mapping of keys to values"),
         ("", "line 1: this is not a mapping of keys to values"),
         (LEAST + "mods: [mods/a, x/a]\n", "mods[1]: line 5: x/a and mods/a are both the mod `a`"),
