@@ -86,9 +86,7 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
     held against their patterns: not once more, since compiling these takes longer than the rest.
     """
     top = Table(table, "", [], checked=checked)
-    schema = top.get("schema", int, required=True)
-    if schema is not None and schema != SCHEMA:
-        top.problem("schema", f"this version of vllm-mods reads schema {SCHEMA}, not {schema}")
+    top.check_schema(SCHEMA)
     upstream = top.table("upstream")
     evidence = top.table("evidence")
     serve = top.table("serve")

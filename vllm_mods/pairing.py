@@ -69,9 +69,7 @@ class Pairing(NamedTuple):
 def parse(data: bytes, where: str) -> Pairing:
     """Read a pairing; ``where`` names it in messages. Raises ``ManifestError`` with every problem."""
     top = Table(toml_of(data, where), "", [])
-    schema = top.get("schema", int, required=True)
-    if schema is not None and schema != SCHEMA:
-        top.problem("schema", f"this version of vllm-mods reads schema {SCHEMA}, not {schema}")
+    top.check_schema(SCHEMA)
     pairing = Pairing(
         name=top.match("name", NAME, "lower case letters, digits, '.', '_' and '-'", required=True),
         summary=top.get("summary", str, required=True) or "",

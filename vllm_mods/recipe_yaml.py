@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
+from vllm_mods.untrusted import DEEPEST
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 # More than this is no recipe: a few aliases can stand for billions of values.
 _MOST_VALUES = 10_000
-# Nor is this: what writes the values down again recurses.
-_DEEPEST = 100
 _ENDLESS = 1 << 30
 _BEYOND = r"\\U(?!000|0010)[0-9A-Fa-f]{8}"
 _HALF = "[\ud800-\udfff]"
@@ -145,7 +145,7 @@ def _walk(text: str, root: yaml.MappingNode) -> tuple[dict[str, int], list[Fault
     while pending:
         at, node, depth = pending.pop()
         count += 1
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             return lines, [Fault(_line(text, node.start_mark.index), "nested too deeply")]
         if count > _MOST_VALUES:
             return lines, [Fault(1, f"not a recipe: it has more than {_MOST_VALUES} values")]

@@ -32,6 +32,15 @@ def parse(source: bytes | str, filename: str = "<unknown>", **options: Any) -> A
             raise DeepError from error
 
 
+def module(data: bytes) -> ast.Module | None:
+    """Parse a file; ``None`` if it is not Python that this interpreter reads."""
+    try:
+        parsed: ast.Module = parse(data)
+    except (SyntaxError, ValueError):
+        return None
+    return parsed
+
+
 def check_depth(tree: ast.AST) -> None:
     """Raise ``DeepError`` for a tree that something that calls itself might not get out of."""
     level = [tree]

@@ -1,6 +1,6 @@
 """A TOML table that is read key by key: what is wrong is collected with its key path.
 
-What ``manifest`` and ``pairing`` have in common. Nothing here raises.
+What manifests of mods, pairings and templates have in common. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -122,6 +122,12 @@ class Table:
             else:
                 self.problem(f"{key}[{i}]", f"expected a table, found {in_words(value)}")
         return tuple(found)
+
+    def check_schema(self, known: int) -> None:
+        """Note a ``schema`` that is missing, or another than the one that is known."""
+        schema = self.get("schema", int, required=True)
+        if schema is not None and schema != known:
+            self.problem("schema", f"this version of vllm-mods reads schema {known}, not {schema}")
 
     def refuse_unknown(self) -> None:
         """Note every key that nobody asked for."""

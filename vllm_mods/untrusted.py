@@ -1,4 +1,4 @@
-"""JSON and TOML that anybody may have written: a value, or one kind of error whatever is wrong. Pure.
+"""JSON, TOML and headers that anybody may have written: a value, or one kind of error whatever is wrong. Pure.
 
 The parsers recurse, so text that is nested deeply enough would come out as a ``RecursionError``; and
 JSON can spell half a character, which no file name and no file can hold.
@@ -12,7 +12,8 @@ from typing import Any
 
 from vllm_mods.errors import ManifestError
 
-_DEEPEST = 100
+DEEPEST = 100
+"""TOML and YAML may be nested so deeply: what writes their values down again recurses."""
 _DEEP = "it is nested too deeply"
 # Half of a pair, but for those that stand for bytes that are not UTF-8 (PEP 383).
 _HALF = "[\ud800-\udc7f\udd00-\udfff]"
@@ -28,6 +29,11 @@ def json_of(data: bytes | str) -> Any:  # noqa: ANN401  (as ``json.loads`` has i
     if "\\u" in text:
         _check(found)
     return found
+
+
+def number_of(text: str) -> int | None:
+    """Read a number out of a header, which may hold digits of any script, and any number of them."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def is_whole(text: str) -> bool:
@@ -55,9 +61,9 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _is_deep(value: object) -> bool:
-    """Tell whether a value is nested more than what writes it down again, and so recurses, can take."""
+    """Tell whether a value is nested more than ``DEEPEST``."""
     level = [value]
-    for _ in range(_DEEPEST):
+    for _ in range(DEEPEST):
         level = [
             inner
             for one in level

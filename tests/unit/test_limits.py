@@ -44,7 +44,7 @@ from vllm_mods.making import reading
 from vllm_mods.model import Verdict
 from vllm_mods.pairing_lock import LockedWheel
 from vllm_mods.port import textual
-from vllm_mods.trees import archive, http
+from vllm_mods.trees import archive
 from vllm_mods.trees.archive import TarArchive, ZipArchive
 
 MANY = 100_000
@@ -467,7 +467,7 @@ def test_what_the_rules_find_is_what_they_found() -> None:
 
 
 def test_digits_of_other_scripts_are_no_numbers() -> None:
-    assert [http._number(text) for text in ("12", "", "²", "١", "-1", "9" * 30)] == [
+    assert [untrusted.number_of(text) for text in ("12", "", "²", "١", "-1", "9" * 30)] == [
         12, None, None, None, None, None,
     ]  # fmt: skip
 

@@ -8,6 +8,7 @@ import click
 
 from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_OK, EXIT_USAGE, DiffError, ManifestError
+from vllm_mods.report import data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,18 +39,23 @@ def command(libraries: tuple[str, ...], *, check: bool, as_json: bool) -> int:
                 {**pairing_data(pairing), "file": library.pairing_file(pairing.name)}
                 for pairing in pairings
             ],
-            "faulty": [
-                {"where": fault.where, "problems": list(fault.problems)} for fault in faults
-            ],
+            "faulty": [data.fault(one) for one in faults],
         }
         options.print_json(answer)
     elif not check:
         click.echo("\n".join(mod_lines(mods) or ["there are no mods"]))
         if pairings:
             click.echo("\n".join(("\npairings", *pairing_lines(pairings))))
+    return told(faults)
+
+
+def told(faults: Iterable[ManifestError]) -> int:
+    """Say on stderr what could not be loaded, and return the exit code for that."""
+    code = EXIT_OK
     for fault in faults:
         click.echo(f"error: {fault.message}", err=True)
-    return EXIT_USAGE if faults else EXIT_OK
+        code = EXIT_USAGE
+    return code
 
 
 def readable(

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vllm_mods.cli import options
-from vllm_mods.cli.listing import readable
+from vllm_mods.cli.listing import readable, told
 from vllm_mods.errors import (
     EXIT_NO,
     EXIT_OK,
-    EXIT_USAGE,
     ManifestError,
     NotRendered,
     UsageError,
@@ -66,9 +65,7 @@ def list_(libraries: tuple[str, ...], *, as_json: bool) -> int:
         options.print_json(report.list_data(found, faults))
     else:
         click.echo(report.list_text(found))
-    for fault in faults:
-        click.echo(f"error: {fault.message}", err=True)
-    return EXIT_USAGE if faults else EXIT_OK
+    return told(faults)
 
 
 @command.command(name="check")
@@ -139,8 +136,7 @@ def render(
         options.note(f"the template does not read `{name}`, and vLLM drops it without a word")
     (found,) = answer.rendered
     if found.prompt is None:
-        place = opened.path if found.line is None else f"{opened.path}:{found.line}"
-        raise NotRendered(f"{place}: {found.error}")
+        raise NotRendered(f"{rendering.place(opened.path, found.line)}: {found.error}")
     if as_json:
         options.print_json({"schema": 1, "template": opened.name, "prompt": found.prompt})
     else:

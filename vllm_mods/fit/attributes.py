@@ -6,13 +6,13 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.fit.families import class_at, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.summary import parse
 from vllm_mods.fit.walk import receiver, walk
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _set_by_text(world: World, found: Found, name: str, *, torch: bool) -> str:
 
 def _stores(world: World, path: str, data: bytes, found: Found, name: str) -> bool:
     """Tell whether a file sets the attribute on something that may be such an instance."""
-    tree = parse(data)
+    tree = syntax_tree.module(data)
     if tree is None:
         return False
     inference = Inference(world, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.fit.attributes import attribute_problems
 from vllm_mods.fit.calls import call_problems
 from vllm_mods.fit.duplicates import duplicate_problems
@@ -17,7 +18,6 @@ from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
 from vllm_mods.fit.search import candidates
-from vllm_mods.fit.summary import parse
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
 from vllm_mods.fit.walk import walk
@@ -104,7 +104,7 @@ def _file(
     before: World, after: World, path: str, lines: frozenset[int], changed: bytes | None
 ) -> Iterator[Problem | Doubt]:
     data = after.read(path) if changed is None else changed
-    tree = None if data is None else parse(data)
+    tree = None if data is None else syntax_tree.module(data)
     if data is None or tree is None:
         return
     answers = list(_look(after, path, tree, lines))
@@ -139,7 +139,7 @@ def _look(
 def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple[str, ...]]:
     """Return the keys of those problems that the file had before the patch."""
     data = before.read(path)
-    tree = None if data is None else parse(data)
+    tree = None if data is None else syntax_tree.module(data)
     if data is None or tree is None:
         return frozenset()
     tokens = [problem.token.encode() for problem in problems if problem.token]

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vllm_mods import syntax_tree
 from vllm_mods.fit.binding import (
     has_kind,
     implementations,
@@ -22,7 +23,6 @@ from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import candidates, files_mentioning
-from vllm_mods.fit.summary import parse
 from vllm_mods.fit.walk import receiver, walk
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _call_sites(
     for path, data in files_mentioning(world, frozenset((method.encode(),)), near):
         if not call.search(data):
             continue
-        tree = parse(data)
+        tree = syntax_tree.module(data)
         if tree is None:
             continue
         lines = frozenset(n for n, text in enumerate(data.splitlines(), 1) if call.search(text))

@@ -18,18 +18,9 @@ _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseExcept
 _MAKES_NAMES = re.compile(rb"\bglobal \w|\bglobals\(\)|\bexec\(|sys\.modules\[__name__\]")
 
 
-def parse(data: bytes) -> ast.Module | None:
-    """Parse a file; ``None`` if it is not Python that this interpreter reads."""
-    try:
-        parsed: ast.Module = syntax_tree.parse(data)
-    except (SyntaxError, ValueError):
-        return None
-    return parsed
-
-
 def summarize(data: bytes) -> Module | None:
     """Summarize a file; ``None`` if it does not parse, or is nested too deeply for that."""
-    node = parse(data)
+    node = syntax_tree.module(data)
     try:
         return None if node is None else _Reader(node, data).module()
     except RecursionError:

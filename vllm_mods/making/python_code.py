@@ -37,12 +37,19 @@ _ASKING = {
 }
 
 
-def only_asks(code: str) -> bool:
-    """Tell whether code calls nothing but what looks: it changes no file."""
+def _read(code: str) -> ast.Module | None:
     try:
-        tree = syntax_tree.parse(code)
+        tree: ast.Module = syntax_tree.parse(code)
         syntax_tree.check_depth(tree)
     except (SyntaxError, ValueError):
+        return None
+    return tree
+
+
+def only_asks(code: str) -> bool:
+    """Tell whether code calls nothing but what looks: it changes no file."""
+    tree = _read(code)
+    if tree is None:
         return False
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and not _looks(node):
@@ -56,15 +63,12 @@ def only_asks(code: str) -> bool:
 
 def printed(code: str) -> str | None:
     """Return what code prints if it asks where vLLM or its packages lie; None for anything else."""
-    try:
-        tree = syntax_tree.parse(code)
-        syntax_tree.check_depth(tree)
-        body = tree.body
-    except (SyntaxError, ValueError):
+    tree = _read(code)
+    if tree is None:
         return None
     names: dict[str, object] = {}
     out: str | None = None
-    for node in body:
+    for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             continue
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

@@ -58,9 +58,8 @@ class Outline(NamedTuple):
 
 def read(data: bytes) -> Outline | None:
     """Read a file; None for what is no Python, or not of a version that this Python reads."""
-    try:
-        module = syntax_tree.parse(data)
-    except (SyntaxError, ValueError):
+    module = syntax_tree.module(data)
+    if module is None:
         return None
     text = locate.split(data)
     if _MARK in data or b"\x0c" in data or b"\r" in data.replace(b"\r\n", b""):

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 from vllm_mods.digest import sha256
 
 if TYPE_CHECKING:
+    from vllm_mods.errors import ManifestError
     from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult
     from vllm_mods.model import Finding, ModPlan, Plan
     from vllm_mods.nodes import Disagreement
     from vllm_mods.receipt import ReceiptMod
 
 SCHEMA = 1
+
+
+def fault(found: ManifestError) -> dict[str, Any]:
+    """Return what is wrong with a file of a library."""
+    return {"where": found.where, "problems": list(found.problems)}
 
 
 def finding(found: Finding) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.report import data, text
+from vllm_mods.template.rendering import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ def list_data(templates: Sequence[Template], faults: Sequence[ManifestError]) ->
     return {
         "schema": data.SCHEMA,
         "templates": [_about(one) for one in templates],
-        "faulty": [{"where": one.where, "problems": list(one.problems)} for one in faults],
+        "faulty": [data.fault(one) for one in faults],
     }
 
 
@@ -142,8 +143,8 @@ def _checked_lines(one: Checked) -> list[str]:
         title = outcome.conversation.title
         lines.append(f"  {outcome.conversation.name}" + (f": {title}" if title else ""))
         for finding, line in zip(outcome.findings, text.findings(outcome.findings), strict=True):
-            place = "" if finding.line is None else f"{one.template.path}:{finding.line}: "
-            lines.append(f"    {place}{line}")
+            where = "" if finding.line is None else f"{place(one.template.path, finding.line)}: "
+            lines.append(f"    {where}{line}")
     return lines
 
 

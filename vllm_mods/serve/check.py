@@ -225,7 +225,6 @@ class _Checker:
         return _fault(use.typed, one)
 
     def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[Fault]:
-
         data = json_of(value)
         for key in data if isinstance(data, dict) else ():
             if key in keys:

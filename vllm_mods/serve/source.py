@@ -168,13 +168,7 @@ def is_for_type_checkers(node: ast.stmt) -> bool:
 
 
 def _parse(data: bytes | None) -> ast.Module | None:
-    if data is None:
-        return None
-    try:
-        parsed: ast.Module = syntax_tree.parse(data)
-    except (SyntaxError, ValueError):
-        return None
-    return parsed
+    return None if data is None else syntax_tree.module(data)
 
 
 def _names(body: Iterable[ast.stmt], path: str) -> _Module:

@@ -40,9 +40,7 @@ class About(NamedTuple):
 def parse(data: bytes, where: str) -> About:
     """Read a template.toml. Raises ``ManifestError`` with every problem."""
     top = Table(toml_of(data, where), "", [])
-    schema = top.get("schema", int, required=True)
-    if schema is not None and schema != SCHEMA:
-        top.problem("schema", f"this version of vllm-mods reads schema {SCHEMA}, not {schema}")
+    top.check_schema(SCHEMA)
     kwargs = top.table("kwargs")
     found = About(
         name=top.match("name", NAME, "lower case letters, digits, '.', '_' and '-'", required=True),

@@ -36,6 +36,11 @@ class Rendered(NamedTuple):
     line: int | None = None
 
 
+def place(where: str, line: int | None) -> str:
+    """Return a line of a template as it stands in messages."""
+    return where if line is None else f"{where}:{line}"
+
+
 class Answer(NamedTuple):
     """What a template reads, what vLLM takes it for (``formats.detected``), and its prompts."""
 
@@ -69,8 +74,7 @@ def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> An
         raise NotRendered(f"{where}: {end}")
     head, *answers = lines
     if "error" in head:
-        place = where if head["line"] is None else f"{where}:{head['line']}"
-        raise NotRendered(f"{place}: {head['error']}")
+        raise NotRendered(f"{place(where, head['line'])}: {head['error']}")
     rendered = [
         Rendered(one.get("prompt"), one.get("error"), one.get("line"))
         for one in answers[: len(jobs)]

@@ -17,6 +17,7 @@ from requests.adapters import HTTPAdapter
 
 from vllm_mods import __version__
 from vllm_mods.errors import TreeError, Unreachable
+from vllm_mods.untrusted import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -141,7 +142,7 @@ class Http:
             with self._get(url, {"Accept-Encoding": "identity"}) as response:
                 self._check(response, url)
                 stated = response.headers.get("Content-Length", "")
-                total = _number(stated)
+                total = number_of(stated)
                 done = 0
                 try:
                     # As it comes: some servers call a .tar.gz encoded, and requests would undo it.
@@ -223,7 +224,7 @@ class Http:
         said = f"the server answered {status} {response.reason or ''}".rstrip()
         if status in _AGAIN:
             asked = response.headers.get("Retry-After", "")
-            raise _TransientError(said, float(_number(asked) or 0))
+            raise _TransientError(said, float(number_of(asked) or 0))
         hint = _SETTINGS
         if status in {401, 403, 407}:
             hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
@@ -279,12 +280,7 @@ def _content_range(response: requests.Response, start: int, end: int) -> int | N
     place, _, total = rest.partition("/")
     if unit != "bytes" or place != f"{start}-{end - 1}":
         return None
-    return _number(total)
-
-
-def _number(text: str) -> int | None:
-    """Read a number out of a header, which may hold digits of any script, and any number of them."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    return number_of(total)
 
 
 def _login(url: str) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from vllm_mods import __version__
 from vllm_mods.errors import TreeError
 from vllm_mods.image.base import Descriptor
 from vllm_mods.image.sources import logins, names, oci
+from vllm_mods.untrusted import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -241,9 +242,7 @@ class _Resuming(io.RawIOBase):
         self._path = path
         self._done = 0
         self._response = client.get(path)
-        stated = self._response.headers.get("Content-Length", "")
-        right = stated.isascii() and stated.isdigit() and len(stated) < 19
-        self._length = int(stated) if right else None
+        self._length = number_of(self._response.headers.get("Content-Length", ""))
 
     def readable(self) -> bool:
         return True
