@@ -13,8 +13,8 @@ from typing import Any
 from vllm_mods.errors import ManifestError
 
 DEEPEST = 100
-"""TOML and YAML may be nested so deeply: what writes their values down again recurses."""
-_DEEP = "it is nested too deeply"
+"""TOML, YAML and conversations may be nested so deeply: what writes their values down again recurses."""
+DEEP = "it is nested too deeply"
 # Half of a pair, but for those that stand for bytes that are not UTF-8 (PEP 383).
 _HALF = "[\ud800-\udc7f\udd00-\udfff]"
 
@@ -25,7 +25,7 @@ def json_of(data: bytes | str) -> Any:  # noqa: ANN401  (as ``json.loads`` has i
     try:
         found = json.loads(text)
     except RecursionError as error:
-        raise ValueError(_DEEP) from error
+        raise ValueError(DEEP) from error
     if "\\u" in text:
         _check(found)
     return found
@@ -50,24 +50,24 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ManifestError(where, (f"not UTF-8: byte {error.start}",)) from error
     except RecursionError as error:
-        raise ManifestError(where, (f"not a manifest: {_DEEP}",)) from error
+        raise ManifestError(where, (f"not a manifest: {DEEP}",)) from error
     except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
         raise ManifestError(
             where, (f"not TOML: {error}",), hint="https://toml.io/en/v1.0.0 has the syntax"
         ) from error
-    if _is_deep(found):
-        raise ManifestError(where, (f"not a manifest: {_DEEP}",))
+    if is_deep(found):
+        raise ManifestError(where, (f"not a manifest: {DEEP}",))
     return found
 
 
-def _is_deep(value: object) -> bool:
+def is_deep(value: object) -> bool:
     """Tell whether a value is nested more than ``DEEPEST``."""
     level = [value]
     for _ in range(DEEPEST):
         level = [
             inner
             for one in level
-            if isinstance(one, dict | list)
+            if isinstance(one, dict | list | tuple)
             for inner in (one.values() if isinstance(one, dict) else one)
         ]
         if not level:

@@ -11,7 +11,7 @@ import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.errors import NotRendered
-from vllm_mods.untrusted import json_of
+from vllm_mods.untrusted import DEEP, is_deep, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,9 @@ def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> An
         text = data.decode()
     except UnicodeDecodeError as error:
         raise NotRendered(f"{where}: not UTF-8: byte {error.start}") from error
+    for one in conversations:
+        if is_deep((one.messages, one.tools, one.kwargs)):
+            raise NotRendered(f"{one.name}: {DEEP}")
     jobs = [
         {
             "messages": one.messages,

@@ -134,6 +134,16 @@ def test_one_that_fails_for_a_conversation_goes_on_with_the_next() -> None:
     assert [one.prompt for one in answer.rendered] == ["hia", None, "hia"]
 
 
+def test_a_conversation_that_is_nested_too_deeply_is_refused() -> None:
+    deep: list[object] = []
+    for _ in range(900):
+        deep = [deep]
+    with pytest.raises(NotRendered, match=r"hello: it is nested too deeply"):
+        _render("a", HELLO._replace(kwargs={"x": deep}))
+    with pytest.raises(NotRendered, match=r"hello: it is nested too deeply"):
+        _render("a", HELLO._replace(messages=({"role": "user", "content": deep},)))
+
+
 # ---- limits --------------------------------------------------------------------------------------
 
 
