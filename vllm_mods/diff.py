@@ -23,6 +23,7 @@ _HUNK = re.compile(
 )
 _MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
 _MODES = (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ")
+_INDEX = rb"index ([0-9A-Fa-f]{1,64})\.\.([0-9A-Fa-f]{1,64})(?: ([0-7]{6}))?\r?\Z"
 _MAIL = rb"From [0-9a-f]{40} "
 _NO_NEWLINE = b"\\ "
 _DEV_NULL = b"/dev/null"
@@ -77,6 +78,8 @@ class FileDiff(NamedTuple):
     """What a patch does to one file; ``None`` as a path stands for ``/dev/null``.
 
     ``mode`` is the permission bits that the patch states for the new file, if any.
+    ``old_blob`` and ``new_blob`` are git's names of the two contents, from its ``index`` line:
+    lower-case hex, often abbreviated; None where the patch has none, or all zeros for "no file".
     """
 
     old_path: str | None
@@ -85,6 +88,8 @@ class FileDiff(NamedTuple):
     mode: int | None
     old_mode: int | None
     patch_line: int
+    old_blob: str | None = None
+    new_blob: str | None = None
 
     @property
     def path(self) -> str:
@@ -100,6 +105,8 @@ class FileDiff(NamedTuple):
             new_path=self.old_path,
             mode=self.old_mode,
             old_mode=self.mode,
+            old_blob=self.new_blob,
+            new_blob=self.old_blob,
             hunks=tuple(hunk.reversed() for hunk in self.hunks),
         )
 
@@ -229,6 +236,7 @@ class _Reader:
         self.at += 1
         modes: dict[bytes, int] = {}
         names: dict[bytes, str] = {}
+        blobs: tuple[str | None, str | None] = (None, None)
         while (line := self.peek()) is not None:
             if line.startswith(_MODES) and (mode := re.match(_MODE, line)):
                 modes[mode[1]] = self.permissions(int(mode[2], 8))
@@ -240,7 +248,9 @@ class _Reader:
                     "a copy: the patch holds only the difference from another file",
                     hint="make the patch with `git diff --no-renames`, or use an overlay",
                 )
-            elif not line.startswith((b"index ", b"similarity index ", b"dissimilarity index ")):
+            elif line.startswith(b"index "):
+                blobs = self.blobs(line)
+            elif not line.startswith((b"similarity index ", b"dissimilarity index ")):
                 break
             self.at += 1
         if line is not None:
@@ -265,6 +275,8 @@ class _Reader:
             mode=modes.get(b"new file mode", modes.get(b"new mode")),
             old_mode=modes.get(b"deleted file mode", modes.get(b"old mode")),
             patch_line=start + 1,
+            old_blob=blobs[0],
+            new_blob=blobs[1],
         )
         self.consistent(
             file,
@@ -312,6 +324,17 @@ class _Reader:
             raise self.fail("a new file cannot have old lines", line=line)
         if deleted and file.hunks and (len(file.hunks) > 1 or file.hunks[0].new):
             raise self.fail("a deleted file cannot have new lines", line=line)
+
+    def blobs(self, line: bytes) -> tuple[str | None, str | None]:
+        stated = re.match(_INDEX, line)
+        if stated is None:
+            return None, None
+        if stated[3] is not None:
+            self.permissions(int(stated[3], 8))
+        old, new = (
+            None if not name.strip(b"0") else name.decode().lower() for name in stated.group(1, 2)
+        )
+        return old, new
 
     def permissions(self, mode: int) -> int:
         if mode & 0o170000 != 0o100000:

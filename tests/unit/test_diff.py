@@ -98,6 +98,23 @@ def test_reversing_twice_gives_the_same_and_once_swaps_the_sides() -> None:
     assert file.reversed().reversed() == file
 
 
+def blobs(index: bytes) -> tuple[str | None, str | None]:
+    (file,) = read(b"diff --git a/vllm/x.py b/vllm/x.py\n" + index + GOOD)
+    assert (file.reversed().old_blob, file.reversed().new_blob) == (file.new_blob, file.old_blob)
+    return file.old_blob, file.new_blob
+
+
+def test_the_index_line_names_both_contents() -> None:
+    assert blobs(b"index 0123abc..DEF4567 100644\n") == ("0123abc", "def4567")
+    assert blobs(b"index " + b"a" * 40 + b".." + b"b" * 64 + b"\n") == ("a" * 40, "b" * 64)
+    assert blobs(b"index 0000000..def4567\n") == (None, "def4567")
+
+
+def test_without_an_index_line_no_content_is_named() -> None:
+    assert blobs(b"") == (None, None)
+    assert blobs(b"index of things\n") == (None, None)
+
+
 REFUSED = {
     "counts too small drop lines in silence elsewhere": (
         HEAD + b"@@ -1,2 +1,2 @@\n one\n-two\n+deux\n-lost\n",
@@ -156,6 +173,10 @@ REFUSED = {
     ),
     "symbolic link": (
         b"diff --git a/vllm/x b/vllm/x\nnew file mode 120000\n--- /dev/null\n+++ b/vllm/x\n@@ -0,0 +1 @@\n+y\n\\ No newline at end of file\n",
+        "symbolic link",
+    ),
+    "target of a symbolic link": (
+        b"diff --git a/vllm/x b/vllm/x\nindex 1..2 120000\n--- a/vllm/x\n+++ b/vllm/x\n@@ -1 +1 @@\n-y\n+z\n",
         "symbolic link",
     ),
     "submodule": (b"diff --git a/vllm/x b/vllm/x\nnew file mode 160000\n", "submodule"),
