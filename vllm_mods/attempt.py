@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from vllm_mods.model import Mod, Tree, Variant
     from vllm_mods.whereabouts import Search
 
-    Recorded = Callable[[str, str, int], str | None]
     Wanted = AbstractSet[int | None]
 
 NEW_FILE_MODE = 0o644
@@ -76,20 +75,20 @@ def parts_of(
     return tuple(parts)
 
 
-def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree, recorded: Recorded) -> Attempt:
-    """Put the variant in. ``recorded`` gives a hunk's scope from mod.lock, if there is one."""
+def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
+    """Put the variant in."""
     from vllm_mods import whereabouts  # noqa: PLC0415  (for trees that are not as expected)
 
-    return _run(variant, parts, tree, recorded, whereabouts.search)
+    return _run(variant, parts, tree, whereabouts.search)
 
 
-def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree, recorded: Recorded) -> Attempt:
+def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     """Take the variant out, last part first. ``ok`` means that all of it was in."""
     if not _maybe_in(parts, tree):
         return Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
     view = View(tree)
     for part in reversed(parts):
-        step = _Step(part, view, recorded, None)
+        step = _Step(part, view, None)
         if part.diff is None:
             if view.read(part.path) != part.whole:
                 return Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
@@ -101,7 +100,7 @@ def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree, recorded: Re
     return Attempt(variant=variant, ok=True, verdict=Verdict.APPLIED, changes=view.changes())
 
 
-def states(parts: tuple[Part, ...], tree: Tree, recorded: Recorded) -> tuple[HunkState, ...]:
+def states(parts: tuple[Part, ...], tree: Tree) -> tuple[HunkState, ...]:
     """Tell of each hunk, and each whole file, whether it could be put in, is in, or neither.
 
     Parts lie on top of each other: what could go in is put in from the first one up, what is in
@@ -120,7 +119,7 @@ def states(parts: tuple[Part, ...], tree: Tree, recorded: Recorded) -> tuple[Hun
                 put(part, view, set(fit))
 
     def forth(part: Part, view: View, wanted: Wanted) -> bool:
-        step = _Step(part, view, recorded, None)
+        step = _Step(part, view, None)
         if part.diff is None:
             step.put_whole()
         else:
@@ -133,7 +132,7 @@ def states(parts: tuple[Part, ...], tree: Tree, recorded: Recorded) -> tuple[Hun
             if there:
                 view.lay([FileChange(path=part.path, before=part.whole, after=None)])
             return there
-        step = _Step(part, view, recorded, None)
+        step = _Step(part, view, None)
         step.run(_only(part.diff, wanted).reversed())
         return not step.findings
 
@@ -187,7 +186,6 @@ def _run(
     variant: Variant,
     parts: tuple[Part, ...],
     tree: Tree,
-    recorded: Recorded,
     search: Search,
 ) -> Attempt:
     view = View(tree)
@@ -195,7 +193,7 @@ def _run(
     hunks: list[PlacedHunk] = []
     verdicts: list[Verdict] = []
     for part in parts:
-        step = _Step(part, view, recorded, search)
+        step = _Step(part, view, search)
         try:
             if part.diff is not None:
                 step.run(part.diff)
@@ -254,10 +252,9 @@ def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
 class _Step:
     """One part on one view: lays the change over the view, or has findings that say why not."""
 
-    def __init__(self, part: Part, view: View, recorded: Recorded, search: Search | None) -> None:
+    def __init__(self, part: Part, view: View, search: Search | None) -> None:
         self.part = part
         self.view = view
-        self.recorded = recorded
         self.search = search
         self.findings: list[Finding] = []
         self.hunks: list[PlacedHunk] = []
@@ -351,50 +348,34 @@ class _Step:
         path = file.path
         parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
         target = locate.Target(data=before, parse=parse)
-        placed: list[tuple[int, diff.Hunk]] = []
-        for hunk in file.hunks:
-            recorded = (
-                None
-                if locate.redefines(hunk)
-                else self.recorded(self.part.source, path, hunk.number)
+        try:
+            spots = locate.place(file, target)
+        except scopes.UnparsableError as error:
+            self.fail(
+                Verdict.UNREADABLE,
+                "unparsable",
+                f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}",
+                path=path,
             )
-            try:
-                spot = locate.place(hunk, target, recorded)
-                if isinstance(spot, locate.Lost):
-                    self.lost(hunk, spot, path, target)
-                    continue
-            except scopes.UnparsableError as error:
-                self.fail(
-                    Verdict.UNREADABLE,
-                    "unparsable",
-                    f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}",
-                    path=path,
-                )
-                return None
+            return None
+        placed: list[tuple[int, diff.Hunk]] = []
+        for hunk, spot in zip(file.hunks, spots, strict=True):
+            if isinstance(spot, locate.Lost):
+                self.lost(hunk, spot, path, target)
+                continue
             placed.append((spot.line, hunk))
-            offset = spot.line - hunk.old_start
             self.hunks.append(
                 PlacedHunk(
                     patch=self.part.source,
                     path=path,
                     number=hunk.number,
                     line=spot.line,
-                    offset=offset,
+                    offset=spot.line - hunk.stated,
                     scope=spot.scope,
                     proof=spot.proof,
                 )
             )
-        if self.findings:
-            return None
-        after = locate.splice(target.lines, placed)
-        if after is None:
-            self.fail(
-                Verdict.MISPLACED,
-                "overlap",
-                f"two hunks of {self.part.source} want the same lines of {path}",
-                path=path,
-            )
-        return after
+        return None if self.findings else locate.splice(target.lines, placed)
 
     def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: locate.Target) -> None:
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
@@ -405,7 +386,8 @@ class _Step:
             return
         if spot.code != "absent":
             line = spot.lines[0] if spot.lines else None
-            self.fail(Verdict.MISPLACED, spot.code, f"{label}: {spot.message}", line=line, **place)
+            verdict = Verdict.CONFLICT if spot.code == "edge" else Verdict.MISPLACED
+            self.fail(verdict, spot.code, f"{label}: {spot.message}", line=line, **place)
             return
         gone = _gone(target, spot.scope)
         if gone is not None:
@@ -433,11 +415,7 @@ class _Step:
         if self.search is None:
             self.fail(Verdict.MISSING, "file-gone", f"there is no {path}", path=path)
             return
-        names = dict.fromkeys(
-            name
-            for hunk in file.hunks
-            if (name := _outermost(self.recorded(self.part.source, path, hunk.number), hunk))
-        )
+        names = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
         found = "; ".join(self.search(self.view, name, path) for name in names)
         self.fail(
             Verdict.MISSING,
@@ -448,11 +426,8 @@ class _Step:
         )
 
 
-def _outermost(recorded: str | None, hunk: diff.Hunk) -> str | None:
-    """Return the class or function at the top of where a hunk was written."""
-    for chain in (recorded or "").split(" | "):
-        if chain and not chain.endswith((" =", " import")) and not chain.startswith("import "):
-            return chain.split(".")[0]
+def _named(hunk: diff.Hunk) -> str | None:
+    """Return the class or function that the section header names."""
     words = hunk.section.split("(")[0].rstrip(":").split()
     return words[-1] if len(words) >= 2 and words[-2] in {"class", "def"} else None
 

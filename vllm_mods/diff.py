@@ -64,6 +64,11 @@ class Hunk(NamedTuple):
         """The lines the hunk leaves in their place."""
         return tuple(text for kind, text in self.lines if kind != "-")
 
+    @property
+    def stated(self) -> int:
+        """The 1-based line that it is for: a side of length 0 states the one before (POSIX diff)."""
+        return self.old_start + (not self.old)
+
     def reversed(self) -> "Hunk":
         """Return the hunk that takes this one out again."""
         flip = {" ": " ", "-": "+", "+": "-"}

@@ -1,37 +1,44 @@
-"""Find the one place where a hunk belongs, or say why there is none.
+"""Where the hunks of one file belong: all of them together, or why not. Pure.
 
-A hunk matches byte for byte or not at all. A match, at the stated line or
-elsewhere, counts only when it is proven: the classes and functions around it are
-those the hunk was written in, and it is the only such match. What the hunk was
-written in comes, in this order, from
+A hunk matches byte for byte or not at all. All hunks of a file are placed together: in their order, not
+overlapping, a hunk without trailing context only at the end of the file, one for line 1 without leading
+context only at its start (as in git's apply.c and GNU patch without fuzz). Of what is left exactly one
+placement has to be proven, by the strongest evidence there is:
 
-``lock``        the scopes that mod.lock recorded,
-``header``      the section header behind ``@@`` (git writes the nearest ``class`` or
-                ``def`` above the hunk, or the nearest line that starts in column 0),
-``definition``  ``class`` or ``def`` lines that start in column 0 in the hunk itself,
-``anchor``      the import or assignment of the module that the hunk is part of,
-``unique``      nothing but its being the only match in the file.
+``file``    the file is byte for byte the one that the patch was written for (git's ``index`` line),
+``scope``   what encloses the hunk is what it was written in: by the section header behind ``@@`` (git
+            writes the nearest line above that starts in column 0, or the nearest definition), by
+            definitions in the hunk, or by the import or assignment of the module that it is part of,
+``order``   the hunks before and behind it leave it one place,
+``stated``  all hunks of the file stand at their stated lines, and proven ones before and behind it,
+``unique``  nothing but its being the only match in the file.
 
-The last three need a match that is unique in the whole file.
+Only the syntax tree tells what is a definition: text in a string is none, and one whose name a later
+statement of the same scope binds again proves nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from vllm_mods.diff import Hunk
-    from vllm_mods.scopes import Scopes
+    from vllm_mods.diff import FileDiff, Hunk
+    from vllm_mods.scopes import Scope, Scopes
 
 _DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
+# Prose has the word too, and no bracket or colon behind a name.
+_CODE = r"\s*((?:async\s+)?(?:def\s+\w+(?=\s*[(\[])|class\s+\w+(?=\s*[(:\[])))"
 # An indented one tells no class: every other class may have a method of that name.
 _TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
+_COLUMN_0 = rb"[A-Za-z_$]"
 MOST_PLACES = 1000
 """A text that stands in more places than this in a file belongs to none of them."""
-_COLUMN_0 = rb"[A-Za-z_$]"
+_SHORTEST_BLOB = 7
+_BLOB_HASHES = {40: hashlib.sha1, 64: hashlib.sha256}
 
 
 class Found(NamedTuple):
@@ -43,7 +50,15 @@ class Found(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """No proven place. ``code`` is ``absent``, ``elsewhere``, ``ambiguous`` or ``unprovable``.
+    """No proven place. ``code`` is one of these.
+
+    ``absent``      its text is not there,
+    ``edge``        its text is there, but not at the edge of the file that it belongs to,
+    ``elsewhere``   its text is there, but not in what it was written for,
+    ``ambiguous``   nothing tells several places apart,
+    ``order``       its places contradict the order of the hunks,
+    ``both-ways``   what it looks for is there and what it leaves too, in the same place,
+    ``unprovable``  it has no context, so that nothing could prove a place.
 
     ``scope`` is where the hunk was written, as far as that is known, ``lines`` the
     places where its text stands.
@@ -75,6 +90,7 @@ class Target:
         self.parse = parse
         self._scopes: Scopes | None = None
         self._lines: tuple[bytes, ...] | None = None
+        self._heads: dict[int, Scope] | None = None
 
     @property
     def scopes(self) -> Scopes | None:
@@ -84,11 +100,36 @@ class Target:
         return self._scopes
 
     @property
+    def heads(self) -> dict[int, Scope]:
+        """The classes and functions by the line of their ``class`` or ``def``."""
+        if self._heads is None:
+            known = self.scopes
+            self._heads = {one.head: one for one in known.definitions()} if known else {}
+        return self._heads
+
+    @property
+    def dead(self) -> tuple[Scope, ...]:
+        """The definitions that are not what their name is bound to in the end."""
+        known = self.scopes
+        return tuple(one for one in known.definitions() if not one.live) if known else ()
+
+    @property
     def lines(self) -> tuple[bytes, ...]:
         """The file's lines with their terminators; only a line feed ends a line."""
         if self._lines is None:
             self._lines = split(self.data)
         return self._lines
+
+    def is_blob(self, name: str | None) -> bool:
+        """Tell whether git calls this content so (gitformat-object: ``blob SIZE NUL`` and the bytes).
+
+        ``name`` may be abbreviated as git does it; None, and what is too short to tell, is no name.
+        """
+        if name is None or len(name) < _SHORTEST_BLOB:
+            return False
+        make = _BLOB_HASHES.get(len(name), hashlib.sha1)
+        digest = make(b"blob %d\0" % len(self.data) + self.data, usedforsecurity=False).hexdigest()
+        return digest.startswith(name)
 
 
 def split(data: bytes) -> tuple[bytes, ...]:
@@ -125,66 +166,241 @@ def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def fits_at(hunk: Hunk, data: bytes, line: int) -> bool:
-    """Tell whether the hunk's old lines stand at exactly this line."""
-    lines = split(data)
-    old = hunk.old
-    stands = bool(old) and line > 0 and lines[line - 1 : line - 1 + len(old)] == old
-    return stands and not _cuts_file(hunk, lines, line)
+def place(file: FileDiff, target: Target) -> tuple[Found | Lost, ...]:
+    """Place all hunks of a file, in their order: one answer for each.
 
-
-def place(hunk: Hunk, target: Target, recorded: str | None) -> Found | Lost:
-    """Find the hunk's one proven place. ``recorded`` is its scope chain from mod.lock.
-
-    Raises ``scopes.UnparsableError`` if the proof needs scopes that cannot be read.
+    Only where every answer is ``Found`` does the file have a proven placement. Raises
+    ``scopes.UnparsableError`` if the proof needs scopes that cannot be read.
     """
-    if not hunk.old:
-        return Lost(
-            code="unprovable",
-            message="the hunk has no context lines, so nothing proves where it belongs",
-            scope=recorded,
+    if target.is_blob(file.old_blob) and (known := _stated(file.hunks, target)) is not None:
+        return tuple(
+            Found(line, scope_of(hunk, target, line), "file")
+            for hunk, line in zip(file.hunks, known, strict=True)
         )
+    options = [_Options.of(hunk, target) for hunk in file.hunks]
+    lost = {i: one.lost for i, one in enumerate(options) if one.lost is not None}
+    left = _in_order([one.fits for one in options if one.lost is None], file.hunks, lost)
+    rest = iter(left)
+    places = [() if i in lost else next(rest) for i in range(len(file.hunks))]
+    # A repeated text that moved by its own length stands at the stated line too: between two proven
+    # hunks that did not move it has not.
+    stated = all(hunk.stated in lines for hunk, lines in zip(file.hunks, places, strict=True))
+    proven = [i for i, lines in enumerate(places) if len(lines) == 1]
+    answers: list[Found | Lost] = []
+    for i, (hunk, one) in enumerate(zip(file.hunks, options, strict=True)):
+        held = stated and bool(proven) and proven[0] < i < proven[-1]
+        found = lost[i] if i in lost else _answer(hunk, one, places[i], target, held=held)
+        if isinstance(found, Found) and _is_in(hunk, target, found.line):
+            found = _both_ways(found)
+        answers.append(found)
+    return tuple(answers)
+
+
+def _is_in(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether what a hunk at ``line`` would leave stands there already, as far as text goes."""
+    back = hunk.reversed()
+    last = line + len(hunk.old)
+    return bool(back.old) and any(
+        there < last and line < there + len(back.old) and _at_edges(back, target, there)
+        for there in matches(target.data, back.old)
+    )
+
+
+def _both_ways(found: Found) -> Lost:
+    message = f"its text fits at line {found.line} both as already in and as not in yet, and nothing tells which it is"
+    return Lost("both-ways", message, found.scope or None, (found.line,))
+
+
+class _Options(NamedTuple):
+    """Where one hunk could go by itself: ``text`` is there, and it is what the hunk was written in.
+
+    ``told`` says that something of the hunk tells what it was written in.
+    """
+
+    text: tuple[int, ...]
+    fits: tuple[int, ...]
+    told: bool
+    lost: Lost | None
+
+    @classmethod
+    def of(cls, hunk: Hunk, target: Target) -> _Options:
+        """Look a hunk up. Raises ``scopes.UnparsableError``."""
+        text = _matches(hunk, target)
+        written = _written(hunk)
+        if isinstance(text, Lost):
+            return cls((), (), told=False, lost=text)
+        sound, why = _sound(hunk, target, text)
+        told = _shows_top_level(hunk) or bool(hunk.section)
+        fits = tuple(
+            line for line in sound if not hunk.section or _header_holds(hunk, target, line)
+        )
+        # The header tells what was above the hunk; upstream may have put something else in between.
+        fits = fits or tuple(line for line in sound if _defines(hunk, target, line))
+        if fits:
+            return cls(text, fits, told=told, lost=None)
+        message = why
+        if sound:
+            places = _listed(target, hunk, sound)
+            message = f"its text stands at {places}, but it was written for the part below `{hunk.section}`"
+        return cls(text, (), told=told, lost=Lost("elsewhere", message, written, text))
+
+
+def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
+    """Return the lines at which a hunk's text stands, held to the edges that it belongs to."""
+    written = _written(hunk)
+    if not hunk.old:
+        if not target.data:
+            return (1,)
+        if hunk.old_start == 0:
+            return Lost("edge", "it fills an empty file, and this one has lines", written)
+        message = "the hunk has no context lines, so nothing proves where it belongs"
+        return Lost("unprovable", message, written)
     lines = matches(target.data, hunk.old)
     if not lines or len(lines) > MOST_PLACES:
         many = f"its text stands in more than {MOST_PLACES:,} places"
         return Lost(
-            code="ambiguous" if lines else "absent",
-            message=many if lines else "its text is not there",
-            scope=_written(hunk, recorded),
-            lines=lines,
+            "ambiguous" if lines else "absent",
+            many if lines else "its text is not there",
+            written,
+            lines,
         )
-    expected = _Expected(hunk, recorded)
-    proven = [line for line in lines if expected.holds(target, line)]
-    if not proven and expected.header:
-        # It tells what was above the hunk; upstream may have put something else in between.
-        proven = [line for line in lines if _defines(hunk, target, line)]
-        expected.header = "" if proven else expected.header
-    if not proven:
-        places = _listed(target, hunk, lines)
-        return Lost(
-            code="elsewhere",
-            message=f"its text stands at {places}, but it was written for {expected.words()}",
-            scope=_written(hunk, recorded),
-            lines=lines,
-        )
-    if len(proven) > 1:
-        places = _listed(target, hunk, tuple(proven))
-        return Lost(
-            code="ambiguous",
-            message=f"its text stands in {len(proven)} places that nothing tells apart: {places}",
-            scope=_written(hunk, recorded),
-            lines=tuple(proven),
-        )
-    line = proven[0]
-    if _cuts_file(hunk, target.lines, line):
-        return Lost(
-            code="elsewhere",
-            message="it leaves a last line without line end, but it does not reach the end of the file",
-            scope=_written(hunk, recorded),
-            lines=lines,
-        )
+    held = tuple(line for line in lines if _at_edges(hunk, target, line))
+    if held:
+        return held
+    edge = "the end" if _belongs_at_end(hunk) else "the first line"
+    there = ", ".join(f"line {line}" for line in lines[:5])
+    message = f"nothing follows its change, so it belongs at the end of the file: its text is at {there}, and more follows"
+    if edge != "the end":
+        message = f"it was written for the first line of the file, and its text is at {there}"
+    return Lost("edge", message, written, lines)
+
+
+def _belongs_at_start(hunk: Hunk) -> bool:
+    return hunk.old_start <= 1 and hunk.lines[0][0] != " "
+
+
+def _belongs_at_end(hunk: Hunk) -> bool:
+    return hunk.lines[-1][0] != " " or not (hunk.new or hunk.old)[-1].endswith(b"\n")
+
+
+def _at_edges(hunk: Hunk, target: Target, line: int) -> bool:
+    ends = line - 1 + len(hunk.old) == len(target.lines)
+    return (line == 1 or not _belongs_at_start(hunk)) and (ends or not _belongs_at_end(hunk))
+
+
+def _sound(hunk: Hunk, target: Target, text: Sequence[int]) -> tuple[tuple[int, ...], str]:
+    """Return the places where the definitions that a hunk shows are definitions, and live ones.
+
+    And, for where there is none, what is there instead.
+    """
+    if target.scopes is None:
+        return tuple(text), ""
+    found = []
+    why = ""
+    for line in text:
+        fault = _fault(hunk, target, line)
+        if fault is None:
+            found.append(line)
+        else:
+            why = why or fault
+    return tuple(found), why
+
+
+def _fault(hunk: Hunk, target: Target, line: int) -> str | None:
+    """Say what is wrong with the definitions around and inside a hunk at a line, if anything."""
+    for number, text in enumerate(hunk.old, line):
+        shown = re.match(_CODE, _text(text))
+        if shown and number not in target.heads:
+            return f"`{shown[1]}` is text in a string at line {number}, and no definition"
+    for first, last in _changed(hunk, line):
+        dead = next((one for one in target.dead if one.start <= first and last <= one.end), None)
+        if dead is not None:
+            return f"its text stands in the `{dead.name}` of line {dead.head}, whose name a later statement binds again"
+    return None
+
+
+def _changed(hunk: Hunk, line: int) -> Iterator[tuple[int, int]]:
+    """Yield the lines that a hunk at ``line`` removes, and those around what it adds."""
+    for kind, _ in hunk.lines:
+        if kind == "+":
+            yield line - 1, line
+        elif kind == "-":
+            yield line, line
+        line += kind != "+"
+
+
+def _in_order(
+    options: list[tuple[int, ...]], hunks: Sequence[Hunk], lost: dict[int, Lost]
+) -> list[tuple[int, ...]]:
+    """Leave of each hunk's places those that go with places of the hunks before and behind it.
+
+    A hunk that has none left is put into ``lost``.
+    """
+    kept = [i for i in range(len(hunks)) if i not in lost]
+    left = list(options)
+    first = 0
+    for n, i in enumerate(kept):
+        left[n] = tuple(line for line in left[n] if line >= first)
+        if left[n]:
+            first = left[n][0] + len(hunks[i].old)
+    last: int | None = None
+    for n, i in reversed(tuple(enumerate(kept))):
+        size = len(hunks[i].old)
+        left[n] = tuple(line for line in left[n] if last is None or line + size <= last)
+        if left[n]:
+            last = left[n][-1]
+    for n, i in enumerate(kept):
+        if not left[n]:
+            at = ", ".join(f"line {line}" for line in options[n][:5])
+            message = f"its text stands at {at}, and the hunks before and behind it in the patch do not leave it that place"
+            lost[i] = Lost("order", message, _written(hunks[i]), options[n])
+    return [one for one in left if one]
+
+
+def _answer(
+    hunk: Hunk, options: _Options, left: tuple[int, ...], target: Target, *, held: bool
+) -> Found | Lost:
+    line = left[0]
+    if len(left) > 1:
+        if not held:
+            places = _listed(target, hunk, left)
+            message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
+            return Lost("ambiguous", message, _written(hunk), left)
+        return Found(hunk.stated, scope_of(hunk, target, hunk.stated), "stated")
     scope = scope_of(hunk, target, line)
-    return Found(line=line, scope=scope, proof=expected.proof(scope))
+    if len(options.fits) > 1:
+        return Found(line, scope, "order")
+    anchored = scope.endswith((" =", " import"))
+    return Found(line, scope, "scope" if options.told or anchored else "unique")
+
+
+def _stated(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:
+    """Return the stated lines of all hunks if the text of each stands there; None otherwise."""
+    lines = target.lines
+    found = []
+    for hunk in hunks:
+        line = hunk.stated
+        if lines[line - 1 : line - 1 + len(hunk.old)] != hunk.old or line - 1 > len(lines):
+            return None
+        found.append(line)
+    return tuple(found)
+
+
+def stands(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell by text alone whether a hunk can stand at this line and nowhere else, header included.
+
+    What a lock says of a place is believed only where the patch itself does not contradict it.
+    """
+    at = (there for there in matches(target.data, hunk.old) if _at_edges(hunk, target, there))
+    return [there for there in at if _is_below(hunk.section, target, there)] == [line]
+
+
+def _is_below(section: str, target: Target, line: int) -> bool:
+    """Tell whether a header is one that git writes for this line, by its two rules for Python files."""
+    above = target.lines[line - 2 :: -1] if line > 1 else ()
+    heads = (_COLUMN_0, rb"\s*(?:async\s+)?(?:class|def)\s")
+    nearest = (next((text for text in above if re.match(head, text)), b"") for head in heads)
+    return not section or any(_text(text).strip().startswith(section) for text in nearest)
 
 
 def scope_of(hunk: Hunk, target: Target, line: int) -> str:
@@ -257,77 +473,36 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     return Near(start + 1, "only the line endings differ", start + 1)
 
 
-def redefines(hunk: Hunk) -> bool:
-    """Tell whether the hunk changes ``class`` or ``def`` lines, and so the scopes themselves."""
-    return any(kind != " " and re.match(_DEFINITION, _text(text)) for kind, text in hunk.lines)
-
-
-class _Expected:
-    """Where a hunk was written, from the best source there is."""
-
-    def __init__(self, hunk: Hunk, recorded: str | None) -> None:
-        self.hunk = hunk
-        self.recorded = recorded
-        self.header = hunk.section if recorded is None else ""
-
-    def holds(self, target: Target, line: int) -> bool:
-        if target.scopes is None:
-            return True
-        if self.recorded is not None:
-            return scope_of(self.hunk, target, line) == self.recorded
-        if self.header:
-            return _header_holds(self.header, target, line)
-        return True
-
-    def proof(self, scope: str) -> str:
-        if self.recorded is not None:
-            return "lock"
-        if self.header:
-            return "header"
-        if any(re.match(_TOP_LEVEL, text) for text in self.hunk.old):
-            return "definition"
-        return "anchor" if scope and scope.endswith((" =", " import")) else "unique"
-
-    def words(self) -> str:
-        if self.recorded is not None:
-            return f"`{self.recorded or 'module level'}`"
-        return f"the part below `{self.header}`"
-
-
 def _defines(hunk: Hunk, target: Target, line: int) -> bool:
     """Tell whether all that the hunk changes is below a top-level class or function that it shows."""
-    assert target.scopes is not None  # noqa: S101  (the caller has looked)
-    heads = {scope.head for scope in target.scopes.definitions()}
     for i, (kind, text) in enumerate(hunk.lines):
         if kind != " ":
             return False
-        if re.match(_TOP_LEVEL, text) and line + i in heads:
+        if re.match(_TOP_LEVEL, text) and line + i in target.heads:
             return True
     return False
 
 
-def _header_holds(header: str, target: Target, line: int) -> bool:
-    """Tell whether git, making the patch here, could have written this header."""
-    assert target.scopes is not None  # noqa: S101  (the caller has looked)
-    definition = re.match(_DEFINITION, header)
+def _shows_top_level(hunk: Hunk) -> bool:
+    return any(re.match(_TOP_LEVEL, text) for text in hunk.old)
+
+
+def _header_holds(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether git, making the patch here, could have written its header."""
+    if target.scopes is None:
+        return True
+    definition = re.match(_DEFINITION, hunk.section)
     column_0 = next(
         (i for i in range(line - 1, 0, -1) if re.match(_COLUMN_0, target.lines[i - 1])),
         None,
     )
-    heads = {scope.head: scope for scope in target.scopes.definitions()}
-    top = heads.get(column_0) if column_0 is not None else None
+    top = target.heads.get(column_0) if column_0 is not None else None
     if definition is None:
         return top is None
     kind, name = definition[1], definition[2]
     above = target.scopes.above(line)
     candidates = {(scope.kind, scope.name.rsplit(".", 1)[-1]) for scope in (top, above) if scope}
     return (kind, name) in candidates or name in target.scopes.at(line).split(".")
-
-
-def _cuts_file(hunk: Hunk, lines: Sequence[bytes], line: int) -> bool:
-    """Tell whether the hunk would leave a line without terminator inside the file."""
-    unterminated = bool(hunk.new) and not hunk.new[-1].endswith(b"\n")
-    return unterminated and line - 1 + len(hunk.old) != len(lines)
 
 
 def _listed(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:
@@ -339,9 +514,8 @@ def _listed(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:
     return ", ".join(shown) + more
 
 
-def _written(hunk: Hunk, recorded: str | None) -> str | None:
-    if recorded is not None:
-        return recorded
+def _written(hunk: Hunk) -> str | None:
+    """Return the name of the class or function that a hunk says it was written in."""
     for text in (hunk.section, *(_text(line) for line in hunk.old)):
         if definition := re.match(_DEFINITION, text):
             return definition[2]

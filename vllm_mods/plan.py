@@ -60,8 +60,7 @@ def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
         return attempt.all_in(parts, "carried")
     if planned.verdict.writes or planned.verdict is Verdict.UNFIT:
         return attempt.all_in(parts, "placed")
-    planner.take_lock(mod)
-    return attempt.states(parts, planner.view, planner.recorded(mod, variant))
+    return attempt.states(parts, planner.view)
 
 
 class _Planner:
@@ -126,12 +125,6 @@ class _Planner:
             self.parsed[key] = attempt.parts_of(mod, variant, self.workspace, vouched=vouched)
         return self.parsed[key]
 
-    def recorded(self, mod: Mod, variant: Variant) -> attempt.Recorded:
-        locked = self.locks.get(mod.name)
-        if locked is None:
-            return lambda _patch, _path, _number: None
-        return lambda patch, path, number: locked.scope(variant.id, patch, path, number)
-
     # --- what is in already -------------------------------------------------
 
     def find_applied(self, mods: tuple[Mod, ...]) -> dict[str, ModPlan]:
@@ -166,9 +159,7 @@ class _Planner:
         if known is not None and last:
             return self.inside(mod, known)
         for variant in self.by_range(mod) if known is None else [known]:
-            back = attempt.backward(
-                variant, self.parts(mod, variant), bare, self.recorded(mod, variant)
-            )
+            back = attempt.backward(variant, self.parts(mod, variant), bare)
             if back.ok:
                 bare.lay(back.changes)
                 return self.inside(mod, variant)
@@ -204,29 +195,7 @@ class _Planner:
 
     def inside(self, mod: Mod, variant: Variant) -> ModPlan:
         """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""
-        paths = [part.path for part in self.parts(mod, variant)]
-        # RECORD is kept true, so a file that a mod changed looks released to it
-        touched = {file.path for file in self.receipt.files} if self.receipt else set()
-        released = self.tree.pristine or (
-            bool(paths)
-            and all(
-                path not in touched
-                and (data := self.tree.read(path)) is not None
-                and self.tree.is_released(path, data)
-                for path in paths
-            )
-        )
-        again = attempt.forward(
-            variant, self.parts(mod, variant), self.tree, self.recorded(mod, variant)
-        )
-        if again.ok:
-            finding = Finding(
-                code="both-ways",
-                message="its text fits this tree both as already in and as not in yet, and no receipt tells "
-                "which it is: give the patch more context lines",
-            )
-            verdict = Verdict.MISPLACED
-        elif released:
+        if self.released(mod, variant):
             finding = Finding(
                 code="upstream",
                 message=f"this release carries the change itself: {mod.name} is not needed on it",
@@ -236,7 +205,8 @@ class _Planner:
         else:
             finding = Finding(
                 code="no-receipt",
-                message="every change is in, but no receipt says so: it was not put in by this tool",
+                message="every change is in, and no receipt says that this tool put it in; whether the release "
+                f"has it itself: `vllm-mods check {mod.name} --target pypi:{self.tree.version}`",
                 level=Level.NOTE,
             )
             verdict = Verdict.APPLIED
@@ -246,6 +216,27 @@ class _Planner:
             verdict=verdict,
             in_range=self.in_range(mod, variant),
             findings=(finding,),
+        )
+
+    def released(self, mod: Mod, variant: Variant) -> bool:
+        """Tell whether the files that a mod is in are as the distribution shipped them.
+
+        RECORD says so of what this tool changed too, so it is believed only beside a receipt, of the
+        files that the receipt does not name.
+        """
+        if self.tree.pristine:
+            return True
+        if self.receipt is None:
+            return False
+        touched = {file.path for file in self.receipt.files}
+        paths = {part.path for part in self.parts(mod, variant)}
+        return (
+            bool(paths)
+            and not paths & touched
+            and all(
+                (data := self.tree.read(path)) is not None and self.tree.is_released(path, data)
+                for path in paths
+            )
         )
 
     # --- putting a mod in ---------------------------------------------------
@@ -278,7 +269,7 @@ class _Planner:
         return ModPlan(
             mod=mod,
             variant=variant,
-            verdict=Verdict(tree.verdict),
+            verdict=Verdict.MOVED if any(hunk.offset for hunk in placed) else Verdict.APPLIES,
             in_range=in_range,
             changes=changes,
             hunks=placed,
@@ -310,9 +301,7 @@ class _Planner:
 
     def attempt(self, mod: Mod, variant: Variant) -> Attempt:
         """Put a variant in, and ask whether what comes out would work."""
-        tried = attempt.forward(
-            variant, self.parts(mod, variant), self.view, self.recorded(mod, variant)
-        )
+        tried = attempt.forward(variant, self.parts(mod, variant), self.view)
         if not tried.ok:
             return tried
         looked = fit.fit(
@@ -400,7 +389,7 @@ class _Planner:
         variant = tried.variant
         if self.tree.pristine and not self.in_range(mod, variant):
             return None  # a release that the variant is not meant for may hold some of it by chance
-        states = attempt.states(self.parts(mod, variant), self.view, self.recorded(mod, variant))
+        states = attempt.states(self.parts(mod, variant), self.view)
         inside = [one.label for one in states if one.state == "carried"]
         outside = [one.label for one in states if one.state != "carried"]
         if not inside or not outside:

@@ -34,6 +34,7 @@ class Scope(NamedTuple):
     start: int
     head: int
     end: int
+    live: bool = True
 
 
 class Scopes(NamedTuple):

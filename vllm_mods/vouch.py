@@ -67,10 +67,11 @@ def place(
         data = result.read(file.path)
         if file.old_path != file.new_path or data is None:
             return None
+        target = locate.Target(data, None)
         spots = []
         for hunk in file.hunks:
             known = lines.get((part.source, file.path, hunk.number))
-            if known is None or not locate.fits_at(hunk, data, known.line):
+            if known is None or not locate.stands(hunk, target, known.line):
                 return None
             spots.append((known.line, hunk))
             placed.append(
@@ -79,12 +80,14 @@ def place(
                     path=file.path,
                     number=hunk.number,
                     line=known.line,
-                    offset=known.line - hunk.old_start,
+                    offset=known.line - hunk.stated,
                     scope=known.scope,
-                    proof="lock",
+                    proof="file",
                 )
             )
-        after = locate.splice(locate.split(data), spots)
+        after = locate.splice(target.lines, spots)
+        if after is None:
+            return None
         result.lay([FileChange(path=file.path, before=data, after=after, mode=file.mode)])
     changes = result.changes()
     expected = {_here(file.path, workspace): file.after for file in tree.files}

@@ -9,6 +9,7 @@ from memory_tree import MemoryTree
 from vllm_mods.errors import DiffError, UsageError
 from vllm_mods.model import Mod, ModPlan, OverlayFile, TemplateFile, Verdict
 from vllm_mods.plan import plan
+from vllm_mods.receipt import Receipt
 
 PATH = "vllm/x.py"
 TWINS = """\
@@ -56,7 +57,7 @@ def test_applies_at_the_stated_line_in_the_stated_class() -> None:
     assert planned.verdict is Verdict.APPLIES
     assert after(planned) == TWINS.replace("x + 1", "x + 2", 1)
     assert [(hunk.line, hunk.proof, hunk.scope) for hunk in planned.hunks] == [
-        (2, "header", "A.forward")
+        (2, "scope", "A.forward")
     ]
 
 
@@ -121,7 +122,7 @@ def test_a_module_level_hunk_is_anchored_on_the_import_it_is_part_of() -> None:
     )
     assert locked.verdict is Verdict.APPLIES
     assert locked.hunks[0].scope == "from p import"
-    assert locked.hunks[0].proof == "anchor"
+    assert locked.hunks[0].proof == "scope"
 
 
 def test_a_hunk_without_context_proves_nothing() -> None:
@@ -139,16 +140,19 @@ def test_the_only_proof_being_uniqueness_is_said() -> None:
     assert "unique-only" in codes(planned)
 
 
-def test_the_recorded_scope_decides_over_a_missing_header() -> None:
+def test_a_lock_decides_nothing_about_a_tree_that_it_does_not_know() -> None:
     bare = A_PATCH.replace(b" class A:", b"")
     plain = mod(variant(bare))
     written = one(mod(variant(A_PATCH)), tree(TWINS))
     recorded = lock_of(written._replace(mod=plain, variant=plain.variants[0]))
     a, b = TWINS.split("\n\n\n")
-    planned = one(plain._replace(lock=recorded), tree(f"import os\n\n\n{b.rstrip()}\n\n\n{a}\n"))
-    assert planned.verdict is Verdict.MOVED
-    assert planned.hunks[0].proof == "lock"
-    assert after(planned).index("x + 2") > after(planned).index("class A")
+    unknown = f"import os\n\n\n{b.rstrip()}\n\n\n{a}\n"
+    for text in (TWINS, unknown):
+        without = one(plain, tree(text))
+        assert without.verdict is Verdict.MISPLACED
+        assert one(plain._replace(lock=recorded), tree(text)) == without._replace(
+            mod=plain._replace(lock=recorded)
+        )
 
 
 def test_crlf_files_match_crlf_patches_only() -> None:
@@ -179,7 +183,7 @@ def test_a_form_feed_that_libcst_would_drop_is_not_trusted() -> None:
 
 
 def test_an_indented_def_in_the_hunk_tells_no_class() -> None:
-    base = "class A:\n    def f(self):\n        return 1\n"
+    base = "class A:\n    def f(self):\n        return 1\n\n"
     patch = diff_of(PATH, base, base.replace("1", "2"), context=1)
     other = base.replace("class A", "class B") + "\n\nclass A:\n    def g(self):\n        pass\n"
     planned = one(mod(variant(patch)), tree(other))
@@ -193,7 +197,7 @@ def test_a_function_that_the_hunk_shows_may_have_another_one_above_it_by_now() -
     between = "\n\ndef g():\n    return 3\n"
     planned = one(mod(variant(patch)), tree(base.replace("import os\n", "import os\n" + between)))
     assert planned.verdict is Verdict.MOVED
-    assert planned.hunks[0].proof == "definition"
+    assert planned.hunks[0].proof == "scope"
 
 
 def test_a_file_that_is_not_python_needs_a_unique_match() -> None:
@@ -267,7 +271,9 @@ def test_upstream_when_the_release_itself_has_it() -> None:
     mod_ = mod(variant(diff_of(PATH, base, final)))
     assert one(mod_, tree(final, pristine=True)).verdict is Verdict.UPSTREAM
     installed = tree(final, released={PATH: final.encode()})
-    assert one(mod_, installed).verdict is Verdict.UPSTREAM
+    # RECORD says so of what this tool put in too, once its receipt is gone
+    assert one(mod_, installed).verdict is Verdict.APPLIED
+    assert one(mod_, installed, receipt=Receipt("0.19.1", (), ())).verdict is Verdict.UPSTREAM
     assert one(mod_, tree(final)).verdict is Verdict.APPLIED
     edited = tree(final, released={PATH: base.encode()})
     assert one(mod_, edited).verdict is Verdict.APPLIED

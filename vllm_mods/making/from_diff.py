@@ -168,16 +168,16 @@ def _patched(file: FileDiff, path: str, before: bytes) -> bytes | None:
 
     parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
     target = locate.Target(data=before, parse=parse)
-    placed = []
-    for hunk in file.hunks:
-        try:
-            spot = locate.place(hunk, target, None)
-        except scopes.UnparsableError:
-            return None
-        if isinstance(spot, locate.Lost):
-            return None
-        placed.append((spot.line, hunk))
-    return locate.splice(target.lines, placed)
+    try:
+        spots = locate.place(file, target)
+    except scopes.UnparsableError:
+        return None
+    placed = [
+        (spot.line, hunk)
+        for hunk, spot in zip(file.hunks, spots, strict=True)
+        if isinstance(spot, locate.Found)
+    ]
+    return locate.splice(target.lines, placed) if len(placed) == len(file.hunks) else None
 
 
 def _is_in(file: FileDiff, candidates: Sequence[str], tree: Tree) -> bool:

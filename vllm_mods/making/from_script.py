@@ -171,11 +171,11 @@ def _patch(one: Patch, part: FileDiff, view: View) -> None:
     """Put one part of a patch into the view. Raises ``Refused`` if it has no proven place."""
     variant = Variant(id="any", vllm=">=0")
     parts = (attempt.Part(source=one.source, diff=part, path=part.path),)
-    done = attempt.forward(variant, parts, view, lambda _patch, _path, _number: None)
+    done = attempt.forward(variant, parts, view)
     if done.ok:
         view.lay(done.changes)
         return
-    back = attempt.backward(variant, parts, view, lambda _patch, _path, _number: None)
+    back = attempt.backward(variant, parts, view)
     why = "".join(f"\n  {finding.message}" for finding in done.findings)
     raise Refused(
         f"{one.place}: {one.source} "

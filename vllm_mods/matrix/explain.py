@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import attempt, locate, lock, scopes, vouch
-from vllm_mods.errors import ManifestError
+from vllm_mods import attempt, locate, scopes, vouch
 from vllm_mods.matrix.cell import Explanation, History, HunkView
 from vllm_mods.model import FileChange, Verdict
 from vllm_mods.view import View
@@ -16,7 +15,6 @@ from vllm_mods.view import View
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.attempt import Recorded
     from vllm_mods.diff import FileDiff, Hunk
     from vllm_mods.matrix.cell import Cell
     from vllm_mods.model import Mod, Tree, Variant
@@ -71,23 +69,12 @@ def _variant(mod: Mod, cell: Cell) -> Variant | None:
     return next((one for one in mod.variants if one.id == cell.variant), None)
 
 
-def _recorded(mod: Mod, variant: Variant) -> Recorded:
-    try:
-        locked = lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
-    except ManifestError:
-        locked = None
-    if locked is None or locked.digest != mod.digest:
-        return lambda _patch, _path, _number: None
-    return lambda patch, path, number: locked.scope(variant.id, patch, path, number)
-
-
 def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterator[HunkView]:
     """Show every hunk of a variant: each file as the parts before it have left it.
 
     ``taken_out`` looks for what the hunks leave instead of for what they find.
     """
     view = View(tree)
-    recorded = _recorded(mod, variant)
     parts = attempt.parts_of(mod, variant, vouch.WORKSPACE)
     for part in reversed(parts) if taken_out else parts:
         if part.diff is None:
@@ -97,9 +84,9 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
         parse = scopes.read_scopes if file.path.endswith((".py", ".pyi")) else None
         target = locate.Target(data=data or b"", parse=parse)
         spots = []
-        for hunk, shown in zip(file.hunks, part.diff.hunks, strict=True):
-            known = recorded(part.source, file.path, hunk.number)
-            spot = _spot(hunk, target, None if locate.redefines(hunk) else known)
+        for hunk, shown, spot in zip(
+            file.hunks, part.diff.hunks, _spots(file, target), strict=True
+        ):
             if isinstance(spot, locate.Found):
                 spots.append((spot.line, hunk))
             yield _view(_Hunk(part.source, file, hunk, shown), target, spot)
@@ -108,11 +95,12 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
             view.lay([FileChange(path=file.path, before=data, after=after)])
 
 
-def _spot(hunk: Hunk, target: locate.Target, recorded: str | None) -> locate.Found | locate.Lost:
+def _spots(file: FileDiff, target: locate.Target) -> tuple[locate.Found | locate.Lost, ...]:
     try:
-        return locate.place(hunk, target, recorded)
+        return locate.place(file, target)
     except scopes.UnparsableError as error:
-        return locate.Lost(code="unparsable", message=str(error), scope=recorded)
+        lost = locate.Lost(code="unparsable", message=str(error), scope=None)
+        return (lost,) * len(file.hunks)
 
 
 def _view(of: _Hunk, target: locate.Target, spot: locate.Found | locate.Lost) -> HunkView:
@@ -135,7 +123,7 @@ def _view(of: _Hunk, target: locate.Target, spot: locate.Found | locate.Lost) ->
         number=of.hunk.number,
         scope=spot.scope,
         line=line,
-        offset=line - of.hunk.old_start if line is not None and proof is not None else None,
+        offset=line - of.hunk.stated if line is not None and proof is not None else None,
         proof=proof,
         lines=tuple(kind + _text(text) for kind, text in of.shown.lines),
         target=_around(target, first, len(of.hunk.old)),
