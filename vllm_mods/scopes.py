@@ -1,32 +1,35 @@
-"""The classes and functions of a Python file, by line. LibCST is imported here only.
+"""The classes and functions of a Python file, by line, and which of them their names are bound to. Pure.
 
-LibCST rather than ``ast``: it reads the syntax of every Python that vLLM supports,
-whatever Python runs this tool, and it knows decorators and comments as part of
-what they belong to. Its import takes a quarter of a second, so callers ask only
-for files that mod.lock does not vouch for.
+``ast`` reads them, for a tenth of what LibCST's positions take; LibCST reads what is
+not Python of this interpreter's version.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from bisect import bisect_right
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import syntax_tree
+from vllm_mods.concrete_syntax import UnparsableError, read_places
+from vllm_mods.rebinding import Definition, fates, suites
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-
-class UnparsableError(Exception):
-    """The file is not Python that LibCST can read, or not to the byte."""
+    from vllm_mods.rebinding import Fate
 
 
 class Scope(NamedTuple):
     """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
 
-    ``head`` is the line of the ``class`` or ``def`` keyword, below any decorators.
+    ``start`` is the line of the first decorator, ``head`` that of the ``class`` or ``def`` keyword.
+    A definition is not ``live`` if its name, or that of a scope around it, is surely bound again
+    later and nothing has used it by then; it is ``conditional`` if it stands in a branch, a loop
+    or a ``with``, or its name may be bound again.
     """
 
     kind: str
@@ -35,6 +38,7 @@ class Scope(NamedTuple):
     head: int
     end: int
     live: bool = True
+    conditional: bool = False
 
 
 class Scopes(NamedTuple):
@@ -69,127 +73,153 @@ class Scopes(NamedTuple):
         return tuple(scope for scope in self.scopes if scope.kind != "statement")
 
     def find(self, name: str) -> Scope | None:
-        """Return the class or function with this dotted name."""
-        return next((scope for scope in self.definitions() if scope.name == name), None)
-
-
-# Reads what this interpreter cannot, to see whether LibCST gets out of it alive.
-_TRIAL = "import sys; sys.path[:] = sys.argv[1:]; import libcst; libcst.parse_module(sys.stdin.buffer.read())"
-_TRIAL_SECONDS = 30
-# Whatever can stand in another: what has fewer of these in all is not nested deeply.
-_NESTS = re.compile(
-    rb"[(\[{~+*/%@&|^<>=.:!-]|\b(?:not|lambda|await|if|else|elif|and|or|for|in|is|yield|from|while|with|try)\b"
-)
-_FEW = 800
+        """Return the first class or function with this dotted name, a live one if there is one."""
+        named = [scope for scope in self.definitions() if scope.name == name]
+        return next((scope for scope in named if scope.live), named[0] if named else None)
 
 
 # Every variant of a mod looks into the same files, and so do neighbouring releases.
 @lru_cache(maxsize=32)
 def read_scopes(data: bytes) -> Scopes:
-    """Parse a file. Raises ``UnparsableError`` with the reason."""
-    _check_depth(data)
+    """Read a file. Raises ``UnparsableError`` with the reason."""
     try:
-        return _read(data)
-    except RecursionError as error:
+        tree = syntax_tree.parse(data)
+        return Scopes(tuple(sorted(_Reader(data).read(tree), key=_outer_first)))
+    except (RecursionError, syntax_tree.DeepError) as error:
         raise UnparsableError(str(error)) from error
-
-
-def _read(data: bytes) -> Scopes:  # noqa: C901  (libcst is imported inside)
-    import libcst  # noqa: PLC0415
-    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
-
-    try:
-        module = libcst.parse_module(data)
-    except libcst.ParserSyntaxError as error:
-        message = f"line {error.raw_line}: {error.message}"
-        raise UnparsableError(message) from error
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise UnparsableError(str(error)) from error
-    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    places = wrapper.resolve(PositionProvider)
-    found: list[Scope] = []
-
-    def visit(node: libcst.CSTNode, chain: str) -> None:
-        inner = chain
-        if isinstance(node, libcst.ClassDef | libcst.FunctionDef):
-            inner = f"{chain}.{node.name.value}" if chain else node.name.value
-            first = node.decorators[0] if node.decorators else node
-            found.append(
-                Scope(
-                    kind="class" if isinstance(node, libcst.ClassDef) else "def",
-                    name=inner,
-                    start=places[first].start.line,
-                    head=places[node.name].start.line,
-                    end=places[node].end.line,
-                )
-            )
-        elif isinstance(node, libcst.SimpleStatementLine) and not chain:
-            if label := _label(module, node.body[0]):
-                place = places[node]
-                found.append(
-                    Scope(
-                        kind="statement",
-                        name=label,
-                        start=place.start.line,
-                        head=place.start.line,
-                        end=place.end.line,
-                    )
-                )
-            return
-        elif isinstance(node, libcst.BaseExpression | libcst.BaseSmallStatement):
-            return  # no class or function statement can be inside
-        for child in node.children:
-            visit(child, inner)
-
-    def _label(module: libcst.Module, statement: libcst.CSTNode) -> str:
-        if isinstance(statement, libcst.ImportFrom):
-            dots = "." * len(statement.relative)
-            source = module.code_for_node(statement.module) if statement.module else ""
-            return f"from {dots}{source} import"
-        if isinstance(statement, libcst.Import):
-            return f"import {module.code_for_node(statement.names[0].name)}"
-        if isinstance(statement, libcst.Assign):
-            return f"{module.code_for_node(statement.targets[0].target)} ="
-        if isinstance(statement, libcst.AnnAssign):
-            return f"{module.code_for_node(statement.target)} ="
-        return ""
-
-    visit(module, "")
-    # LibCST drops a form feed at the start of a statement: without the round trip to the byte,
-    # line numbers are not to be trusted.
-    if module.bytes != data:
-        message = "LibCST does not give this file back byte for byte"
-        raise UnparsableError(message)
-    found.sort(key=lambda scope: (scope.start, -scope.end))
-    return Scopes(scopes=tuple(found))
-
-
-def _check_depth(data: bytes) -> None:
-    """Raise ``UnparsableError`` for what LibCST, which calls itself without limit, would die of.
-
-    For what is no Python of this interpreter's version, another process tries.
-    """
-    try:
-        syntax_tree.check_depth(syntax_tree.parse(data))
-    except syntax_tree.DeepError as error:
-        raise UnparsableError(error.msg) from error
     except (SyntaxError, ValueError):
-        if len(_NESTS.findall(data)) > _FEW:
-            _try_elsewhere(data)
+        return read_strictly(data)
 
 
-def _try_elsewhere(data: bytes) -> None:
-    import subprocess  # noqa: PLC0415  (rarely needed)
-    import sys  # noqa: PLC0415
+@lru_cache(maxsize=32)
+def read_strictly(data: bytes) -> Scopes:
+    """Read a file with LibCST. Raises ``UnparsableError`` with the reason.
 
-    command = [sys.executable, "-P", "-c", _TRIAL, *(place for place in sys.path if place)]
-    try:
-        done = subprocess.run(
-            command, input=data, capture_output=True, timeout=_TRIAL_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        message = f"LibCST has not read it after {_TRIAL_SECONDS} seconds"
-        raise UnparsableError(message) from error
-    if done.returncode < 0:
-        message = "LibCST dies of it: it is nested too deeply"
-        raise UnparsableError(message)
+    Every definition is ``live`` here; one whose name is defined again is ``conditional``.
+    """
+    places = read_places(data)
+    names = Counter(place.name for place in places if place.kind != "statement")
+    return Scopes(tuple(Scope(*place, conditional=names[place.name] > 1) for place in places))
+
+
+def _outer_first(scope: Scope) -> tuple[int, int]:
+    return scope.start, -scope.end
+
+
+_SPACE = rb"(?:[ \t\f]|\\\r?\n|\\\r)*"
+_SEMICOLON = re.compile(_SPACE + rb";" + _SPACE)
+_CLOSING = re.compile(rb"(?:\s|\\|#[^\r\n]*|\))*\)")
+_CODING = re.compile(rb"coding[:=]")
+
+
+class _Reader:
+    """The scopes of one file; positions of ``ast`` are columns of UTF-8, whatever the file is in."""
+
+    def __init__(self, data: bytes) -> None:
+        if _CODING.search(data[:400]):
+            data = _as_utf8(data)
+        self.lines = data.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)
+
+    def read(self, module: ast.Module) -> Iterator[Scope]:
+        fate = fates(module.body)
+        yield from self._suite(module.body, "", fate, live=True)
+
+    def _suite(
+        self, body: Sequence[ast.stmt], chain: str, fate: dict[Definition, Fate], *, live: bool
+    ) -> Iterator[Scope]:
+        if not chain:
+            yield from self._statements(body)
+        for node in body:
+            if not isinstance(node, Definition):
+                for inner in suites(node):
+                    yield from self._suite(inner, chain, fate, live=live)
+                continue
+            name = f"{chain}.{node.name}" if chain else node.name
+            its = fate[node]
+            alive = live and its.live
+            yield Scope(
+                kind="class" if isinstance(node, ast.ClassDef) else "def",
+                name=name,
+                start=self._start(node),
+                head=node.lineno,
+                end=node.end_lineno or node.lineno,
+                live=alive,
+                conditional=its.conditional,
+            )
+            yield from self._suite(node.body, name, fates(node.body), live=alive)
+
+    def _start(self, node: Definition) -> int:
+        if not node.decorator_list:
+            return node.lineno
+        line = node.decorator_list[0].lineno
+        while line > 1 and not self.lines[line - 1].lstrip().startswith(b"@"):
+            line -= 1  # ``@(``, and what it is about on a line below
+        return line
+
+    def _statements(self, body: Sequence[ast.stmt]) -> Iterator[Scope]:
+        """Yield the named statements of a suite of the module, one for each logical line."""
+        if not body or self._follows_colon(body[0]):
+            return
+        before: ast.stmt | None = None
+        label, start, end = "", 0, 0
+        for node in body:
+            if before is not None and self._same_line(before, node):
+                end = node.end_lineno or end
+            else:
+                if label:
+                    yield Scope("statement", label, start, start, end)
+                label, start, end = self._label(node), node.lineno, node.end_lineno or node.lineno
+            before = node
+        if label:
+            yield Scope("statement", label, start, start, end)
+
+    def _follows_colon(self, node: ast.stmt) -> bool:
+        """Tell whether a suite stands on the line of what it belongs to: ``if x: y = 1``."""
+        if self.lines[node.lineno - 1][: node.col_offset].strip():
+            return True
+        above = self.lines[node.lineno - 2].rstrip(b"\r\n") if node.lineno > 1 else b""
+        return above.endswith(b"\\") and b"#" not in above
+
+    def _same_line(self, before: ast.stmt, node: ast.stmt) -> bool:
+        line, column = before.end_lineno or 0, before.end_col_offset or 0
+        if b";" not in self.lines[line - 1][column:]:
+            return False
+        between = self._text(line, column, node.lineno, node.col_offset)
+        return _SEMICOLON.fullmatch(between) is not None
+
+    def _label(self, node: ast.stmt) -> str:
+        match node:
+            case ast.ImportFrom():
+                return f"from {'.' * node.level}{node.module or ''} import"
+            case ast.Import():
+                return f"import {node.names[0].name}"
+            case ast.Assign():
+                return f"{self._target(node, node.targets[0])} ="
+            case ast.AnnAssign():
+                return f"{self._target(node, node.target)} ="
+            case _:
+                return ""
+
+    def _target(self, node: ast.stmt, target: ast.expr) -> str:
+        line, column = target.end_lineno or 0, target.end_col_offset or 0
+        text = self._text(node.lineno, node.col_offset, line, column)
+        if (node.lineno, node.col_offset) != (target.lineno, target.col_offset):
+            after = self.lines[line - 1][column:] + b"".join(self.lines[line:][:100])
+            if closing := _CLOSING.match(after):
+                text += closing[0]
+        return text.decode(errors="surrogateescape")
+
+    def _text(self, line: int, column: int, end_line: int, end_column: int) -> bytes:
+        if line == end_line:
+            return self.lines[line - 1][column:end_column]
+        inner = self.lines[line : end_line - 1]
+        head, tail = self.lines[line - 1][column:], self.lines[end_line - 1][:end_column]
+        return b"".join((head, *inner, tail))
+
+
+def _as_utf8(data: bytes) -> bytes:
+    import io  # noqa: PLC0415  (rarely needed)
+    import tokenize  # noqa: PLC0415
+
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding).encode()

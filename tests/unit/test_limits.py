@@ -19,6 +19,7 @@ from memory_tree import MemoryTree
 
 from vllm_mods import (
     bash,
+    concrete_syntax,
     diff,
     lines,
     locate,
@@ -98,8 +99,8 @@ def test_invalid_escapes_in_a_file_are_no_news() -> None:
 
 
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scopes, "_TRIAL", "import time; time.sleep(60)")
-    monkeypatch.setattr(scopes, "_TRIAL_SECONDS", 0.2)
+    monkeypatch.setattr(concrete_syntax, "_TRIAL", "import time; time.sleep(60)")
+    monkeypatch.setattr(concrete_syntax, "_TRIAL_SECONDS", 0.2)
     with pytest.raises(scopes.UnparsableError, match=r"after 0\.2 seconds"):
         scopes.read_scopes(b"print 'x'\n" + b"(" * 900)
 
