@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
-from vllm_mods import locate, unified
+from vllm_mods import diff3, locate, unified
 from vllm_mods.model import FileChange
-from vllm_mods.port import diff3, files, follow, outline, structure, text, textual
+from vllm_mods.port import files, follow, outline, structure, text, textual
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

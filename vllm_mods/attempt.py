@@ -11,19 +11,36 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods import diff, locate
 from vllm_mods.digest import sha256
 from vllm_mods.errors import TreeError
-from vllm_mods.model import FileChange, Finding, HunkState, Level, PlacedHunk, Verdict
+from vllm_mods.model import FileChange, Finding, Level, PlacedHunk, Verdict
 from vllm_mods.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Sequence
 
     from vllm_mods.model import Mod, Tree, Variant
     from vllm_mods.whereabouts import Search
 
-    Wanted = AbstractSet[int | None]
-
 NEW_FILE_MODE = 0o644
+
+VERDICTS = {
+    "unreadable": Verdict.UNREADABLE,
+    "unparsable": Verdict.UNREADABLE,
+    "file-gone": Verdict.MISSING,
+    "scope-gone": Verdict.MISSING,
+    "superseded": Verdict.MISSING,
+    "ambiguous": Verdict.MISPLACED,
+    "both-ways": Verdict.MISPLACED,
+    "elsewhere": Verdict.MISPLACED,
+    "order": Verdict.MISPLACED,
+    "unprovable": Verdict.MISPLACED,
+    "merge": Verdict.MISPLACED,
+    "carried": Verdict.CONFLICT,
+    "edge": Verdict.CONFLICT,
+    "file-there": Verdict.CONFLICT,
+    "mode": Verdict.CONFLICT,
+    "text": Verdict.CONFLICT,
+}
+"""What each code of a finding makes of a plan, the gravest first."""
 
 
 class Part(NamedTuple):
@@ -79,7 +96,29 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     """Put the variant in."""
     from vllm_mods import whereabouts  # noqa: PLC0415  (for trees that are not as expected)
 
-    return _run(variant, parts, tree, whereabouts.search)
+    view = View(tree)
+    findings: list[Finding] = []
+    hunks: list[PlacedHunk] = []
+    for part in parts:
+        step = Step(part, view, whereabouts.search)
+        try:
+            step.put_in()
+        except TreeError as error:
+            step.fail("unreadable", error.message, path=part.path)
+        findings += step.findings
+        hunks += step.hunks
+    if findings:
+        verdict = worst(findings)
+        return Attempt(variant=variant, ok=False, verdict=verdict, findings=tuple(findings))
+    moved = any(hunk.offset for hunk in hunks)
+    return Attempt(
+        variant=variant,
+        ok=True,
+        verdict=Verdict.MOVED if moved else Verdict.APPLIES,
+        changes=view.changes(),
+        findings=tuple(notes(hunks)),
+        hunks=tuple(hunks),
+    )
 
 
 def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
@@ -88,84 +127,28 @@ def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
         return Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
     view = View(tree)
     for part in reversed(parts):
-        step = _Step(part, view, None)
-        if part.diff is None:
-            if view.read(part.path) != part.whole:
-                return Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
-            view.lay([FileChange(path=part.path, before=part.whole, after=None)])
-            continue
-        step.run(part.diff.reversed())
+        step = Step(part, view)
+        step.take_out()
         if step.findings:
-            return Attempt(variant=variant, ok=False, verdict=step.verdict)
+            return Attempt(variant=variant, ok=False, verdict=worst(step.findings))
     return Attempt(variant=variant, ok=True, verdict=Verdict.APPLIED, changes=view.changes())
 
 
-def states(parts: tuple[Part, ...], tree: Tree) -> tuple[HunkState, ...]:
-    """Tell of each hunk, and each whole file, whether it could be put in, is in, or neither.
-
-    Parts lie on top of each other: what could go in is put in from the first one up, what is in
-    is taken out from the last one down.
-    """
-    found = {(i, number): "absent" for i, part in enumerate(parts) for number in _numbers(part)}
-
-    def run(order: Iterable[int], state: str, put: Callable[[Part, View, Wanted], bool]) -> None:
-        view = View(tree)
-        for i in order:
-            part = parts[i]
-            left = [number for number in _numbers(part) if found[i, number] == "absent"]
-            fit = [number for number in left if put(part, View(view), {number})]
-            found.update(dict.fromkeys(((i, number) for number in fit), state))
-            if fit:
-                put(part, view, set(fit))
-
-    def forth(part: Part, view: View, wanted: Wanted) -> bool:
-        step = _Step(part, view, None)
-        if part.diff is None:
-            step.put_whole()
-        else:
-            step.run(_only(part.diff, wanted))
-        return not step.findings
-
-    def back(part: Part, view: View, wanted: Wanted) -> bool:
-        if part.diff is None:
-            there = view.read(part.path) == part.whole
-            if there:
-                view.lay([FileChange(path=part.path, before=part.whole, after=None)])
-            return there
-        step = _Step(part, view, None)
-        step.run(_only(part.diff, wanted).reversed())
-        return not step.findings
-
-    # first what could go in: only what could not be put in (again) counts as carried
-    run(range(len(parts)), "placed", forth)
-    run(reversed(range(len(parts))), "carried", back)
-    every = all_in(parts, "absent")
-    return tuple(
-        one._replace(state=state) for one, state in zip(every, found.values(), strict=True)
-    )
+def goes_in(parts: tuple[Part, ...], tree: Tree) -> bool:
+    """Tell whether all parts go in; why not, nobody asks. Raises ``TreeError``."""
+    view = View(tree)
+    for part in parts:
+        step = Step(part, view)
+        step.put_in()
+        if step.findings:
+            return False
+    return True
 
 
-def all_in(parts: tuple[Part, ...], state: str) -> tuple[HunkState, ...]:
-    """Return the hunks and whole files of a variant, each in the same state."""
-    return tuple(
-        HunkState(patch=part.source, path=part.path, number=number, state=state)
-        for part in parts
-        for number in _numbers(part)
-    )
-
-
-def _numbers(part: Part) -> list[int | None]:
-    """Return the numbers of a part's hunks; None stands for all that it does to its file."""
-    file = part.diff
-    if file is None or len(file.hunks) <= 1 or file.old_path != file.new_path:
-        return [None]
-    return [hunk.number for hunk in file.hunks]
-
-
-def _only(file: diff.FileDiff, wanted: Wanted) -> diff.FileDiff:
-    if None in wanted:
-        return file
-    return file._replace(hunks=tuple(hunk for hunk in file.hunks if hunk.number in wanted))
+def worst(findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict of a plan that has these errors."""
+    codes = {finding.code for finding in findings if finding.level is Level.ERROR}
+    return next(verdict for code, verdict in VERDICTS.items() if code in codes)
 
 
 def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
@@ -180,46 +163,6 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
         ):
             return False
     return all(tree.read(part.path) == part.whole for part in parts if part.diff is None)
-
-
-def _run(
-    variant: Variant,
-    parts: tuple[Part, ...],
-    tree: Tree,
-    search: Search,
-) -> Attempt:
-    view = View(tree)
-    findings: list[Finding] = []
-    hunks: list[PlacedHunk] = []
-    verdicts: list[Verdict] = []
-    for part in parts:
-        step = _Step(part, view, search)
-        try:
-            if part.diff is not None:
-                step.run(part.diff)
-            else:
-                step.put_whole()
-        except TreeError as error:
-            step.fail(Verdict.UNREADABLE, "unreadable", error.message, path=part.path)
-        findings += step.findings
-        hunks += step.hunks
-        if step.findings:
-            verdicts.append(step.verdict)
-    if verdicts:
-        worst = min(verdicts, key=_SEVERITY.index)
-        return Attempt(variant=variant, ok=False, verdict=worst, findings=tuple(findings))
-    moved = any(hunk.offset for hunk in hunks)
-    return Attempt(
-        variant=variant,
-        ok=True,
-        verdict=Verdict.MOVED if moved else Verdict.APPLIES,
-        changes=view.changes(),
-        findings=tuple(notes(hunks)),
-        hunks=tuple(hunks),
-    )
-
-
-_SEVERITY = (Verdict.UNREADABLE, Verdict.MISSING, Verdict.MISPLACED, Verdict.CONFLICT)
 
 
 def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
@@ -241,7 +184,7 @@ def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
                 Finding(
                     code="unique-only",
                     message=f"all that places hunk {hunk.number} is that its text occurs once in the file: "
-                    "neither mod.lock nor the patch says which class or function it was written in",
+                    "the patch does not say which class or function it was written in",
                     level=Level.NOTE,
                     **place,  # type: ignore[arg-type]
                 )
@@ -249,46 +192,56 @@ def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
     return notes
 
 
-class _Step:
-    """One part on one view: lays the change over the view, or has findings that say why not."""
+class Step:
+    """One part on one view: lays the change over the view, or has findings that say why not.
 
-    def __init__(self, part: Part, view: View, search: Search | None) -> None:
+    Without ``search``, what is wrong is not looked into: only whether it would go in is asked.
+    """
+
+    def __init__(self, part: Part, view: View, search: Search | None = None) -> None:
         self.part = part
         self.view = view
         self.search = search
         self.findings: list[Finding] = []
         self.hunks: list[PlacedHunk] = []
-        self.verdict = Verdict.APPLIES
 
-    def fail(self, verdict: Verdict, code: str, message: str, **place: object) -> None:
+    def fail(self, code: str, message: str, **place: object) -> None:
+        """Note what is wrong."""
         self.findings.append(Finding(code=code, message=message, **place))  # type: ignore[arg-type]
-        if self.verdict not in _SEVERITY or _SEVERITY.index(verdict) < _SEVERITY.index(
-            self.verdict
-        ):
-            self.verdict = verdict
+
+    def put_in(self) -> None:
+        """Put the part in. Raises ``TreeError`` for a file that cannot be read."""
+        if self.part.diff is None:
+            self.put_whole()
+        else:
+            self.run(self.part.diff)
+
+    def take_out(self) -> None:
+        """Take the part out. Raises ``TreeError`` for a file that cannot be read."""
+        part = self.part
+        if part.diff is not None:
+            self.run(part.diff.reversed())
+        elif self.view.read(part.path) != part.whole:
+            self.fail("text", f"{part.path} is not as {part.source} has it", path=part.path)
+        else:
+            self.view.lay([FileChange(path=part.path, before=part.whole, after=None)])
 
     def put_whole(self) -> None:
+        """Put a whole file in."""
         part = self.part
         before = self.view.read(part.path)
-        if before == part.whole:
-            self.fail(
-                Verdict.CONFLICT,
-                "file-there",
-                f"{part.path} is there already, with the same bytes",
-                path=part.path,
-            )
-        elif before is not None and sha256(before) not in part.replaces:
-            self.fail(
-                Verdict.CONFLICT,
-                "file-there",
-                f"{part.path} is there already, with other bytes than {part.source}; it is never replaced unseen",
-                path=part.path,
-            )
-        else:
-            mode = NEW_FILE_MODE if before is None else None
-            self.view.lay([FileChange(path=part.path, before=before, after=part.whole, mode=mode)])
+        if before is not None and (before == part.whole or sha256(before) not in part.replaces):
+            same = before == part.whole
+            bytes_ = "the same bytes" if same else f"other bytes than {part.source}"
+            never = "" if same else "; it is never replaced unseen"
+            message = f"{part.path} is there already, with {bytes_}{never}"
+            self.fail("file-there", message, path=part.path)
+            return
+        mode = NEW_FILE_MODE if before is None else None
+        self.view.lay([FileChange(path=part.path, before=before, after=part.whole, mode=mode)])
 
     def run(self, file: diff.FileDiff) -> None:
+        """Put a diff of one file in."""
         if file.old_path is None:
             self.create(file)
             return
@@ -296,47 +249,35 @@ class _Step:
         if before is None:
             self.file_missing(file)
             return
-        if (
-            file.new_path not in (None, file.old_path)
-            and self.view.read(file.new_path or "") is not None
-        ):
-            self.fail(
-                Verdict.CONFLICT,
-                "file-there",
-                f"{file.new_path} is there already, so {file.old_path} cannot be renamed to it",
-                path=file.new_path,
+        renamed = file.new_path not in (None, file.old_path)
+        if renamed and self.view.read(file.new_path or "") is not None:
+            message = (
+                f"{file.new_path} is there already, so {file.old_path} cannot be renamed to it"
             )
+            self.fail("file-there", message, path=file.new_path)
             return
         if file.new_path is None:
             if b"".join(file.hunks[0].old if file.hunks else ()) != before:
-                self.fail(
-                    Verdict.CONFLICT,
-                    "text",
-                    f"the patch deletes {file.old_path}, but its content is another",
-                    path=file.old_path,
-                    line=1,
-                )
+                message = f"the patch deletes {file.old_path}, but its content is another"
+                self.fail("text", message, path=file.old_path, line=1)
                 return
             self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
             return
         after = self.place(file, before)
         if after is None:
             return
-        if file.new_path != file.old_path:
+        if renamed:
             self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
             before = None
         self.view.lay([FileChange(path=file.new_path, before=before, after=after, mode=file.mode)])
 
     def create(self, file: diff.FileDiff) -> None:
+        """Put a new file in."""
         assert file.new_path is not None  # noqa: S101  (the reader refuses two /dev/null)
         content = b"".join(file.hunks[0].new) if file.hunks else b""
         if self.view.read(file.new_path) is not None:
-            self.fail(
-                Verdict.CONFLICT,
-                "file-there",
-                f"{file.new_path} is there already, and the patch creates it",
-                path=file.new_path,
-            )
+            message = f"{file.new_path} is there already, and the patch creates it"
+            self.fail("file-there", message, path=file.new_path)
             return
         mode = file.mode if file.mode is not None else NEW_FILE_MODE
         self.view.lay([FileChange(path=file.new_path, before=None, after=content, mode=mode)])
@@ -344,19 +285,18 @@ class _Step:
     def place(self, file: diff.FileDiff, before: bytes) -> bytes | None:
         """Return the file with every hunk in its proven place; None and findings otherwise."""
         from vllm_mods import scopes  # noqa: PLC0415
+        from vllm_mods.concrete_syntax import UnparsableError  # noqa: PLC0415
 
         path = file.path
         parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
         target = locate.Target(data=before, parse=parse)
         try:
             spots = locate.place(file, target)
-        except scopes.UnparsableError as error:
-            self.fail(
-                Verdict.UNREADABLE,
-                "unparsable",
-                f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}",
-                path=path,
+        except UnparsableError as error:
+            message = (
+                f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}"
             )
+            self.fail("unparsable", message, path=path)
             return None
         placed: list[tuple[int, diff.Hunk]] = []
         for hunk, spot in zip(file.hunks, spots, strict=True):
@@ -378,52 +318,35 @@ class _Step:
         return None if self.findings else locate.splice(target.lines, placed)
 
     def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: locate.Target) -> None:
+        """Say why a hunk has no place."""
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
-        label = f"hunk {hunk.number} of {self.part.source} ({path}"
-        label += f", `{spot.scope}`)" if spot.scope else ")"
-        if self.search is None:  # only asked whether it would go in
-            self.fail(Verdict.CONFLICT, spot.code, spot.message, **place)
-            return
-        if spot.code != "absent":
+        label = f"hunk {hunk.number} of {self.part.source}"
+        label += f" (`{spot.scope}`)" if spot.scope else ""
+        if self.search is None or spot.code != "absent":
             line = spot.lines[0] if spot.lines else None
-            verdict = Verdict.CONFLICT if spot.code == "edge" else Verdict.MISPLACED
-            self.fail(verdict, spot.code, f"{label}: {spot.message}", line=line, **place)
+            code = "text" if spot.code == "absent" else spot.code
+            self.fail(code, f"{label}: {spot.message}", line=line, **place)
             return
         gone = _gone(target, spot.scope)
         if gone is not None:
-            found = self.search(self.view, gone, path)
-            self.fail(
-                Verdict.MISSING,
-                "scope-gone",
-                f"{label}: `{gone}` is not in the file any more; {found}",
-                **place,
-            )
+            code, found = self.search(self.view, gone, path)
+            self.fail(code, f"{label}: {path} has no `{gone}` any more; {found}", **place)
             return
         near = locate.nearest(hunk, target, spot.scope)
-        line, words = near[:2] if near is not None else (None, "nothing like it is there")
-        at = f" nearest is line {line}:" if line is not None else ""
-        self.fail(
-            Verdict.CONFLICT,
-            "text",
-            f"{label}: its text is not there;{at} {words}",
-            line=line,
-            **place,
-        )
+        line, words = near[:2] if near is not None else (None, "nothing like its text is there")
+        self.fail("text", f"{label}: {words}", line=line, **place)
 
     def file_missing(self, file: diff.FileDiff) -> None:
+        """Say that a file is gone, and where its definitions are."""
         path = file.path
-        if self.search is None:
-            self.fail(Verdict.MISSING, "file-gone", f"there is no {path}", path=path)
-            return
         names = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
-        found = "; ".join(self.search(self.view, name, path) for name in names)
-        self.fail(
-            Verdict.MISSING,
-            "file-gone",
-            f"there is no {path}" + (f"; {found}" if found else ""),
-            path=path,
-            scope=next(iter(names), None),
+        found = (
+            [] if self.search is None else [self.search(self.view, name, path) for name in names]
         )
+        said = "; ".join([f"there is no {path}", *(words for _, words in found)])
+        gone = bool(found) and all(code == "superseded" for code, _ in found)
+        scope = next(iter(names), None)
+        self.fail("superseded" if gone else "file-gone", said, path=path, scope=scope)
 
 
 def _named(hunk: diff.Hunk) -> str | None:
@@ -433,17 +356,8 @@ def _named(hunk: diff.Hunk) -> str | None:
 
 
 def _gone(target: locate.Target, scope: str | None) -> str | None:
-    """Return the first class or function of a chain that the file no longer defines."""
+    """Return the class or function that a hunk was written in if the file no longer defines it."""
     if not scope or target.scopes is None:
         return None
-    names = {one.name for one in target.scopes.definitions()}
-    last = {name.rsplit(".", 1)[-1] for name in names}
-    for chain in scope.split(" | "):
-        if not chain or chain.endswith((" =", " import")) or chain.startswith("import "):
-            continue
-        # a header or a hunk of its own tells only the last name of the chain
-        known = names if "." in chain else last
-        if chain not in known:
-            top = chain.split(".")[0]
-            return top if "." in chain and top not in names else chain
-    return None
+    known = {one.name.rsplit(".", 1)[-1] for one in target.scopes.definitions()}
+    return None if scope in known else scope

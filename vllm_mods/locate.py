@@ -38,6 +38,8 @@ _COLUMN_0 = rb"[A-Za-z_$]"
 MOST_PLACES = 1000
 """A text that stands in more places than this in a file belongs to none of them."""
 _SHORTEST_BLOB = 7
+_WIDEST = 70
+_MOST_COMPARED = 20_000
 _BLOB_HASHES = {40: hashlib.sha1, 64: hashlib.sha256}
 
 
@@ -82,7 +84,7 @@ class Target:
     """A file to look in. Its scopes are read at the first question that needs them.
 
     ``parse`` is None for a file that has no scopes (a template, JSON). It may raise
-    ``scopes.UnparsableError``.
+    ``UnparsableError``.
     """
 
     def __init__(self, data: bytes, parse: Callable[[bytes], Scopes] | None) -> None:
@@ -170,7 +172,7 @@ def place(file: FileDiff, target: Target) -> tuple[Found | Lost, ...]:
     """Place all hunks of a file, in their order: one answer for each.
 
     Only where every answer is ``Found`` does the file have a proven placement. Raises
-    ``scopes.UnparsableError`` if the proof needs scopes that cannot be read.
+    ``UnparsableError`` if the proof needs scopes that cannot be read.
     """
     if target.is_blob(file.old_blob) and (known := _stated(file.hunks, target)) is not None:
         return tuple(
@@ -224,7 +226,7 @@ class _Options(NamedTuple):
 
     @classmethod
     def of(cls, hunk: Hunk, target: Target) -> _Options:
-        """Look a hunk up. Raises ``scopes.UnparsableError``."""
+        """Look a hunk up. Raises ``UnparsableError``."""
         text = _matches(hunk, target)
         written = _written(hunk)
         if isinstance(text, Lost):
@@ -461,16 +463,40 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
         default=None,
     )
     if best is None:
-        return None
+        return _alike(wanted, there, first)
     start = first + best.a - best.b
     for i, want in enumerate(wanted):
         line = start + i
         have = lines[line].rstrip(b"\r\n") if 0 <= line < len(lines) else None
         if have != want:
-            shown = "the end of the file" if have is None else f"`{_text(have)}`"
-            words = f"there is {shown} where the patch has `{_text(want)}`"
-            return Near(max(line, 0) + 1, words, max(start, 0) + 1)
-    return Near(start + 1, "only the line endings differ", start + 1)
+            return Near(
+                max(line, 0) + 1, _difference(max(line, 0) + 1, have, want), max(start, 0) + 1
+            )
+    return Near(start + 1, f"line {start + 1} differs in its line end only", start + 1)
+
+
+def _alike(wanted: Sequence[bytes], there: Sequence[bytes], first: int) -> Near | None:
+    """Return the line that is most like one of a hunk's where none is the same."""
+    import difflib  # noqa: PLC0415
+
+    lines = {_text(text): n for n, text in enumerate(there, first + 1) if text.strip()}
+    if len(lines) * len(wanted) > _MOST_COMPARED:
+        return None
+    for want in sorted(wanted, key=len, reverse=True):
+        for like in difflib.get_close_matches(_text(want), lines, n=1):
+            line = lines[like]
+            return Near(line, _difference(line, like.encode(), want), line)
+    return None
+
+
+def _difference(line: int, have: bytes | None, want: bytes) -> str:
+    shown = "the end of the file" if have is None else f"`{_clipped(have)}`"
+    return f"line {line} is {shown}, and the patch has `{_clipped(want)}`"
+
+
+def _clipped(line: bytes) -> str:
+    text = _text(line).strip()
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
 def _defines(hunk: Hunk, target: Target, line: int) -> bool:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_mods import attempt, fit, lock, together, vouch
+from vllm_mods import attempt, carrying, fit, lock, together, vouch
+from vllm_mods.attempt import Attempt
 from vllm_mods.digest import sha256
 from vllm_mods.errors import TreeError
 from vllm_mods.model import FileChange, Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from vllm_mods.attempt import Attempt, Part
+    from vllm_mods.attempt import Part
     from vllm_mods.fit.world import Cache
     from vllm_mods.lock import Lock, LockedTree
     from vllm_mods.model import HunkState, Mod, Tree, Variant
     from vllm_mods.receipt import Receipt, ReceiptMod
+
+    Origin = Callable[[Mod, Variant], Tree | None]
 
 WORKSPACE = vouch.WORKSPACE
 
@@ -34,33 +37,39 @@ def plan(
     workspace: str = WORKSPACE,
     strict_version: bool = False,
     cache: Cache | None = None,
+    origin: Origin | None = None,
 ) -> Plan:
     """Plan mods, in an order that respects ``requires`` and ``after``, onto one tree.
 
     ``receipt`` is what earlier applies left in the tree, ``workspace`` the folder that
-    chat templates go to, ``cache`` what the fit derived from files of other trees. A mod that
-    does not go in leaves the others as they would be without it. Raises ``UsageError`` for mods that wait for each other in a circle
-    and ``DiffError`` for a patch that is no good, whatever the tree.
+    chat templates go to, ``cache`` what the fit derived from files of other trees, ``origin`` gives the
+    tree that a variant was written for, where it can be had: a merge from there has to agree. A mod that
+    does not go in leaves the others as they would be without it. Raises ``UsageError`` for mods that wait
+    for each other in a circle and ``DiffError`` for a patch that is no good, whatever the tree.
     """
-    planner = _Planner(tree, receipt, workspace, strict_version=strict_version, cache=cache)
+    planner = _Planner(
+        tree, receipt, workspace, strict_version=strict_version, cache=cache, origin=origin
+    )
     return planner.plan(together.order(mods))
 
 
-def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
+def hunk_states(
+    planned: ModPlan, tree: Tree, origin: Origin | None = None
+) -> tuple[HunkState, ...]:
     """Tell of each hunk of a plan's variant whether the tree carries it; ``()`` without a variant.
 
-    ``tree`` is what the plan was made of, with the changes of the mods before this one.
+    ``tree`` is what the plan was made of, with the changes of the mods before this one; ``origin`` is
+    that of ``plan``.
     """
     mod, variant = planned.mod, planned.variant
     if variant is None:
         return ()
-    planner = _Planner(tree, None, WORKSPACE, strict_version=False, cache=None)
-    parts = planner.parts(mod, variant)
+    parts = attempt.parts_of(mod, variant, WORKSPACE)
     if planned.verdict in {Verdict.UPSTREAM, Verdict.APPLIED}:
-        return attempt.all_in(parts, "carried")
+        return carrying.all_in(parts, "carried")
     if planned.verdict.writes or planned.verdict is Verdict.UNFIT:
-        return attempt.all_in(parts, "placed")
-    return attempt.states(parts, planner.view)
+        return carrying.all_in(parts, "placed")
+    return carrying.states(parts, tree, origin and origin(mod, variant))
 
 
 class _Planner:
@@ -74,6 +83,7 @@ class _Planner:
         *,
         strict_version: bool,
         cache: Cache | None,
+        origin: Origin | None,
     ) -> None:
         self.tree = View(tree)  # remembers what it read, for everything that looks below
         self.view = View(self.tree)
@@ -81,6 +91,7 @@ class _Planner:
         self.workspace = workspace
         self.strict_version = strict_version
         self.cache = cache
+        self.origin = origin or (lambda _mod, _variant: None)
         self.applied = {one.name for one in receipt.mods} if receipt is not None else set()
         self.locks: dict[str, Lock] = {}
         self.parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
@@ -135,30 +146,24 @@ class _Planner:
         """
         found: dict[str, ModPlan] = {}
         bare = View(self.tree)
-        for i, mod in reversed(tuple(enumerate(mods))):
+        for mod in reversed(mods):
             try:
-                present = self.present(mod, bare, last=i == 0)
+                present = self.present(mod, bare)
             except TreeError as error:
                 present = _unreadable(mod, error)
             if present is not None:
                 found[mod.name] = present
         return found
 
-    def present(self, mod: Mod, bare: View, *, last: bool) -> ModPlan | None:
-        """Return the plan of a mod that is in, and take it out of ``bare``; None if it is not.
-
-        ``last`` says that no other mod will be looked for below it.
-        """
+    def present(self, mod: Mod, bare: View) -> ModPlan | None:
+        """Return the plan of a mod that is in, and take it out of ``bare``; None if it is not."""
         entry = self.receipt.mod(mod.name) if self.receipt else None
         if entry is not None:
             return self.by_receipt(mod, entry)
-        locked = self.locked_tree(mod, bare)
-        if locked is not None and locked[1] == "before":
+        locked = self.locks.get(mod.name)
+        if locked is not None and next(vouch.states(locked, bare, self.workspace), None):
             return None
-        known = None if locked is None else self.variant(mod, locked[0].variant)
-        if known is not None and last:
-            return self.inside(mod, known)
-        for variant in self.by_range(mod) if known is None else [known]:
+        for variant in self.by_range(mod):
             back = attempt.backward(variant, self.parts(mod, variant), bare)
             if back.ok:
                 bare.lay(back.changes)
@@ -243,18 +248,24 @@ class _Planner:
 
     def put_in(self, mod: Mod) -> ModPlan:
         locked = self.locks.get(mod.name)
-        for tree in vouch.states(locked, self.view, self.workspace, "before") if locked else ():
+        for tree in vouch.states(locked, self.view, self.workspace) if locked else ():
             vouched = self.vouched(mod, tree)
             if vouched is not None and not (self.strict_version and not vouched.in_range):
                 return vouched
         try:
-            return self.choose(mod)
+            chosen = self.choose(mod)
+            # a release that has it in other words takes it a second time, or is said to be in conflict
+            return self.carried(mod) or chosen
         except TreeError as error:
             return _unreadable(mod, error)
 
-    def locked_tree(self, mod: Mod, view: View) -> tuple[LockedTree, str] | None:
-        locked = self.locks.get(mod.name)
-        return vouch.find(locked, view, self.workspace) if locked is not None else None
+    def carried(self, mod: Mod) -> ModPlan | None:
+        """Return the plan of a mod that is in as the merge from where it comes from tells, else None."""
+        for variant in self.nearest(mod):
+            parts, origin = self.parts(mod, variant), self.origin(mod, variant)
+            if origin and len(carrying.carried_parts(parts, origin, self.view)) == len(parts) > 0:
+                return self.inside(mod, variant)
+        return None
 
     def vouched(self, mod: Mod, tree: LockedTree) -> ModPlan | None:
         witness = vouch.witness(tree.beside, self.view)
@@ -304,6 +315,12 @@ class _Planner:
         tried = attempt.forward(variant, self.parts(mod, variant), self.view)
         if not tried.ok:
             return tried
+        origin = self.origin(mod, variant) if variant in self.nearest(mod) else None
+        parts = self.parts(mod, variant)
+        if origin and (path := carrying.differing(tried.changes, parts, origin)):
+            message = f"a merge from vLLM {origin.version} gives other bytes of {path} than the places of its hunks"
+            finding = Finding("merge", message, path=path)
+            return Attempt(variant, ok=False, verdict=Verdict.MISPLACED, findings=(finding,))
         looked = fit.fit(
             tried.changes,
             self.view,
@@ -353,24 +370,18 @@ class _Planner:
                 message=f"no variant is meant for vLLM {self.tree.version}: there are {ranges}",
             )
             return _refused(mod, Verdict.UNSUPPORTED, (finding,))
-        half = [one for one in (self.half_in(mod, tried) for tried in failed) if one is not None]
-        if half:
-            return half[0]
         meant = [tried for tried in failed if tried.variant in inside]
         # A variant that goes in and does not work says more than that it was not meant for the tree.
         unfit = [tried for tried in failed if tried.verdict is Verdict.UNFIT]
         if meant or unfit or self.tree.version is None:
             best = min(meant or unfit or failed, key=lambda tried: len(tried.findings))
-            findings = (*best.findings, *self.leftovers(_touched(best)))
-            return ModPlan(
-                mod=mod,
-                variant=best.variant,
-                verdict=best.verdict,
-                in_range=bool(meant),
-                findings=findings,
-                beside=best.beside,
-            )
-        best = self.nearest(failed)
+            return self.refused(mod, best)
+        if not self.as_released(failed[0].variant, mod):
+            half = (one for one in (self.by_part(mod, tried) for tried in failed) if one)
+            if (best_half := next(half, None)) is not None:
+                return best_half
+        (variant,) = self.nearest(mod)[:1]
+        best = next(tried for tried in failed if tried.variant == variant)
         ranges = ", ".join(f"`{variant.id}` ({variant.vllm})" for variant in mod.variants)
         finding = Finding(
             code="no-variant",
@@ -384,35 +395,67 @@ class _Planner:
             findings=(finding, *best.findings),
         )
 
-    def half_in(self, mod: Mod, tried: Attempt) -> ModPlan | None:
-        """Recognise a half-applied patch: some hunks are in, some are not."""
-        variant = tried.variant
-        if self.tree.pristine and not self.in_range(mod, variant):
-            return None  # a release that the variant is not meant for may hold some of it by chance
-        states = attempt.states(self.parts(mod, variant), self.view)
-        inside = [one.label for one in states if one.state == "carried"]
-        outside = [one.label for one in states if one.state != "carried"]
-        if not inside or not outside:
-            return None
-        finding = Finding(
-            code="half-applied",
-            message=f"in already: {', '.join(inside)}; not in: {', '.join(outside)}",
+    def refused(self, mod: Mod, tried: Attempt) -> ModPlan:
+        plan = ModPlan(
+            mod=mod,
+            variant=tried.variant,
+            verdict=tried.verdict,
+            in_range=self.in_range(mod, tried.variant),
+            findings=(*tried.findings, *self.leftovers(_touched(tried))),
+            beside=tried.beside,
         )
-        findings = (finding, *tried.findings, *self.leftovers(_touched(tried)))
+        return plan if tried.verdict is Verdict.UNFIT else self.by_part(mod, tried) or plan
+
+    def by_part(self, mod: Mod, tried: Attempt) -> ModPlan | None:
+        """Say of a variant that does not go in what the tree carries of it; None if that is nothing."""
+        variant = tried.variant
+        parts = self.parts(mod, variant)
+        states = carrying.states(parts, self.view, self.origin(mod, variant))
+        inside = [one for one in states if one.state == "carried"]
+        if not inside or len(inside) == len(states):
+            return None
+        rest = attempt.forward(variant, carrying.without(parts, inside), self.view)
+        labels = ", ".join(_labels(inside, states))
+        if self.as_released(variant, mod):
+            message = f"the release carries {labels} already"
+            message += "; the rest goes in: it needs a variant of its own" if rest.ok else ""
+            level = Level.ERROR if rest.ok else Level.NOTE
+            finding = Finding("carried", message, path=inside[0].path, level=level)
+            verdict = Verdict.CONFLICT if rest.ok else rest.verdict
+        else:
+            outside = _labels([one for one in states if one.state != "carried"], states)
+            message = f"in already: {labels}; not in: {', '.join(outside)}"
+            finding = Finding("half-applied", message, path=inside[0].path)
+            verdict = Verdict.PARTIAL
+        errors = () if rest.ok else rest.findings
         return ModPlan(
             mod=mod,
             variant=variant,
-            verdict=Verdict.PARTIAL,
+            verdict=verdict,
             in_range=self.in_range(mod, variant),
-            findings=findings,
+            findings=(finding, *errors, *self.leftovers(_touched(tried))),
         )
 
-    def nearest(self, failed: Sequence[Attempt]) -> Attempt:
-        """Return the attempt of the variant whose range begins nearest to the tree's version."""
+    def as_released(self, variant: Variant, mod: Mod) -> bool:
+        """Tell whether the files of a variant are as RECORD has them, those of this tool's mods included."""
+        if self.tree.pristine:
+            return True
+        told = [
+            self.tree.is_released(part.path, data)
+            for part in self.parts(mod, variant)
+            if (data := self.tree.read(part.path)) is not None
+        ]
+        return bool(told) and all(told)
+
+    def nearest(self, mod: Mod) -> tuple[Variant, ...]:
+        """Return the variants that are meant for the tree, else the one whose range begins nearest to it."""
         from vllm_mods import versions  # noqa: PLC0415
 
-        starts = {_start(tried.variant): tried for tried in reversed(failed)}
-        return starts[versions.nearest(self.tree.version or "0", starts, 1)[0]]
+        inside = tuple(one for one in mod.variants if self.in_range(mod, one))
+        if inside:
+            return inside
+        starts = {_start(one): one for one in reversed(mod.variants)}
+        return (starts[versions.nearest(self.tree.version or "0", starts, 1)[0]],)
 
     # --- small questions ----------------------------------------------------
 
@@ -472,6 +515,17 @@ class _Planner:
             for suffix in (".rej", ".orig")
             if not self.tree.remote and self.tree.read(change.path + suffix) is not None
         ]
+
+
+def _labels(some: Sequence[HunkState], every: Sequence[HunkState]) -> list[str]:
+    """Name hunks for a person: by their patch where that is one of several and all of it is meant."""
+    patches = dict.fromkeys(one.patch for one in every)
+    labels = []
+    for patch in patches:
+        mine = [one for one in some if one.patch == patch]
+        whole = len(mine) == sum(one.patch == patch for one in every)
+        labels += [patch] if whole and len(patches) > 1 else [one.label for one in mine]
+    return labels
 
 
 def _start(variant: Variant) -> str:

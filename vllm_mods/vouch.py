@@ -24,18 +24,10 @@ WORKSPACE = ".vllm-mods/templates"
 """Where chat templates go unless the caller names a workspace, and so what a lock records."""
 
 
-def find(locked: Lock, view: View, workspace: str) -> tuple[LockedTree, str] | None:
-    """Find the recorded state that the touched files are in: ``before`` or ``after`` the mod."""
-    for side in ("before", "after"):
-        for tree in states(locked, view, workspace, side):
-            return tree, side
-    return None
-
-
-def states(locked: Lock, view: View, workspace: str, side: str) -> Iterator[LockedTree]:
-    """Yield every recorded state whose touched files are those of the tree, on one ``side``."""
+def states(locked: Lock, view: View, workspace: str) -> Iterator[LockedTree]:
+    """Yield every recorded state whose touched files, before the mod, are those of the tree."""
     for tree in locked.trees:
-        wanted = ((_here(file.path, workspace), getattr(file, side)) for file in tree.files)
+        wanted = ((_here(file.path, workspace), file.before) for file in tree.files)
         if tree.files and all(sha256(view.read(path)) == digest for path, digest in wanted):
             yield tree
 

@@ -20,30 +20,43 @@ _REMOTE_LIMIT = 12
 class Search(Protocol):
     """A search for a definition; see ``search``."""
 
-    def __call__(self, tree: Tree, name: str, path: str) -> str:
-        """Tell in words where ``name`` is."""
+    def __call__(self, tree: Tree, name: str, path: str) -> tuple[str, str]:
+        """Tell where ``name`` is: a code and words."""
         ...
 
 
-def search(tree: Tree, name: str, path: str) -> str:
-    """Tell in words where ``name`` (dotted) is defined, in files other than ``path``.
+def search(tree: Tree, name: str, path: str) -> tuple[str, str]:
+    """Tell where a class or function that is gone from ``path`` is defined at the top of other files.
 
     Looks in every Python file of a tree on disk, likeliest first, and in the
-    likeliest ones only of a remote tree; says which of the two it was.
+    likeliest ones only of a remote tree. The code is ``superseded`` where nothing in the whole tree
+    has the name any more, else ``scope-gone``; the words say what was looked at.
     """
-    last = name.rsplit(".", 1)[-1]
     looked, left = _likely(tree, path)
-    places = []
+    places: list[str] = []
+    named = ""
     for other in looked:
-        if (line := _defined_at(tree, other, last)) is not None:
+        line = _defined_at(tree, other, name, top=True)
+        if line is not None:
             places.append(f"{other}:{line}")
             if len(places) == 3:
                 break
+        named = named or (other if _names(tree, other, name) else "")
     if places:
-        return f"`{name}` is now in {', '.join(places)}"
+        return "scope-gone", f"`{name}` is defined in {', '.join(places)}"
+    top = path.split("/", 1)[0]
     if left:
-        return f"`{name}` is not in the {len(looked)} likeliest of {len(looked) + left} files, which is all that was looked at in a remote tree"
-    return f"`{name}` is nowhere in {path.split('/', 1)[0]}/ ({len(looked)} files)"
+        every = len(looked) + left
+        return (
+            "scope-gone",
+            f"it is not in the {len(looked)} likeliest of {every} files; no others were read",
+        )
+    if named:
+        return "scope-gone", f"no file of {top}/ defines it, and {named} still names it"
+    return (
+        "superseded",
+        f"superseded: no file of {top}/ ({len(looked)}) names it any more, so what called it is gone too",
+    )
 
 
 def defining(tree: Tree, path: str, names: Sequence[str]) -> Iterator[str]:
@@ -62,18 +75,27 @@ def _likely(tree: Tree, path: str) -> tuple[list[str], int]:
     return looked, len(others) - len(looked)
 
 
-def _defined_at(tree: Tree, path: str, name: str) -> int | None:
-    """Return the line in a file at which a class or function of that name begins."""
-    try:
-        data = tree.read(path) or b""
-    except TreeError:
-        return None  # a link or a special file, which no mod could touch either
+def _defined_at(tree: Tree, path: str, name: str, *, top: bool = False) -> int | None:
+    """Return the line in a file at which a class or function of that name begins, in column 0 if ``top``."""
+    data = _read(tree, path)
     word = name.encode()
     if word not in data:
         return None
-    needle = rb"^[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]+%s\b" % re.escape(word)
+    indent = b"" if top else rb"[ \t]*"
+    needle = rb"^%s(?:class|(?:async[ \t]+)?def)[ \t]+%s\b" % (indent, re.escape(word))
     hit = re.search(needle, data, re.MULTILINE)
     return None if hit is None else data.count(b"\n", 0, hit.start()) + 1
+
+
+def _names(tree: Tree, path: str, name: str) -> bool:
+    return re.search(rb"\b%s\b" % re.escape(name.encode()), _read(tree, path)) is not None
+
+
+def _read(tree: Tree, path: str) -> bytes:
+    try:
+        return tree.read(path) or b""
+    except TreeError:
+        return b""  # a link or a special file, which no mod could touch either
 
 
 def _likeness(path: str, lost: str) -> float:

@@ -177,9 +177,11 @@ def test_python_that_does_not_parse_is_unreadable() -> None:
     assert planned.verdict is Verdict.UNREADABLE
 
 
-def test_a_form_feed_that_libcst_would_drop_is_not_trusted() -> None:
-    planned = one(mod(variant(A_PATCH)), tree("\x0c" + TWINS + "\x0cx = 1\n"))
-    assert planned.verdict is Verdict.UNREADABLE
+def test_a_form_feed_ends_no_line() -> None:
+    base = "\x0c" + TWINS + "\x0cx = 1\n"
+    planned = one(mod(variant(A_PATCH)), tree(base))
+    assert planned.verdict is Verdict.APPLIES
+    assert after(planned) == base.replace("x + 1", "x + 2", 1)
 
 
 def test_an_indented_def_in_the_hunk_tells_no_class() -> None:
@@ -286,7 +288,7 @@ def test_missing_says_where_the_class_went() -> None:
     moved = MemoryTree({"vllm/x/core.py": TWINS.encode(), "vllm/other.py": b"x = 1\n"})
     planned = one(mod(variant(A_PATCH)), moved)
     assert planned.verdict is Verdict.MISSING
-    assert "`A` is now in vllm/x/core.py:1" in planned.findings[0].message
+    assert "`A` is defined in vllm/x/core.py:1" in planned.findings[0].message
 
 
 def test_missing_says_where_a_function_of_a_file_that_stays_went() -> None:

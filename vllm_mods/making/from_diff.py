@@ -165,12 +165,13 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
 def _patched(file: FileDiff, path: str, before: bytes) -> bytes | None:
     """Return a file with every hunk in its one place, None if it has not got them all."""
     from vllm_mods import scopes  # noqa: PLC0415  (imports LibCST)
+    from vllm_mods.concrete_syntax import UnparsableError  # noqa: PLC0415
 
     parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
     target = locate.Target(data=before, parse=parse)
     try:
         spots = locate.place(file, target)
-    except scopes.UnparsableError:
+    except UnparsableError:
         return None
     placed = [
         (spot.line, hunk)

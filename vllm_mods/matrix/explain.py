@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import attempt, locate, scopes, vouch
+from vllm_mods.concrete_syntax import UnparsableError
 from vllm_mods.matrix.cell import Explanation, History, HunkView
 from vllm_mods.model import FileChange, Verdict
 from vllm_mods.view import View
@@ -98,7 +99,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
 def _spots(file: FileDiff, target: locate.Target) -> tuple[locate.Found | locate.Lost, ...]:
     try:
         return locate.place(file, target)
-    except scopes.UnparsableError as error:
+    except UnparsableError as error:
         lost = locate.Lost(code="unparsable", message=str(error), scope=None)
         return (lost,) * len(file.hunks)
 
@@ -170,7 +171,7 @@ def _extents(places: Sequence[HunkView], data: bytes) -> list[tuple[int, int]]:
     """Return the first and last line of what the hunks are in: a class or function, else themselves."""
     try:
         known = scopes.read_scopes(data)
-    except scopes.UnparsableError:
+    except UnparsableError:
         known = scopes.Scopes(scopes=())
     extents = []
     for place in places:

@@ -16,7 +16,7 @@ from vllm_mods import locate, syntax_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.port.diff3 import Lines
+    from vllm_mods.diff3 import Lines
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MARK = b"\1"  # not a zero: git takes a text with one for binary

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import lines
+from vllm_mods.diff3 import Clash
 from vllm_mods.port import outline
-from vllm_mods.port.diff3 import Clash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.port.diff3 import Lines
+    from vllm_mods.diff3 import Lines
     from vllm_mods.port.outline import Outline
 
     Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]

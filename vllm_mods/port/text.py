@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import lines, locate
-from vllm_mods.port import diff3, follow, outline, structure, textual
-from vllm_mods.port.diff3 import Clash
+from vllm_mods import diff3, lines, locate
+from vllm_mods.diff3 import Clash
+from vllm_mods.port import follow, outline, structure, textual
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.structure import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.port.diff3 import Lines
+    from vllm_mods.diff3 import Lines
     from vllm_mods.port.outline import Outline
 
 

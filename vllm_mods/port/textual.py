@@ -8,15 +8,14 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING
 
-from vllm_mods import locate
+from vllm_mods import diff3, locate
+from vllm_mods.diff3 import Clash
 from vllm_mods.errors import TreeError
-from vllm_mods.port import diff3
-from vllm_mods.port.diff3 import Clash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vllm_mods.port.diff3 import Lines
+    from vllm_mods.diff3 import Lines
 
 _LONG = 40  # letters of a marker, if no line begins so
 _MARKS = (b"<", b"|", b"=", b">")

@@ -9,9 +9,8 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods import library, locate
+from vllm_mods import diff3, library, locate
 from vllm_mods.errors import Refused, UsageError
-from vllm_mods.port import diff3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

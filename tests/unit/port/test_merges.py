@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_mods import locate
-from vllm_mods.port import diff3, outline, text, textual
-from vllm_mods.port.diff3 import Clash
+from vllm_mods import diff3, locate
+from vllm_mods.diff3 import Clash
+from vllm_mods.port import outline, text, textual
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"d\n", b"e\n"]), max_size=12)
 

@@ -1,0 +1,57 @@
+"""The trees that variants were written for, out of the releases that can be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods import attempt, versions
+from vllm_mods.errors import DiffError, TreeError
+from vllm_mods.view import View
+from vllm_mods.vouch import WORKSPACE
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Mod, Tree, Variant
+    from vllm_mods.trees.release import Releases
+
+_MOST = 6
+"""Releases to look at: what a range begins with is nearly always the one that its author had."""
+
+
+class Origins:
+    """Gives the first release of a variant's range that takes all of its parts, None if there is none.
+
+    What a lock says is not asked, so that no answer depends on it. ``missed`` tells that a release could
+    not be read, so that another time there may be an answer.
+    """
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+        self._known: dict[tuple[str, str], Tree | None] = {}
+        self.missed = False
+
+    def __call__(self, mod: Mod, variant: Variant) -> Tree | None:
+        """Return the origin of a variant. Raises ``DiffError`` for a bad patch."""
+        key = (mod.digest, variant.id)
+        if key not in self._known:
+            self._known[key] = self._find(mod, variant) if variant.patches else None
+        return self._known[key]
+
+    def _find(self, mod: Mod, variant: Variant) -> Tree | None:
+        parts = tuple(
+            part for part in attempt.parts_of(mod, variant, WORKSPACE) if part.diff is not None
+        )
+        try:
+            named = {
+                file.version
+                for file in self._releases.files()
+                if file.yanked is None and versions.in_range(file.version, variant.vllm)
+            }
+            for version in sorted(named, key=versions.sort_key)[:_MOST]:
+                tree = View(self._releases.open(version))
+                if attempt.goes_in(parts, tree):
+                    return tree
+        except DiffError:
+            raise
+        except TreeError:
+            self.missed = True
+        return None
