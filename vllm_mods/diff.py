@@ -87,6 +87,7 @@ class FileDiff(NamedTuple):
     ``mode`` is the permission bits that the patch states for the new file, if any.
     ``old_blob`` and ``new_blob`` are git's names of the two contents, from its ``index`` line:
     lower-case hex, often abbreviated; None where the patch has none, or all zeros for "no file".
+    ``may_create`` says that it fills an empty file, or makes it where there is none.
     """
 
     old_path: str | None
@@ -97,6 +98,7 @@ class FileDiff(NamedTuple):
     patch_line: int
     old_blob: str | None = None
     new_blob: str | None = None
+    may_create: bool = False
 
     @property
     def path(self) -> str:
@@ -104,16 +106,6 @@ class FileDiff(NamedTuple):
         path = self.old_path if self.old_path is not None else self.new_path
         assert path is not None  # noqa: S101  (the reader refuses a section without paths)
         return path
-
-    @property
-    def fills(self) -> bool:
-        """Whether it gives its first lines to a file that is empty, or may not be there yet."""
-        return (
-            self.old_path is not None
-            and len(self.hunks) == 1
-            and not self.hunks[0].old
-            and self.hunks[0].old_start == 0
-        )
 
     @property
     def only_mode(self) -> bool:
@@ -129,6 +121,7 @@ class FileDiff(NamedTuple):
             old_mode=self.mode,
             old_blob=self.new_blob,
             new_blob=self.old_blob,
+            may_create=False,
             hunks=tuple(hunk.reversed() for hunk in self.hunks),
         )
 
@@ -330,13 +323,16 @@ class _Reader:
             if diff_names.is_backup_of(old, new) or diff_names.is_backup_of(new, old):
                 old = new = min(old, new, key=len)
             old, new = (None if stamped[0] else old), (None if stamped == [False, True] else new)
+        hunks = self.hunks()
+        first = hunks[0] if len(hunks) == 1 and None not in (old, new) else None
         file = FileDiff(
             old_path=old,
             new_path=new,
-            hunks=self.hunks(),
+            hunks=hunks,
             mode=None,
             old_mode=None,
             patch_line=start + 1,
+            may_create=first is not None and first.old_start == 0 and not first.old,
         )
         self.consistent(file, renames=False, created=old is None, deleted=new is None)
         return file

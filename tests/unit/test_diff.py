@@ -151,7 +151,8 @@ def made(data: bytes, files: dict[str, bytes]) -> dict[str, bytes]:
     """Return what our reading makes of some files, every hunk at its stated line."""
     out = dict(files)
     for file in diff.parse(data, "p.patch"):
-        before = b"" if file.old_path is None or file.fills else out.pop(file.old_path)
+        new = file.old_path is None or (file.may_create and file.old_path not in out)
+        before = b"" if new else out.pop(file.old_path or "")
         there = [(hunk.old_start + (not hunk.old), hunk) for hunk in file.hunks]
         after = locate.splice(locate.split(before), there)
         assert after is not None
@@ -199,6 +200,7 @@ READ = {
         f"emptied, {at!r}": (stamped(TODAY, at, GONE), {"vllm/n.py": b"gone\n"}) for at in NO_EPOCHS
     },
     "the first lines of an empty file": (stamped(TODAY, TODAY, NEW), {"vllm/n.py": b""}),
+    "the first lines of a file that is not there": (HEAD + NEW, dict[str, bytes]()),
     "a blank line after the last hunk": (HEAD + ADD_AT_2 + b"\n", X),
     "blank lines between files": (
         HEAD + ADD_AT_2 + b"\n\n" + HEAD.replace(b"x", b"y") + ADD_AT_2,
@@ -257,6 +259,12 @@ def test_what_git_applies_in_silence_is_read_and_means_the_same(case: str, tmp_p
     expected = git_applies(data, files, tmp_path)
     assert expected is not None
     assert made(data, files) == expected
+
+
+def test_taking_out_what_may_create_a_file_creates_none() -> None:
+    (file,) = read(HEAD + NEW)
+    assert (file.may_create, file.reversed().may_create) == (True, False)
+    assert not read(b"diff --git a/vllm/x.py b/vllm/x.py\n" + HEAD + NEW)[0].may_create
 
 
 def test_the_new_start_is_where_the_hunk_will_be() -> None:
