@@ -84,10 +84,12 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
 
 def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     """Take the variant out, last part first. ``ok`` means that all of it was in."""
-    if not _maybe_in(parts, tree):
+    if all(_only_mode(part) for part in parts) or not _maybe_in(parts, tree):
         return Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
     view = View(tree)
     for part in reversed(parts):
+        if _only_mode(part):
+            continue
         step = _Step(part, view, None)
         if part.diff is None:
             if view.read(part.path) != part.whole:
@@ -168,6 +170,11 @@ def _only(file: diff.FileDiff, wanted: Wanted) -> diff.FileDiff:
     return file._replace(hunks=tuple(hunk for hunk in file.hunks if hunk.number in wanted))
 
 
+def _only_mode(part: Part) -> bool:
+    """Tell whether a part changes permission bits alone: a tree does not tell if it is in."""
+    return part.diff is not None and part.diff.only_mode
+
+
 def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
     """Look by text alone, so that an unpatched tree is told from a patched one without parsing."""
     last = {part.diff.new_path or part.path: part.diff for part in parts if part.diff is not None}
@@ -214,7 +221,7 @@ def _run(
         ok=True,
         verdict=Verdict.MOVED if moved else Verdict.APPLIES,
         changes=view.changes(),
-        findings=tuple(notes(hunks)),
+        findings=tuple(notes(hunks, view.changes())),
         hunks=tuple(hunks),
     )
 
@@ -222,9 +229,18 @@ def _run(
 _SEVERITY = (Verdict.UNREADABLE, Verdict.MISSING, Verdict.MISPLACED, Verdict.CONFLICT)
 
 
-def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
-    """Say what a user should know of hunks that have their place."""
-    notes = []
+def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Finding]:
+    """Say what a user should know of hunks that have their place, and of modes."""
+    notes = [
+        Finding(
+            code="mode",
+            message=f"{change.path} gets the mode {change.mode:04o}, whatever it has: a tree does not tell",
+            path=change.path,
+            level=Level.NOTE,
+        )
+        for change in changes
+        if change.mode is not None and change.before == change.after
+    ]
     for hunk in hunks:
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}
         if hunk.offset:
@@ -289,10 +305,10 @@ class _Step:
             self.view.lay([FileChange(path=part.path, before=before, after=part.whole, mode=mode)])
 
     def run(self, file: diff.FileDiff) -> None:
-        if file.old_path is None:
+        before = None if file.old_path is None else self.view.read(file.old_path)
+        if file.old_path is None or (before is None and file.may_create):
             self.create(file)
             return
-        before = self.view.read(file.old_path)
         if before is None:
             self.file_missing(file)
             return
