@@ -17,7 +17,7 @@ text, not bytes. So it gets what has been found to be a hunk, and nothing else.
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import diff_names
+from vllm_mods import diff_forms, diff_names
 from vllm_mods.errors import DiffError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _MODES = (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ")
 _INDEX = rb"index ([0-9A-Fa-f]{1,64})\.\.([0-9A-Fa-f]{1,64})(?: ([0-7]{6}))?\r?\Z"
 _OLD_NAMES = (b"--- a/", b'--- "a/', b"--- /dev/null")
 _NEW_NAMES = (b"+++ b/", b'+++ "b/', b"+++ /dev/null")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SIGNATURE = b"--"  # of a mail; `git format-patch` puts its version below
 _NO_NEWLINE = b"\\ "
 _BY_HAND = (
@@ -175,7 +174,7 @@ class _Reader:
     """A line cursor over one patch."""
 
     def __init__(self, data: bytes, where: str, root: str) -> None:
-        self.data = data.removeprefix(_BYTE_ORDER_MARK)
+        self.data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
         self.lines = self.data.split(b"\n")
         if self.lines[-1] == b"":
             self.lines.pop()
@@ -194,8 +193,6 @@ class _Reader:
         return self.lines[self.at] if self.at < len(self.lines) else None
 
     def files(self) -> tuple[FileDiff, ...]:
-        from vllm_mods import diff_forms  # noqa: PLC0415  (compiles patterns)
-
         if foreign := diff_forms.foreign(self.data, self.where):
             raise self.fail(foreign.why, line=foreign.line, hint=foreign.hint)
         found: list[FileDiff] = []

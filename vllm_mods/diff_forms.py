@@ -5,6 +5,8 @@
 import re
 from typing import NamedTuple
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""In front of a UTF-8 file of some editors; no part of its first line."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _COLOURED = rb"^(?:\x1b\[[0-9;]*[mK])+(?:diff |index |--- |\+\+\+ |@@ |[-+ ])"
 _CONTEXT = rb"^\*{15}(?: [^\n]*)?\r?\n\*\*\* \d+(?:,\d+)? \*\*\*\*"
