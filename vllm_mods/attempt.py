@@ -37,7 +37,6 @@ VERDICTS = {
     "carried": Verdict.CONFLICT,
     "edge": Verdict.CONFLICT,
     "file-there": Verdict.CONFLICT,
-    "mode": Verdict.CONFLICT,
     "text": Verdict.CONFLICT,
 }
 """What each code of a finding makes of a plan, the gravest first."""
@@ -116,17 +115,19 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
         ok=True,
         verdict=Verdict.MOVED if moved else Verdict.APPLIES,
         changes=view.changes(),
-        findings=tuple(notes(hunks)),
+        findings=tuple(notes(hunks, view.changes())),
         hunks=tuple(hunks),
     )
 
 
 def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     """Take the variant out, last part first. ``ok`` means that all of it was in."""
-    if not _maybe_in(parts, tree):
+    if all(_only_mode(part) for part in parts) or not _maybe_in(parts, tree):
         return Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
     view = View(tree)
     for part in reversed(parts):
+        if _only_mode(part):
+            continue
         step = Step(part, view)
         step.take_out()
         if step.findings:
@@ -151,6 +152,11 @@ def worst(findings: Sequence[Finding]) -> Verdict:
     return next(verdict for code, verdict in VERDICTS.items() if code in codes)
 
 
+def _only_mode(part: Part) -> bool:
+    """Tell whether a part changes permission bits alone: a tree does not tell if it is in."""
+    return part.diff is not None and part.diff.only_mode
+
+
 def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
     """Look by text alone, so that an unpatched tree is told from a patched one without parsing."""
     last = {part.diff.new_path or part.path: part.diff for part in parts if part.diff is not None}
@@ -165,9 +171,18 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
     return all(tree.read(part.path) == part.whole for part in parts if part.diff is None)
 
 
-def notes(hunks: Sequence[PlacedHunk]) -> list[Finding]:
-    """Say what a user should know of hunks that have their place."""
-    notes = []
+def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Finding]:
+    """Say what a user should know of hunks that have their place, and of modes."""
+    notes = [
+        Finding(
+            code="mode",
+            message=f"{change.path} gets the mode {change.mode:04o}, whatever it has: a tree does not tell",
+            path=change.path,
+            level=Level.NOTE,
+        )
+        for change in changes
+        if change.mode is not None and change.before == change.after
+    ]
     for hunk in hunks:
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}
         if hunk.offset:
@@ -242,10 +257,10 @@ class Step:
 
     def run(self, file: diff.FileDiff) -> None:
         """Put a diff of one file in."""
-        if file.old_path is None:
+        before = None if file.old_path is None else self.view.read(file.old_path)
+        if file.old_path is None or (before is None and file.may_create):
             self.create(file)
             return
-        before = self.view.read(file.old_path)
         if before is None:
             self.file_missing(file)
             return

@@ -1,21 +1,27 @@
 """Read a unified diff, strictly, from bytes.
 
 Format: GNU diffutils' "Detailed Description of Unified Format" with git's
-extended headers (git-diff(1), "Generating patch text with -p"). A patch that
-``patch`` or ``git apply`` would read generously is refused here: counts that lie,
-number-less or combined hunks, binary parts, line endings that changed on the way.
+extended headers (git-diff(1), "Generating patch text with -p"). What ``git apply``
+takes without a warning is read, with the same meaning, or refused by name: counts
+that lie, number-less or combined hunks, binary parts, line endings that changed on
+the way. Prose around the parts is no part of them.
 
-``unidiff`` reads every patch a second time, and the two readings have to agree.
-Its own reading is not enough: it drops lines beyond a hunk's stated counts
-without a word, returns nothing for a combined diff, and works on text, not bytes.
+``unidiff`` reads the hunks a second time, and the two readings have to agree. Its own
+reading is not enough: it drops lines beyond a hunk's stated counts without a word,
+returns nothing for a combined diff, knows no blank line between files, and works on
+text, not bytes. So it gets what has been found to be a hunk, and nothing else.
 """
 
 # No `from __future__ import annotations`: see model.py.
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods import diff_forms, diff_names
 from vllm_mods.errors import DiffError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Compiled when first used, but for the one that every run uses.
 _HUNK = re.compile(
@@ -24,27 +30,21 @@ _HUNK = re.compile(
 _MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
 _MODES = (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ")
 _INDEX = rb"index ([0-9A-Fa-f]{1,64})\.\.([0-9A-Fa-f]{1,64})(?: ([0-7]{6}))?\r?\Z"
-_MAIL = rb"From [0-9a-f]{40} "
+_OLD_NAMES = (b"--- a/", b'--- "a/', b"--- /dev/null")
+_NEW_NAMES = (b"+++ b/", b'+++ "b/', b"+++ /dev/null")
+_SIGNATURE = b"--"  # of a mail; `git format-patch` puts its version below
 _NO_NEWLINE = b"\\ "
-_DEV_NULL = b"/dev/null"
-_ESCAPES = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"t": b"\t",
-    b"n": b"\n",
-    b"v": b"\v",
-    b"f": b"\f",
-    b"r": b"\r",
-    b'"': b'"',
-    b"\\": b"\\",
-}
+_BY_HAND = (
+    "a patch that was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
+)
 
 
 class Hunk(NamedTuple):
     """One hunk. ``lines`` are (kind, bytes) with kind ``" "``, ``"-"`` or ``"+"``.
 
     A line keeps its terminator; one without is the last of its file. ``old_start``
-    is the stated 1-based line, ``number`` counts from 1 in the file's part of the patch.
+    is the stated 1-based line, ``new_start`` follows from it and the hunks before it, whatever
+    the patch says; ``number`` counts from 1 in the file's part of the patch.
     """
 
     number: int
@@ -80,11 +80,13 @@ class Hunk(NamedTuple):
 
 
 class FileDiff(NamedTuple):
-    """What a patch does to one file; ``None`` as a path stands for ``/dev/null``.
+    """What a patch does to one file; ``None`` as a path stands for "no such file".
 
+    ``hunks`` are in the order of the file, also where the patch has them in another.
     ``mode`` is the permission bits that the patch states for the new file, if any.
     ``old_blob`` and ``new_blob`` are git's names of the two contents, from its ``index`` line:
     lower-case hex, often abbreviated; None where the patch has none, or all zeros for "no file".
+    ``may_create`` says that it fills an empty file, or makes it where there is none.
     """
 
     old_path: str | None
@@ -95,6 +97,7 @@ class FileDiff(NamedTuple):
     patch_line: int
     old_blob: str | None = None
     new_blob: str | None = None
+    may_create: bool = False
 
     @property
     def path(self) -> str:
@@ -102,6 +105,11 @@ class FileDiff(NamedTuple):
         path = self.old_path if self.old_path is not None else self.new_path
         assert path is not None  # noqa: S101  (the reader refuses a section without paths)
         return path
+
+    @property
+    def only_mode(self) -> bool:
+        """Whether it changes permission bits and nothing else, so that no text tells if it is in."""
+        return not self.hunks and self.old_path == self.new_path
 
     def reversed(self) -> "FileDiff":
         """Return the diff that takes this one out again."""
@@ -112,6 +120,7 @@ class FileDiff(NamedTuple):
             old_mode=self.mode,
             old_blob=self.new_blob,
             new_blob=self.old_blob,
+            may_create=False,
             hunks=tuple(hunk.reversed() for hunk in self.hunks),
         )
 
@@ -122,8 +131,11 @@ def parse(data: bytes, where: str, *, root: str = "") -> tuple[FileDiff, ...]:
     ``where`` names the patch in errors, ``root`` is put in front of each path.
     Raises ``DiffError`` for anything that could not be applied exactly as written.
     """
-    files = read(data, where, root=root)
-    _confirm(files, data, where)
+    reader = _Reader(data, where, root.strip("/"))
+    files = reader.files()
+    for file in files:
+        if file.hunks:
+            _confirm(file.hunks, [reader.texts[hunk.patch_line] for hunk in file.hunks], where)
     return files
 
 
@@ -132,53 +144,38 @@ def read(data: bytes, where: str, *, root: str = "") -> tuple[FileDiff, ...]:
     return _Reader(data, where, root.strip("/")).files()
 
 
-def _confirm(files: tuple[FileDiff, ...], data: bytes, where: str) -> None:
+def _confirm(hunks: tuple[Hunk, ...], texts: list[bytes], where: str) -> None:
+    """Have ``unidiff`` read the text of each hunk, and hold what it finds against ours."""
     import io  # noqa: PLC0415
 
     from unidiff.errors import UnidiffParseError  # noqa: PLC0415
     from unidiff.patch import PatchSet  # noqa: PLC0415
 
-    text = data.decode("utf-8", "surrogateescape")
+    text = (b"--- a/x\n+++ b/x\n" + b"".join(texts)).decode("utf-8", "surrogateescape")
     try:
-        patch_set = PatchSet(io.StringIO(text, newline="\n"))
-    except UnidiffParseError as error:
-        raise DiffError(where, 1, f"unidiff cannot read this patch: {error}") from error
-    theirs = [
-        (
-            hunk.source_start,
-            hunk.target_start,
-            [line.value for line in hunk if line.line_type in " +-"],
-        )
-        for file in patch_set
-        for hunk in file
-    ]
-    ours = [
-        (
-            hunk.old_start,
-            hunk.new_start,
-            [text.decode("utf-8", "surrogateescape") for _, text in hunk.lines],
-        )
-        for file in files
-        for hunk in file.hunks
-    ]
-    if len(theirs) != len(ours):
-        raise DiffError(where, 1, f"{len(ours)} hunks were read, but unidiff reads {len(theirs)}")
-    hunks = [hunk for file in files for hunk in file.hunks]
-    for hunk, (start, target, lines), (their_start, their_target, their_lines) in zip(
-        hunks, ours, theirs, strict=True
-    ):
+        theirs = [hunk for file in PatchSet(io.StringIO(text, newline="\n")) for hunk in file]
+    except UnidiffParseError:
+        theirs = []
+    for i, hunk in enumerate(hunks):
         # unidiff drops the terminator of the last line before "\ No newline", as we do, but keeps
         # a stripped empty context line as "\n": both compare equal without terminators.
-        same = [line.rstrip("\n") for line in lines] == [line.rstrip("\n") for line in their_lines]
-        if (start, target) != (their_start, their_target) or not same:
-            raise DiffError(where, hunk.patch_line, "unidiff reads this hunk differently")
+        ours = [line.decode("utf-8", "surrogateescape").rstrip("\n") for _, line in hunk.lines]
+        lines = theirs[i] if len(theirs) == len(hunks) else ()
+        if ours != [line.value.rstrip("\n") for line in lines if line.line_type in " +-"]:
+            raise DiffError(
+                where,
+                hunk.patch_line,
+                "this hunk can be read in two ways, so it is not read at all",
+                hint="please report it with the patch: the fault is not in it, but in vllm-mods",
+            )
 
 
 class _Reader:
     """A line cursor over one patch."""
 
     def __init__(self, data: bytes, where: str, root: str) -> None:
-        self.lines = data.split(b"\n")
+        self.data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
+        self.lines = self.data.split(b"\n")
         if self.lines[-1] == b"":
             self.lines.pop()
         # every line but possibly the last one had a terminator
@@ -186,6 +183,8 @@ class _Reader:
         self.where = where
         self.root = root
         self.at = 0
+        # by the line of its head, the text of each hunk
+        self.texts: dict[int, bytes] = {}
 
     def fail(self, why: str, *, line: int | None = None, hint: str | None = None) -> DiffError:
         return DiffError(self.where, self.at + 1 if line is None else line, why, hint=hint)
@@ -194,23 +193,29 @@ class _Reader:
         return self.lines[self.at] if self.at < len(self.lines) else None
 
     def files(self) -> tuple[FileDiff, ...]:
+        if foreign := diff_forms.foreign(self.data, self.where):
+            raise self.fail(foreign.why, line=foreign.line, hint=foreign.hint)
         found: list[FileDiff] = []
         while (line := self.peek()) is not None:
             if line.startswith(b"diff --git "):
                 found.append(self.git_file())
-            elif line.startswith(b"--- ") and self.next_starts(b"+++ "):
+            elif self.is_head(line):
                 found.append(self.plain_file())
             else:
                 self.preamble(line)
                 self.at += 1
         if not found:
-            raise self.fail(
-                "there is no change in this file: no '--- a/…' and '+++ b/…' lines", line=1
-            )
+            instead = diff_forms.without_changes(self.data)
+            raise self.fail(instead.why, line=instead.line, hint=instead.hint)
         return tuple(found)
 
-    def next_starts(self, prefix: bytes) -> bool:
-        return self.at + 1 < len(self.lines) and self.lines[self.at + 1].startswith(prefix)
+    def is_head(self, line: bytes) -> bool:
+        """Tell whether the two lines from here on are a file's names; in prose, no hunk follows."""
+        if not line.startswith(b"--- "):
+            return False
+        new, body = (*self.lines[self.at + 1 : self.at + 3], b"", b"")[:2]
+        named = line.startswith(_OLD_NAMES) and new.startswith(_NEW_NAMES)
+        return new.startswith(b"+++ ") and (named or body.startswith(b"@@"))
 
     def preamble(self, line: bytes) -> None:
         """Refuse what is a change in disguise; anything else in front of a file is prose."""
@@ -219,22 +224,26 @@ class _Reader:
                 "this is a combined diff of a merge, which has no single base",
                 hint="make it against one parent: git diff FIRST_PARENT MERGE",
             )
-        if line.startswith((b"GIT binary patch", b"Binary files ")):
-            raise self.fail(
-                "a binary change cannot be placed by its text",
-                hint="put the whole file into the mod's overlay instead",
-            )
+        self.no_binary(line)
         if line.startswith(b"@@"):
             raise self.fail(
                 "a hunk without line numbers"
                 if not _HUNK.match(line)
-                else "a hunk before any file header",
+                else "a hunk that belongs to no file: it has to follow a file's header, or that file's "
+                "hunk before it, without a line in between",
                 hint="make the patch again with `git diff`",
+            )
+
+    def no_binary(self, line: bytes) -> None:
+        if line == b"GIT binary patch" or re.match(rb"Binary files .* differ\Z", line):
+            raise self.fail(
+                "a binary change cannot be placed by its text",
+                hint="put the whole file into the mod's overlay instead",
             )
 
     # --- one file -----------------------------------------------------------
 
-    def git_file(self) -> FileDiff:  # noqa: C901  (one branch per kind of header line)
+    def git_file(self) -> FileDiff:
         start = self.at
         header = self.lines[self.at]
         self.no_carriage_return(header)
@@ -247,7 +256,7 @@ class _Reader:
                 modes[mode[1]] = self.permissions(int(mode[2], 8))
             elif line.startswith((b"rename from ", b"rename to ")):
                 words = b"rename from" if line.startswith(b"rename from") else b"rename to"
-                names[words] = self.name(line[len(words) + 1 :], prefix=None)
+                names[words] = self.path(line[len(words) + 1 :], None)
             elif line.startswith((b"copy from ", b"copy to ")):
                 raise self.fail(
                     "a copy: the patch holds only the difference from another file",
@@ -259,19 +268,8 @@ class _Reader:
                 break
             self.at += 1
         if line is not None:
-            self.preamble(line) if line.startswith((b"GIT binary", b"Binary files")) else None
-        old: str | None
-        new: str | None
-        if line is not None and line.startswith(b"--- ") and self.next_starts(b"+++ "):
-            old, new = self.names()
-        elif names:
-            old, new = names.get(b"rename from"), names.get(b"rename to")
-        else:
-            old = new = self.both_names(header)
-            if b"new file mode" in modes:
-                old = None
-            elif b"deleted file mode" in modes:
-                new = None
+            self.no_binary(line)
+        old, new = self.git_names(header, modes, names)
         hunks = self.hunks()
         file = FileDiff(
             old_path=old,
@@ -291,16 +289,47 @@ class _Reader:
         )
         return file
 
-    def plain_file(self) -> FileDiff:
+    def git_names(
+        self, header: bytes, modes: dict[bytes, int], names: dict[bytes, str]
+    ) -> tuple[str | None, str | None]:
+        """Read the two paths from the lines that state them: '---' and '+++', renames, the header."""
         start = self.at
-        old, new = self.names()
+        line = self.peek()
+        if line is not None and self.is_head(line):
+            old, new = self.side(b"--- ", b"a/"), self.side(b"+++ ", b"b/")
+            if names and (old, new) != (names.get(b"rename from"), names.get(b"rename to")):
+                raise self.fail(
+                    "the rename lines and the '---'/'+++' lines name different files",
+                    line=start + 1,
+                )
+            return old, new
+        if names:
+            return names.get(b"rename from"), names.get(b"rename to")
+        path = self.name(header.removeprefix(b"diff --git "), diff_names.in_git_head)
+        return (
+            None if b"new file mode" in modes else path,
+            None if b"deleted file mode" in modes and b"new file mode" not in modes else path,
+        )
+
+    def plain_file(self) -> FileDiff:
+        """Read a part as `diff -u` writes it: time stamps may say that there is no file."""
+        start = self.at
+        stamped = [diff_names.is_epoch(line) for line in self.lines[start : start + 2]]
+        old, new = self.side(b"--- ", b"a/"), self.side(b"+++ ", b"b/")
+        if old is not None and new is not None:
+            if diff_names.is_backup_of(old, new) or diff_names.is_backup_of(new, old):
+                old = new = min(old, new, key=len)
+            old, new = (None if stamped[0] else old), (None if stamped == [False, True] else new)
+        hunks = self.hunks()
+        first = hunks[0] if len(hunks) == 1 and None not in (old, new) else None
         file = FileDiff(
             old_path=old,
             new_path=new,
-            hunks=self.hunks(),
+            hunks=hunks,
             mode=None,
             old_mode=None,
             patch_line=start + 1,
+            may_create=first is not None and first.old_start == 0 and not first.old,
         )
         self.consistent(file, renames=False, created=old is None, deleted=new is None)
         return file
@@ -324,7 +353,11 @@ class _Reader:
                 hint="make the patch with `git diff`, which says so when a file is renamed",
             )
         if not file.hunks and not renames and not created and not deleted and file.mode is None:
-            raise self.fail("this part changes nothing: it has no hunks", line=line)
+            raise self.fail(
+                "this part changes nothing: no hunk follows its head",
+                line=line,
+                hint="make the patch again with `git diff`",
+            )
         if created and file.hunks and (len(file.hunks) > 1 or file.hunks[0].old):
             raise self.fail("a new file cannot have old lines", line=line)
         if deleted and file.hunks and (len(file.hunks) > 1 or file.hunks[0].new):
@@ -351,18 +384,11 @@ class _Reader:
 
     # --- names --------------------------------------------------------------
 
-    def names(self) -> tuple[str | None, str | None]:
-        old = self.side(b"--- ", b"a/")
-        new = self.side(b"+++ ", b"b/")
-        return old, new
-
     def side(self, marker: bytes, prefix: bytes) -> str | None:
         line = self.lines[self.at]
         self.no_carriage_return(line)
         raw = line[len(marker) :]
-        name = None
-        if raw.split(b"\t")[0].rstrip() != _DEV_NULL:
-            name = self.name(raw, prefix=prefix)
+        name = None if diff_names.is_no_file(raw) else self.path(raw, prefix)
         self.at += 1
         return name
 
@@ -370,113 +396,62 @@ class _Reader:
         if line.endswith(b"\r"):
             raise self.fail(
                 "the patch file itself has CRLF line endings, so the endings it asks for are not known",
-                hint="save it with LF endings (`dos2unix`), or make it again with `git diff --binary`",
+                hint=f"dos2unix {self.where}, or make it again with `git diff --output={self.where}`",
             )
 
-    def name(self, raw: bytes, *, prefix: bytes | None) -> str:
-        if raw.startswith(b'"'):
-            raw = self.unquote(raw)
-        elif b"\t" in raw:
-            raw = raw.split(b"\t", 1)[0]
-        if prefix is not None:
-            if not raw.startswith(prefix):
-                raise self.fail(
-                    f"the path {raw.decode(errors='replace')!r} does not start with {prefix.decode()!r}",
-                    hint="make the patch with `git diff --src-prefix=a/ --dst-prefix=b/`",
-                )
-            raw = raw[len(prefix) :]
-        return self.safe(raw)
+    def path(self, raw: bytes, prefix: bytes | None) -> str:
+        return self.name(raw, lambda name: diff_names.path(name, prefix=prefix))
 
-    def unquote(self, raw: bytes) -> bytes:
-        out = bytearray()
-        for part in re.finditer(rb'\\([0-3][0-7]{2})|\\(.?)|"|[^"\\]+', raw[1:]):
-            if part[0] == b'"':
-                return bytes(out)
-            if part[1] is not None:
-                out.append(int(part[1], 8))
-            elif part[2] is None:
-                out += part[0]
-            elif part[2] in _ESCAPES:
-                out += _ESCAPES[part[2]]
-            else:
-                raise self.fail("an unknown escape in a quoted path")
-        raise self.fail("a quoted path is not closed")
-
-    def safe(self, raw: bytes) -> str:
+    def name(self, raw: bytes, read: "Callable[[bytes], str]") -> str:
         try:
-            name = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise self.fail("a path is not UTF-8") from error
-        parts = name.split("/")
-        if name.startswith("/") or ".." in parts:
-            raise self.fail(
-                f"the path {name!r} leads out of the tree",
-                hint="paths in a patch are relative to the folder that holds vllm/",
-            )
-        if "" in parts or "." in parts or any(ord(char) < 32 for char in name):
-            raise self.fail(f"the path {name!r} is not a plain relative path")
+            name = read(raw)
+        except diff_names.BadName as error:
+            raise self.fail(error.why, hint=error.hint) from error
         return f"{self.root}/{name}" if self.root else name
-
-    def both_names(self, header: bytes) -> str:
-        """Return the name in ``diff --git a/NAME b/NAME``, which states it twice."""
-        rest = header[len(b"diff --git ") :]
-        if rest.startswith(b'"'):
-            return self.name(rest, prefix=b"a/")
-        half = (len(rest) - 1) // 2
-        first, second = rest[:half], rest[half + 1 :]
-        if first[2:] != second[2:] or rest[half : half + 1] != b" ":
-            raise self.fail("the two names of this part cannot be told apart")
-        return self.name(first, prefix=b"a/")
 
     # --- hunks --------------------------------------------------------------
 
     def hunks(self) -> tuple[Hunk, ...]:
         found: list[Hunk] = []
-        shift = 0
-        end = 0
         while (line := self.peek()) is not None and line.startswith(b"@@"):
             if line.startswith(b"@@@") or not _HUNK.match(line):
                 self.preamble(line)
-            hunk = self.hunk(len(found) + 1)
-            olds, news = len(hunk.old), len(hunk.new)
-            # A side of length 0 states the line *before* it (POSIX diff), hence the correction.
-            first = hunk.old_start + (olds == 0)
-            if first + shift != hunk.new_start + (news == 0):
-                raise self.fail(
-                    f"the hunk's line numbers do not add up: with the hunks before it, line {hunk.old_start} "
-                    f"becomes line {hunk.old_start + shift}, not {hunk.new_start}",
-                    line=hunk.patch_line,
-                    hint="a patch that was edited by hand: make it again with `git diff`, or run `recountdiff` on it",
-                )
+            found.append(self.hunk(len(found) + 1))
+        if found:
+            self.after_hunks()
+        return self.in_order(found)
+
+    def in_order(self, found: list[Hunk]) -> tuple[Hunk, ...]:
+        """Sort by the stated old lines, and let the new ones follow from them."""
+        ordered: list[Hunk] = []
+        shift = 0
+        end = 0
+        # A side of length 0 states the line *before* it (POSIX diff), hence the correction.
+        for hunk in sorted(found, key=lambda one: one.old_start + (not one.old)):
+            first = hunk.old_start + (not hunk.old)
             if first < end:
-                raise self.fail("the hunk overlaps the one before it", line=hunk.patch_line)
-            end = first + olds
-            shift += news - olds
-            found.append(hunk)
-        self.after_hunks()
-        return tuple(found)
+                raise self.fail("the hunk overlaps another one of this file", line=hunk.patch_line)
+            end = first + len(hunk.old)
+            ordered.append(hunk._replace(new_start=first + shift - (not hunk.new)))
+            shift += len(hunk.new) - len(hunk.old)
+        return tuple(ordered)
 
     def after_hunks(self) -> None:
-        """Refuse lines that belong to no hunk: the usual tools drop them in silence."""
+        """Refuse lines that look like a hunk's and belong to none: the usual tools drop them in silence."""
+        while self.peek() == b"":
+            self.at += 1
         line = self.peek()
         if line is None:
             return
-        if line == b"-- " and (
-            self.at + 2 >= len(self.lines)
-            or not self.lines[self.at + 1].startswith((b"@@", b"+", b" "))
-        ):
-            self.at += 2  # the signature of `git format-patch`: "-- " and git's version
-            while self.peek() == b"":
+        if line.rstrip(b" ") == _SIGNATURE:
+            following = self.lines[self.at + 1 : self.at + 2]
+            if not following or not following[0].startswith((b"@@", b"+", b"-", b" ")):
                 self.at += 1
-            if (line := self.peek()) is None or re.match(_MAIL, line):
                 return
-            raise self.fail("text after the end of the patch")
-        if line.startswith((b"+", b"-", b" ", b"\\")) and not (
-            line.startswith(b"--- ") and self.next_starts(b"+++ ")
-        ):
+        if line.startswith((b"+", b"-", b" ", b"\\")) and not self.is_head(line):
             raise self.fail(
                 "a line beyond the hunk's stated counts; other tools drop it without a word",
-                hint="a patch that was edited by hand: make it again with `git diff`, or run `recountdiff` on it",
+                hint=_BY_HAND,
             )
 
     def hunk(self, number: int) -> Hunk:
@@ -502,7 +477,7 @@ class _Reader:
             if kind not in " +-":
                 raise self.fail(
                     f"the hunk states {olds} more old and {news} more new lines, but this line is none of them",
-                    hint="a patch that was edited by hand: make it again with `git diff`, or run `recountdiff` on it",
+                    hint=_BY_HAND,
                 )
             if (kind != "+" and (olds == 0 or closed["-"])) or (
                 kind != "-" and (news == 0 or closed["+"])
@@ -516,16 +491,22 @@ class _Reader:
             following = self.peek()
             if following is not None and following.startswith(_NO_NEWLINE):
                 text = text[:-1]
+                if not text:
+                    raise self.fail("an empty line without a line end is no line")
                 closed["-"] |= kind != "+"
                 closed["+"] |= kind != "-"
                 self.at += 1
             lines.append((kind, text))
         if all(kind == " " for kind, _ in lines):
             raise self.fail("the hunk changes nothing", line=start + 1)
+        self.texts[start + 1] = b"\n".join(self.lines[start : self.at]) + b"\n"
         section = (head[5] or b"").decode("utf-8", "replace").strip()
         return Hunk(
             number=number,
-            old_start=int(head[1]),
+            # "line 0" of a side with lines is its beginning, to git too
+            old_start=max(int(head[1]), 1)
+            if any(kind != "+" for kind, _ in lines)
+            else int(head[1]),
             new_start=int(head[3]),
             section=section,
             lines=tuple(lines),

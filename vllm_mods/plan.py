@@ -284,7 +284,7 @@ class _Planner:
             in_range=in_range,
             changes=changes,
             hunks=placed,
-            findings=(*attempt.notes(placed), *self.notes(variant, in_range=in_range)),
+            findings=(*attempt.notes(placed, changes), *self.notes(variant, in_range=in_range)),
             vouched=True,
             beside=tree.beside,
             witness=witness,

@@ -243,3 +243,20 @@ def test_show_quotes_serve_arguments_for_a_shell(call: Call, library: Path) -> N
     (library / "templates" / "t").mkdir(parents=True)
     (library / "templates" / "t" / "template.jinja").write_text("{{ x }}")
     assert "serve with  --k '{\"a\": true}'" in call("show", "chat").out
+
+
+def test_a_change_of_the_mode_alone_goes_in_and_out(call: Call, site: Path, library: Path) -> None:
+    (site / "vllm/a.py").chmod(0o644)
+    before = snapshot(site)
+    head = b"diff --git a/vllm/a.py b/vllm/a.py\n"
+    write_mod(library, "runs", head + b"old mode 100644\nnew mode 100755\n")
+    answer = call("apply", "runs", "--target", site)
+    assert (answer.code, answer.err) == (0, "")
+    assert (site / "vllm/a.py").stat().st_mode & 0o777 == 0o755
+    assert "nothing to do" in call("apply", "runs", "--target", site).out
+    assert call("verify", "--target", site).code == 0
+    (site / "vllm/a.py").chmod(0o644)
+    assert "its mode is 0644 and was 0755" in call("verify", "--target", site).out
+    (site / "vllm/a.py").chmod(0o755)
+    assert call("revert", "--target", site).code == 0
+    assert snapshot(site) == before

@@ -346,6 +346,41 @@ def test_strict_is_content_with_what_update_lock_wrote(
     assert index.requests
 
 
+def test_a_part_of_the_matrix_leaves_the_rest_of_the_lock_as_it_was(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    assert "kept" not in call("matrix", "limit", "--update-lock").err
+    path = library / "patches/limit/mod.lock"
+    whole = path.read_bytes()
+    part = call("matrix", "limit", "--vllm", "==0.20.0", "--update-lock")
+    assert (part.code, path.read_bytes()) == (0, whole)
+    assert "note: kept 2 releases as they were" in part.err
+    call("matrix", "limit", "--vllm", "==0.18.0", "--update-lock")
+    assert {"0.18.0", "0.19.0", "0.20.0", "0.21.0"} == {
+        label for tree in json.loads(path.read_bytes())["trees"] for label in tree["vllm"]
+    }
+    assert call("matrix", "limit", "--strict").code == 0
+    assert index.requests
+
+
+def test_a_changed_mod_says_which_releases_its_lock_has_lost_and_how_to_look_again(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    call("matrix", "limit", "--update-lock")
+    manifest = library / "patches/limit/mod.toml"
+    manifest.write_bytes(manifest.read_bytes() + b"# changed\n")
+    part = call("matrix", "limit", "--vllm", "==0.20.0", "--update-lock")
+    assert part.code == 0
+    assert "was made from another state of limit: what it said of 2 releases is gone" in part.err
+    assert "(0.19.0, 0.21.0)" in part.err
+    hint = "hint: vllm-mods matrix limit --vllm '>=0.19.0,<=0.21.0' --update-lock\n"
+    assert part.err.endswith(hint)
+    assert call("matrix", "limit", "--strict").code == 1
+    call("matrix", "limit", "--vllm", ">=0.19.0,<=0.21.0", "--update-lock")
+    assert call("matrix", "limit", "--strict").code == 0
+    assert index.requests
+
+
 def test_strict_sees_an_altered_hunk(call: Call, index: PackageServer, library: Path) -> None:
     call("matrix", "limit", "--update-lock")
     patch = library / "patches/limit/x.patch"

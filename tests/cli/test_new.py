@@ -76,12 +76,15 @@ def test_each_part_is_found_by_its_end_and_its_text(
     assert "to be said by you, in mod.toml: license" in made.out
 
 
+@pytest.mark.parametrize(
+    "no_file", [b"/dev/null", b"old/engine/fresh.py\t1970-01-01 01:00:00.000000000 +0100"]
+)
 def test_a_new_file_goes_where_its_neighbours_are(
-    call: Call, base: Path, mine: Path, tmp_path: Path
+    call: Call, base: Path, mine: Path, tmp_path: Path, no_file: bytes
 ) -> None:
     patch = tmp_path / "x.diff"
-    fresh = b"--- /dev/null\n+++ new/engine/fresh.py\n@@ -0,0 +1 @@\n+X = 1\n"
-    patch.write_bytes(fresh + named("old/loader.py", "new/loader.py"))
+    fresh = b"--- %s\n+++ new/engine/fresh.py\n@@ -0,0 +1 @@\n+X = 1\n\n" % no_file
+    patch.write_bytes(b"\xef\xbb\xbf" + fresh + named("old/loader.py", "new/loader.py"))
     made = call(
         "new", "swift", "--from-diff", patch, "--tree", base, "--library", mine, "--json",
         "--summary", "Faster", "--license", "Apache-2.0", "--vllm", ">=0.19,<0.21",
@@ -106,6 +109,8 @@ def test_what_cannot_be_placed_is_refused(
         assert list(mine.iterdir()) == []
 
     refused(named("a/vllm/none.py", "b/vllm/none.py"), "has no such file")
+    refused(named('"a/vllm/loader.py', "b/vllm/loader.py"), "is not closed", 2)
+    refused(named("a/loader.py", "b/loader.py").decode().encode("utf-16"), "UTF-16", 2)
     refused(named("a/loader.py", "b/loader.py", FAST, LOADER), "its text is not in")
     refused(named("loader.py", "loader.py", "A = 1\n", "A = 3\n"), "its text is not in")
     refused(

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vllm_mods import diff
+from vllm_mods import diff, locate
 from vllm_mods.errors import DiffError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD = b"--- a/vllm/x.py\n+++ b/vllm/x.py\n"
 GOOD = HEAD + b"@@ -1,3 +1,4 @@ class A:\n one\n-two\n+deux\n+trois\n three\n"
@@ -115,6 +122,181 @@ def test_without_an_index_line_no_content_is_named() -> None:
     assert blobs(b"index of things\n") == (None, None)
 
 
+# --- whatever git reads without a warning ----------------------------------------------------
+
+
+def git_applies(data: bytes, files: dict[str, bytes], folder: Path) -> dict[str, bytes] | None:
+    """Return what real git makes of some files, None if it does not take the patch in silence."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    done = subprocess.run(
+        ["git", "apply", "--whitespace=nowarn", "-"],
+        cwd=folder,
+        input=data,
+        capture_output=True,
+        env={**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)},
+        check=False,
+    )
+    if done.returncode or done.stderr:
+        return None
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def made(data: bytes, files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return what our reading makes of some files, every hunk at its stated line."""
+    out = dict(files)
+    for file in diff.parse(data, "p.patch"):
+        new = file.old_path is None or (file.may_create and file.old_path not in out)
+        before = b"" if new else out.pop(file.old_path or "")
+        there = [(hunk.old_start + (not hunk.old), hunk) for hunk in file.hunks]
+        after = locate.splice(locate.split(before), there)
+        assert after is not None
+        if file.new_path is not None:
+            out[file.new_path] = after
+        else:
+            assert after == b""
+    return out
+
+
+NUMBERS = b"".join(b"%d\n" % number for number in range(1, 31))
+ADD_AT_2 = b"@@ -2,3 +2,4 @@\n 2\n+A\n 3\n 4\n"
+ADD_AT_20 = b"@@ -20,3 +%d,4 @@\n 20\n+B\n 21\n 22\n"
+X = {"vllm/x.py": NUMBERS}
+NEW = b"@@ -0,0 +1,2 @@\n+one\n+two\n"
+GONE = b"@@ -1 +0,0 @@\n-gone\n"
+TODAY = b"\t2026-11-22 03:00:00.123456789 +0100\n"
+
+
+def stamped(old: bytes, new: bytes, hunks: bytes) -> bytes:
+    return b"diff -urN a/vllm/n.py b/vllm/n.py\n--- a/vllm/n.py%s+++ b/vllm/n.py%s%s" % (
+        old,
+        new,
+        hunks,
+    )
+
+
+EPOCHS = (
+    b"\t1970-01-01 00:00:00.000000000 +0000\n",
+    b"\t1970-01-01 01:00:00.000000000 +0100\n",
+    b"\t1970-01-01 05:30:00 +05:30\n",
+    b"\t1969-12-31 16:00:00.000000000 -0800\n",
+)
+NO_EPOCHS = (
+    b"\t1970-01-01 00:00:00 +0100\n",
+    b"\t1970-01-01 00:00:00.5 +0000\n",
+    b"\t1970-01-01 00:00:00\n",
+    b"\t1969-12-31 16:00:00 +0800\n",
+)
+
+READ = {
+    **{f"created, {at!r}": (stamped(at, TODAY, NEW), dict[str, bytes]()) for at in EPOCHS},
+    **{f"deleted, {at!r}": (stamped(TODAY, at, GONE), {"vllm/n.py": b"gone\n"}) for at in EPOCHS},
+    **{
+        f"emptied, {at!r}": (stamped(TODAY, at, GONE), {"vllm/n.py": b"gone\n"}) for at in NO_EPOCHS
+    },
+    "the first lines of an empty file": (stamped(TODAY, TODAY, NEW), {"vllm/n.py": b""}),
+    "the first lines of a file that is not there": (HEAD + NEW, dict[str, bytes]()),
+    "a blank line after the last hunk": (HEAD + ADD_AT_2 + b"\n", X),
+    "blank lines between files": (
+        HEAD + ADD_AT_2 + b"\n\n" + HEAD.replace(b"x", b"y") + ADD_AT_2,
+        {**X, "vllm/y.py": NUMBERS},
+    ),
+    "prose after the last hunk": (HEAD + ADD_AT_2 + b"some words\n and more\n+ a list\n", X),
+    "another commit of `git log -p`": (
+        HEAD
+        + ADD_AT_2
+        + b"\ncommit 0123\n\n    words\n\n"
+        + HEAD
+        + ADD_AT_20.replace(b"-20", b"-21") % 22,
+        X,
+    ),
+    "a mail's signature of several lines": (HEAD + ADD_AT_2 + b"-- \nJane Doe\n at work\n", X),
+    "a signature without its blank": (HEAD + ADD_AT_2 + b"--\n2.39.5\n\n", X),
+    "a heading in prose that looks like names": (b"--- old\n+++ new\nwords\n" + HEAD + ADD_AT_2, X),
+    "a new start that does not follow": (HEAD + ADD_AT_2 + ADD_AT_20 % 20, X),
+    "a new start from nowhere": (HEAD + ADD_AT_2 + ADD_AT_20 % 3, X),
+    "hunks in another order than the file's": (HEAD + ADD_AT_20 % 21 + ADD_AT_2, X),
+    "line 0 of a file with lines": (
+        HEAD + b"@@ -0,3 +1,4 @@\n 1\n+A\n 2\n 3\n",
+        X,
+    ),
+    "x.orig beside x": (HEAD.replace(b"a/vllm/x.py", b"a/vllm/x.py.orig") + ADD_AT_2, X),
+    "x beside x.new": (HEAD.replace(b"b/vllm/x.py", b"b/vllm/x.py.new") + ADD_AT_2, X),
+    "x~ beside x": (HEAD.replace(b"a/vllm/x.py", b"a/vllm/x.py~") + ADD_AT_2, X),
+    "stamps whose tab became blanks": (
+        b"--- a/vllm/x.py  2024-01-01 00:00:00.12 +0000\n+++ b/vllm/x.py  2024-01-01 00:00:00\n"
+        + ADD_AT_2,
+        X,
+    ),
+    "a sentence that begins with Binary files": (b"Binary files are big\n" + HEAD + ADD_AT_2, X),
+    "a marker in another language": (
+        HEAD + b"@@ -1 +1 @@\n-a\n\\ Kein Zeilenumbruch am Dateiende.\n+b\n",
+        {"vllm/x.py": b"a"},
+    ),
+    "a marker that ends the patch without a line end": (
+        HEAD + b"@@ -1 +1 @@\n-a\n+b\n\\ No newline at end of file",
+        {"vllm/x.py": b"a\n"},
+    ),
+    "a marker on a line that stays": (
+        HEAD + b"@@ -1,2 +1,2 @@\n-a\n+b\n z\n\\ No newline at end of file\n",
+        {"vllm/x.py": b"a\nz"},
+    ),
+    "a marker on both sides": (
+        HEAD + b"@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n",
+        {"vllm/x.py": b"a"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_what_git_applies_in_silence_is_read_and_means_the_same(case: str, tmp_path: Path) -> None:
+    data, files = READ[case]
+    expected = git_applies(data, files, tmp_path)
+    assert expected is not None
+    assert made(data, files) == expected
+
+
+def test_taking_out_what_may_create_a_file_creates_none() -> None:
+    (file,) = read(HEAD + NEW)
+    assert (file.may_create, file.reversed().may_create) == (True, False)
+    assert not read(b"diff --git a/vllm/x.py b/vllm/x.py\n" + HEAD + NEW)[0].may_create
+
+
+def test_the_new_start_is_where_the_hunk_will_be() -> None:
+    (file,) = read(HEAD + ADD_AT_2 + ADD_AT_20 % 3)
+    assert [(hunk.old_start, hunk.new_start) for hunk in file.hunks] == [(2, 2), (20, 21)]
+    after = NUMBERS.replace(b"2\n3", b"2\nA\n3").replace(b"20\n", b"20\nB\n")
+    there = [(hunk.old_start, hunk) for hunk in file.reversed().hunks]
+    assert locate.splice(locate.split(after), there) == NUMBERS
+
+
+def test_hunks_keep_their_number_when_they_are_put_in_order() -> None:
+    (file,) = read(HEAD + ADD_AT_20 % 21 + ADD_AT_2)
+    assert [(hunk.number, hunk.old_start) for hunk in file.hunks] == [(2, 2), (1, 20)]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name() -> None:
+    mode = b"diff --git a/vllm/x.py b/vllm/x.py\nold mode 100644\nnew mode 100755\n"
+    for head in (b"", mode):
+        assert read(b"\xef\xbb\xbf" + head + GOOD) == read(head + GOOD)
+
+
+def test_a_second_reader_that_disagrees_is_not_said_to_be_the_users_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("unidiff.patch.PatchSet", lambda _text: [])
+    with pytest.raises(DiffError) as caught:
+        read(GOOD)
+    assert caught.value.line == 3
+    assert "unidiff" not in caught.value.message
+    assert "report" in (caught.value.hint or "")
+
+
 REFUSED = {
     "counts too small drop lines in silence elsewhere": (
         HEAD + b"@@ -1,2 +1,2 @@\n one\n-two\n+deux\n-lost\n",
@@ -125,10 +307,6 @@ REFUSED = {
         HEAD + b"@@ -1,4 +1,4 @@\n one\n-two\n+deux\n" + b"diff --git a/vllm/y.py b/vllm/y.py\n",
         "this line is none of them",
     ),
-    "line numbers that do not add up": (
-        HEAD + b"@@ -1,2 +1,3 @@\n one\n+1\n two\n@@ -10,2 +10,3 @@\n ten\n+1\n eleven\n",
-        "do not add up",
-    ),
     "overlapping hunks": (
         HEAD + b"@@ -1,2 +1,3 @@\n one\n+1\n two\n@@ -2,2 +3,3 @@\n two\n+1\n three\n",
         "overlaps",
@@ -138,7 +316,7 @@ REFUSED = {
         "combined",
     ),
     "number-less hunk": (HEAD + b"@@ @@\n-a\n+b\n", "without line numbers"),
-    "hunk without file": (b"@@ -1 +1 @@\n-a\n+b\n", "before any file header"),
+    "hunk without file": (b"@@ -1 +1 @@\n-a\n+b\n", "belongs to no file"),
     "binary": (
         b"diff --git a/vllm/x.so b/vllm/x.so\nindex 1..2 100644\nGIT binary patch\nliteral 1\n",
         "binary",
@@ -186,10 +364,69 @@ REFUSED = {
         "changes nothing",
     ),
     "cut off in the middle of a line": (GOOD[:-1], "cut off"),
-    "text behind the end": (GOOD + b"-- \n2.39.5\nmore text\n", "text after the end"),
     "old lines in a new file": (
         b"diff --git a/vllm/n b/vllm/n\nnew file mode 100644\n--- /dev/null\n+++ b/vllm/n\n@@ -1 +1 @@\n-a\n+b\n",
         "new file cannot have old lines",
+    ),
+    "a part without hunks": (HEAD + b"\n" + HEAD.replace(b"x", b"y") + ADD_AT_2, "no hunk follows"),
+    "a blank line between two hunks of a file": (
+        HEAD + ADD_AT_2 + b"\n" + ADD_AT_20 % 21,
+        "without a line in between",
+    ),
+    "counts too small, and a blank line that lost its blank": (
+        HEAD + ADD_AT_2 + b"\n+lost\n",
+        "beyond the hunk's stated counts",
+    ),
+    "a stamp that says there was no file, and old lines": (
+        stamped(EPOCHS[0], TODAY, b"@@ -1 +1 @@\n-a\n+b\n"),
+        "new file cannot have old lines",
+    ),
+    "a stamp that says there will be no file, and new lines": (
+        stamped(TODAY, EPOCHS[0], b"@@ -1 +1 @@\n-a\n+b\n"),
+        "deleted file cannot have new lines",
+    ),
+    "git's header with two names and no rename": (
+        b"diff --git a/vllm/x.py b/vllm/y.py\nold mode 100644\nnew mode 100755\n",
+        "names two files",
+    ),
+    "git's parts with two names and no rename": (
+        b"diff --git a/vllm/x.py.orig b/vllm/x.py\n"
+        + HEAD.replace(b"a/vllm/x.py", b"a/vllm/x.py.orig")
+        + ADD_AT_2,
+        "without a rename",
+    ),
+    "rename lines that name another file": (
+        b"diff --git a/vllm/x.py b/vllm/y.py\nrename from vllm/x.py\nrename to vllm/y.py\n"
+        + HEAD
+        + ADD_AT_2,
+        "rename lines",
+    ),
+    "x.orig beside x without a folder in front": (
+        HEAD.replace(b"a/vllm/x.py", b"vllm/x.py.orig").replace(b"b/", b"") + ADD_AT_2,
+        "the path 'vllm/x.py.orig' does not start with 'a/'",
+    ),
+    "UTF-16 with its mark": (GOOD.decode().encode("utf-16"), "UTF-16"),
+    "UTF-16 without": (GOOD.decode().encode("utf-16-le"), "UTF-16"),
+    "coloured": (
+        (
+            b"\x1b[1m--- a/vllm/x.py\x1b[m\n\x1b[1m+++ b/vllm/x.py\x1b[m\n"
+            b"\x1b[36m@@ -1 +1 @@\x1b[m\n\x1b[31m-a\x1b[m\n\x1b[32m+\x1b[m\x1b[32mb\x1b[m\n"
+        ),
+        "coloured",
+    ),
+    "coloured in the hunks": (HEAD + b"\x1b[36m@@ -1 +1 @@\x1b[m\n-a\n+b\n", "coloured"),
+    "context diff": (
+        (
+            b"*** a/vllm/x.py\t2026\n--- b/vllm/x.py\t2026\n***************\n*** 1,2 ****\n  a\n! b\n"
+            b"--- 1,2 ----\n  a\n! c\n"
+        ),
+        "context diff",
+    ),
+    "normal diff": (b"diff a/vllm/x.py b/vllm/x.py\n2c2\n< b\n---\n> c\n", "without context"),
+    "ed script": (b"2c\nc\n.\n", "ed script"),
+    "an empty line that lacks its line end": (
+        HEAD + b"@@ -1 +1,2 @@\n a\n+\n\\ No newline at end of file\n",
+        "empty line without a line end",
     ),
     "a line after the last one": (
         HEAD + b"@@ -1,2 +1,3 @@\n a\n\\ No newline at end of file\n+b\n c\n",
@@ -206,3 +443,4 @@ def test_refused_with_the_line_and_the_reason(case: str) -> None:
     assert why in caught.value.message
     assert caught.value.message.startswith("p.patch:")
     assert caught.value.line >= 1
+    assert "unidiff" not in caught.value.message

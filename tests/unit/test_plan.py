@@ -214,6 +214,50 @@ def test_a_file_that_is_not_python_needs_a_unique_match() -> None:
     )
 
 
+# --- modes and empty files ---------------------------------------------------
+
+MODE = b"diff --git a/vllm/x.py b/vllm/x.py\nold mode 100644\nnew mode 100755\n"
+FIRST_LINES = b"--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ -0,0 +1 @@\n+x = 1\n"
+
+
+def test_a_change_of_the_mode_alone_is_made_and_says_that_no_tree_tells_modes() -> None:
+    for pristine in (False, True):
+        planned = one(mod(variant(MODE)), tree(TWINS, pristine=pristine))
+        assert planned.verdict is Verdict.APPLIES
+        (change,) = planned.changes
+        assert (change.before, change.after, change.mode) == (*[TWINS.encode()] * 2, 0o755)
+        assert codes(planned) == {"mode"}
+    assert one(mod(variant(MODE)), MemoryTree({"vllm/y.py": b""})).verdict is Verdict.MISSING
+
+
+def test_a_change_of_the_mode_does_not_hide_whether_the_rest_is_in() -> None:
+    mod_ = mod(variant(MODE, diff_of("vllm/y.py", "y = 1\n", "y = 2\n")))
+    files = {PATH: b"", "vllm/y.py": b"y = 1\n"}
+    assert one(mod_, MemoryTree(files)).verdict is Verdict.APPLIES
+    files["vllm/y.py"] = b"y = 2\n"
+    assert one(mod_, MemoryTree(files)).verdict is Verdict.APPLIED
+    files["vllm/y.py"] = b"y = 3\n"
+    assert one(mod_, MemoryTree(files)).verdict is Verdict.CONFLICT
+
+
+@pytest.mark.parametrize("empty", [None, b""])
+def test_first_lines_go_into_an_empty_file_or_make_it(empty: bytes | None) -> None:
+    files = {"vllm/__init__.py": b""} if empty is None else {PATH: empty}
+    planned = one(mod(variant(FIRST_LINES)), MemoryTree(files))
+    assert planned.verdict is Verdict.APPLIES
+    assert [(change.before, change.after) for change in planned.changes] == [(empty, b"x = 1\n")]
+
+
+def test_first_lines_go_into_no_file_that_has_lines() -> None:
+    assert one(mod(variant(FIRST_LINES)), tree("y = 1\n")).verdict is Verdict.CONFLICT
+
+
+def test_git_s_first_lines_of_an_empty_file_make_none() -> None:
+    patch = b"diff --git a/vllm/x.py b/vllm/x.py\nindex e69de29..b03db2e 100644\n" + FIRST_LINES
+    planned = one(mod(variant(patch)), MemoryTree({"vllm/__init__.py": b""}))
+    assert planned.verdict is Verdict.MISSING
+
+
 # --- what is in already ------------------------------------------------------
 
 

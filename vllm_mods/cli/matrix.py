@@ -55,7 +55,11 @@ if TYPE_CHECKING:
     metavar="MOD TREE",
     help="Show one cell whole: every hunk beside the target, and what changed upstream.",
 )
-@click.option("--update-lock", is_flag=True, help="Write each mod's mod.lock from what was found.")
+@click.option(
+    "--update-lock",
+    is_flag=True,
+    help="Write what was found into each mod's mod.lock; what it says of other releases stays.",
+)
 @click.option(
     "--strict",
     is_flag=True,
@@ -222,12 +226,35 @@ def _write_locks(mods: Sequence[Mod], computed: Sequence[Computed]) -> None:
             hint="run it again when every release can be read",
         )
     for mod in mods:
-        _write_lock(mod, lock.dump(locks.lock_from(mod, computed)))
+        _write_lock(mod, computed)
 
 
-def _write_lock(mod: Mod, dumped: bytes) -> None:
+def _write_lock(mod: Mod, computed: Sequence[Computed]) -> None:
+    made = locks.updated(mod, computed)
     path = os.path.join(mod.directory, "mod.lock")
-    _write(path, dumped, hint="the lock belongs to the library's own checkout")
+    _write(path, lock.dump(made.lock), hint="the lock belongs to the library's own checkout")
+    if made.kept:
+        options.note(
+            f"kept {_releases(made.kept)} as {'it was' if len(made.kept) == 1 else 'they were'}"
+        )
+    if made.why is not None:
+        _say_lost(mod, made)
+
+
+def _say_lost(mod: Mod, made: locks.Updated) -> None:
+    if not made.lost:
+        options.note(f"the mod.lock that was there {made.why}: nothing of it is kept")
+        return
+    named = ", ".join(made.lost)
+    options.note(
+        f"the mod.lock that was there {made.why}: what it said of {_releases(made.lost)} is gone ({named})"
+    )
+    wanted = f">={made.lost[0]},<={made.lost[-1]}"
+    click.echo(f"\nhint: vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock", err=True)
+
+
+def _releases(labels: Sequence[str]) -> str:
+    return "1 release" if len(labels) == 1 else f"{len(labels)} releases"
 
 
 def _write(path: str, content: bytes, *, hint: str | None = None) -> None:

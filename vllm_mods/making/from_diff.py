@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import diff, locate
+from vllm_mods import diff, diff_forms, diff_names, locate
 from vllm_mods.errors import DiffError, Refused
 from vllm_mods.model import FileChange
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
-_STAMP = re.compile(rb"\t.*|\s+\d{4}-\d\d-\d\d .*")
 _NO_FILE = "/dev/null"
 
 
@@ -79,6 +78,9 @@ def parts(data: bytes, where: str) -> tuple[Part, ...]:
 
     Also for one that renames or copies files: that is not in the text between the parts.
     """
+    if foreign := diff_forms.foreign(data, where):
+        raise DiffError(where, foreign.line, foreign.why, hint=foreign.hint)
+    data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
     moved = re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE)
     if moved:
         line = data.count(b"\n", 0, moved.start()) + 1
@@ -86,7 +88,8 @@ def parts(data: bytes, where: str) -> tuple[Part, ...]:
         raise DiffError(where, line, why, hint="make the diff with `git diff --no-renames`")
     found = tuple(_parts(data, where))
     if not found:
-        raise DiffError(where, 1, "there is no change in this file: no '--- …' and '+++ …' lines")
+        instead = diff_forms.without_changes(data)
+        raise DiffError(where, instead.line, instead.why, hint=instead.hint)
     return found
 
 
@@ -97,14 +100,19 @@ def _parts(data: bytes, where: str) -> Iterator[Part]:
     while match := _HEADER.search(data, at):
         end = _NEXT.search(data, match.end())
         body = data[match.end() : end.start() if end else len(data)]
-        old, new = (_name(name) for name in match.groups())
         line = data.count(b"\n", 0, match.start()) + 1
+        try:
+            old, new = (_name(name) for name in match.groups())
+        except diff_names.BadName as error:
+            raise DiffError(where, line, error.why, hint=error.hint) from error
         yield Part(old, new, body, line)
         at = match.end() + len(body)
 
 
 def _name(raw: bytes) -> str:
-    return _STAMP.sub(b"", raw).strip().decode("utf-8", "replace")
+    if diff_names.is_no_file(raw) or diff_names.is_epoch(raw):
+        return _NO_FILE
+    return diff_names.bare(raw).strip().decode("utf-8", "replace")
 
 
 def read(part: Part, where: str) -> tuple[FileDiff, ...]:

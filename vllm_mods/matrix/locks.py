@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import lock, locking
+from vllm_mods import lock, locking, versions
 from vllm_mods.errors import ManifestError
 from vllm_mods.matrix.cell import Problem
 
@@ -42,6 +42,71 @@ def lock_from(mod: Mod, computed: Iterable[Computed]) -> Lock:
         for entry in labels
     )
     return locking.of(mod, trees)._replace(others=tuple(others))
+
+
+class Updated(NamedTuple):
+    """A lock to write: what was looked at now, and the ``kept`` releases of the one before.
+
+    ``lost`` are releases that the one before knew and that nothing is known of any more, ``why``
+    says what was wrong with it.
+    """
+
+    lock: Lock
+    kept: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    why: str | None = None
+
+
+def updated(mod: Mod, computed: Sequence[Computed]) -> Updated:
+    """Make a mod's lock from answers, and keep what the one it has says of all other releases.
+
+    Nothing is kept of a lock that was made from another state of the mod, or that is none.
+    """
+    fresh = lock_from(mod, computed)
+    if mod.lock is None:
+        return Updated(fresh)
+    try:
+        before = lock.parse(mod.lock, f"{mod.directory}/mod.lock")
+    except ManifestError:
+        return Updated(fresh, why="was no lock file")
+    looked_at = {one.version or "unknown" for one in computed}
+    if before.digest != mod.digest:
+        gone = _in_order(_labels(before) - looked_at)
+        return Updated(fresh, lost=gone, why=f"was made from another state of {mod.name}")
+    trees = {_bare(tree): tree for tree in fresh.trees}
+    lost: set[str] = set()
+    for tree in before.trees:
+        rest = set(tree.vllm) - looked_at
+        same = trees.get(_bare(tree))
+        there = set(same.vllm) if same is not None else set[str]()
+        if not set(tree.vllm) & looked_at <= there:
+            # a witness says not which release it is of, and one of these is void now
+            lost |= rest
+        elif rest:
+            witness = tree.witness if same is None else (*tree.witness, *same.witness)
+            trees[_bare(tree)] = tree._replace(
+                vllm=_in_order(rest | there), witness=tuple(dict.fromkeys(witness))
+            )
+    others = {*fresh.others, *(one for one in before.others if one[0] not in looked_at)}
+    whole = fresh._replace(
+        trees=tuple(sorted(trees.values(), key=lambda tree: versions.sort_key(tree.vllm[0]))),
+        others=tuple(sorted(others, key=lambda one: (versions.sort_key(one[0]), one))),
+    )
+    kept = _labels(whole) - looked_at
+    why = "had them in one entry with releases that are otherwise now"
+    return Updated(whole, _in_order(kept), _in_order(lost - kept), why if lost - kept else None)
+
+
+def _labels(of: Lock) -> set[str]:
+    return {label for tree in of.trees for label in tree.vllm} | {label for label, _ in of.others}
+
+
+def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(labels, key=lambda label: (versions.sort_key(label), label)))
+
+
+def _bare(tree: LockedTree) -> LockedTree:
+    return tree._replace(vllm=(), witness=())
 
 
 def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[Problem, ...]:
@@ -121,7 +186,7 @@ def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
         (label, verdict): frozenset() for label, verdict in of.others
     }
     for tree in of.trees:
-        bare = tree._replace(vllm=(), witness=())
+        bare = _bare(tree)
         states |= {(label, bare): frozenset(tree.witness) for label in tree.vllm}
     return states
 

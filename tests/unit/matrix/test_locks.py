@@ -8,7 +8,7 @@ from making import mod, variant
 from vllm_mods import lock
 from vllm_mods.lock import LockedFile, LockedTree
 from vllm_mods.matrix.answer import Answer, failed
-from vllm_mods.matrix.locks import against_committed, lock_from
+from vllm_mods.matrix.locks import Updated, against_committed, lock_from, updated
 from vllm_mods.matrix.run import Computed
 from vllm_mods.model import Mod, Verdict
 
@@ -111,3 +111,61 @@ def test_no_lock_and_no_good_one_are_stale(data: bytes | None) -> None:
 def test_a_lock_of_another_state_of_the_mod_is_stale() -> None:
     of = committed(v0_19_0=GOOD)._replace(digest="another")
     assert codes(of, v0_19_0=GOOD) == [("stale-lock", None)]
+
+
+# --- written again -----------------------------------------------------------------
+
+OTHER_STATE = GOOD._replace(locked=STATE._replace(files=(FILE._replace(before="7"),)), witness="x")
+
+
+def again(of: Mod, **answers: Answer) -> Updated:
+    return updated(of, computed(**answers))
+
+
+def test_a_part_of_the_releases_looked_at_again_leaves_the_others_as_they_were() -> None:
+    whole = {"v0_19_0": GOOD, "v0_19_1": GOOD, "v0_20_0": OTHER_STATE, "v0_21_0": UPSTREAM}
+    of = committed(**whole)
+    for label, answer in whole.items():
+        made = again(of, **{label: answer})
+        assert lock.dump(made.lock) == of.lock
+        assert len(made.kept) == 3
+        assert made.lost == ()
+
+
+def test_what_was_looked_at_is_replaced_and_added_in_the_order_of_releases() -> None:
+    of = committed(v0_20_0=GOOD, v0_21_0=UPSTREAM, v0_9_0=GOOD._replace(witness="v"))
+    made = again(of, v0_19_0=GOOD, v0_21_0=OTHER_STATE, v0_22_0=BAD)
+    assert [tree.vllm for tree in made.lock.trees] == [("0.9.0", "0.19.0", "0.20.0"), ("0.21.0",)]
+    assert set(made.lock.trees[0].witness) == {"v", "w"}
+    assert made.lock.others == ()
+    assert made.kept == ("0.9.0", "0.20.0")
+
+
+def test_what_no_longer_goes_in_is_out_of_the_lock() -> None:
+    made = again(committed(v0_19_0=GOOD, v0_20_0=OTHER_STATE, v0_21_0=UPSTREAM), v0_20_0=BAD)
+    assert [tree.vllm for tree in made.lock.trees] == [("0.19.0",)]
+    assert made.lock.others == (("0.21.0", "upstream"),)
+
+
+def test_a_witness_of_what_is_void_vouches_for_nothing_more() -> None:
+    of = committed(v0_19_0=GOOD, v0_19_1=GOOD._replace(witness="void"), v0_20_0=OTHER_STATE)
+    made = again(of, v0_19_1=BAD)
+    assert [tree.witness for tree in made.lock.trees] == [("x",)]
+    assert (made.kept, made.lost) == (("0.20.0",), ("0.19.0",))
+
+
+def test_nothing_is_kept_of_the_lock_of_another_state_of_the_mod() -> None:
+    of = committed(v0_19_0=GOOD, v0_20_0=UPSTREAM, v0_21_0=GOOD)._replace(digest="another")
+    made = again(of, v0_21_0=GOOD)
+    assert [tree.vllm for tree in made.lock.trees] == [("0.21.0",)]
+    assert (made.kept, made.lost) == ((), ("0.19.0", "0.20.0"))
+    assert made.why == "was made from another state of mod"
+
+
+@pytest.mark.parametrize("data", [None, b"no lock"])
+def test_no_lock_or_none_that_can_be_read_is_written_from_what_was_found(
+    data: bytes | None,
+) -> None:
+    made = again(MOD._replace(lock=data), v0_19_0=GOOD)
+    assert made.lock == lock_from(MOD, computed(v0_19_0=GOOD))
+    assert (made.why is None) == (data is None)

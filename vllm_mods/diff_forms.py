@@ -1,0 +1,62 @@
+"""Name what is in a patch file that is no unified diff as it stands, and what mends it. Pure."""
+
+# No `from __future__ import annotations`: see model.py.
+
+import re
+from typing import NamedTuple
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""In front of a UTF-8 file of some editors; no part of its first line."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_COLOURED = rb"^(?:\x1b\[[0-9;]*[mK])+(?:diff |index |--- |\+\+\+ |@@ |[-+ ])"
+_CONTEXT = rb"^\*{15}(?: [^\n]*)?\r?\n\*\*\* \d+(?:,\d+)? \*\*\*\*"
+_NORMAL = rb"^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?\n[<>] "
+_ED = rb"^\d+(?:,\d+)?[acd]\r?$"
+_UNIFIED = "make it again with `git diff` or `diff -u`"
+
+
+class Form(NamedTuple):
+    """What a file is instead of a unified diff, the 1-based line that shows it, and what to do."""
+
+    line: int
+    why: str
+    hint: str
+
+
+def foreign(data: bytes, where: str) -> Form | None:
+    """Return what has to be undone before any line can be read, None for nothing of the kind."""
+    if data.startswith(_UTF_16) or data[1:2] == b"\0":
+        return Form(
+            1,
+            "the patch file is UTF-16, as PowerShell's `>` writes it",
+            f"make it again with `git diff --output={where}`, which writes the bytes themselves",
+        )
+    if b"\x1b[" in data and (found := re.search(_COLOURED, data, re.MULTILINE)):
+        return Form(
+            _line(data, found),
+            "the patch is coloured: terminal escape sequences stand in its lines",
+            f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}",
+        )
+    if b"\n*** " in data and (found := re.search(_CONTEXT, data, re.MULTILINE)):
+        return Form(
+            _line(data, found),
+            "a context diff: only unified diffs are read",
+            f"{_UNIFIED}, or: filterdiff --format=unified {where} (of patchutils)",
+        )
+    return None
+
+
+def without_changes(data: bytes) -> Form:
+    """Say what a file is in which no part of a unified diff was found."""
+    for pattern, name in ((_NORMAL, "a diff without context"), (_ED, "an ed script")):
+        if found := re.search(pattern, data, re.MULTILINE):
+            return Form(
+                _line(data, found),
+                f"{name}: only unified diffs are read, since nothing else proves where a change belongs",
+                _UNIFIED,
+            )
+    return Form(1, "there is no change in this file: no '--- a/…' and '+++ b/…' lines", _UNIFIED)
+
+
+def _line(data: bytes, found: re.Match[bytes]) -> int:
+    return data.count(b"\n", 0, found.start()) + 1

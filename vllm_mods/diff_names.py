@@ -1,0 +1,122 @@
+"""The names in the heads of a unified diff, as `git apply` reads them. Pure, on bytes."""
+
+# No `from __future__ import annotations`: see model.py.
+
+import re
+
+_NULL = rb"/dev/null(?:\s|\Z)"
+# a blank in front where a terminal or a mail has turned the tab into blanks
+_STAMP = rb"[\t ]+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [-+]\d\d:?\d\d)?[ \t]*\Z"
+_EPOCH = (
+    rb".*\t(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)\Z"
+)
+_ESCAPES = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"t": b"\t",
+    b"n": b"\n",
+    b"v": b"\v",
+    b"f": b"\f",
+    b"r": b"\r",
+    b'"': b'"',
+    b"\\": b"\\",
+}
+_DAY = 24 * 60
+
+
+class BadName(ValueError):
+    """A name that no file of a tree can have; ``hint`` is what to do."""
+
+    def __init__(self, why: str, *, hint: str | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.hint = hint
+
+
+def is_no_file(raw: bytes) -> bool:
+    """Tell whether what is behind ``---`` or ``+++`` is /dev/null."""
+    return re.match(_NULL, raw) is not None
+
+
+def is_epoch(raw: bytes) -> bool:
+    """Tell whether a name is stamped with the beginning of 1970: `diff -N` means "no such file"."""
+    stamp = re.match(_EPOCH, raw)
+    if stamp is None:
+        return False
+    day, hour, minute, sign, zone_hours, zone_minutes = stamp.groups()
+    zone = int(zone_hours) * 60 + int(zone_minutes)
+    there = int(hour) * 60 + int(minute) + (zone if sign == b"-" else -zone)
+    return there == (_DAY if day == b"1969-12-31" else 0)
+
+
+def bare(raw: bytes) -> bytes:
+    """Return a name without its quotes, or without the time stamp behind it."""
+    if raw.startswith(b'"'):
+        return _unquoted(raw)
+    return re.sub(_STAMP, b"", raw).split(b"\t", 1)[0]
+
+
+def is_backup_of(name: str, other: str) -> bool:
+    """Tell whether a name is another one with an ending such as ``.orig`` or ``~``."""
+    return name.startswith(other) and re.match(r"[.~_-][\w.~-]*\Z", name[len(other) :]) is not None
+
+
+def path(raw: bytes, *, prefix: bytes | None) -> str:
+    """Return a name, as the head has it, as a path in a tree. Raises ``BadName``."""
+    name = bare(raw)
+    if prefix is not None:
+        if not name.startswith(prefix):
+            raise BadName(
+                f"the path {name.decode(errors='replace')!r} does not start with {prefix.decode()!r}",
+                hint="make the patch with `git diff --src-prefix=a/ --dst-prefix=b/`; "
+                "`vllm-mods new NAME --from-diff FILE --tree TREE` takes any paths",
+            )
+        name = name[len(prefix) :]
+    return _safe(name)
+
+
+def in_git_head(rest: bytes) -> str:
+    """Return the name in ``diff --git a/NAME b/NAME``, which states it twice. Raises ``BadName``."""
+    if rest.startswith(b'"'):
+        return path(rest, prefix=b"a/")
+    half = (len(rest) - 1) // 2
+    first, second = rest[:half], rest[half + 1 :]
+    if first[2:] != second[2:] or rest[half : half + 1] != b" ":
+        raise BadName(
+            f"`diff --git {rest.decode(errors='replace')}` names two files, and no line says that one is "
+            "renamed to the other",
+            hint="make the patch with `git diff`, which says so when a file is renamed",
+        )
+    return path(first, prefix=b"a/")
+
+
+def _unquoted(raw: bytes) -> bytes:
+    out = bytearray()
+    for part in re.finditer(rb'\\([0-3][0-7]{2})|\\(.?)|"|[^"\\]+', raw[1:]):
+        if part[0] == b'"':
+            return bytes(out)
+        if part[1] is not None:
+            out.append(int(part[1], 8))
+        elif part[2] is None:
+            out += part[0]
+        elif part[2] in _ESCAPES:
+            out += _ESCAPES[part[2]]
+        else:
+            raise BadName("an unknown escape in a quoted path")
+    raise BadName("a quoted path is not closed")
+
+
+def _safe(raw: bytes) -> str:
+    try:
+        name = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadName("a path is not UTF-8") from error
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts:
+        raise BadName(
+            f"the path {name!r} leads out of the tree",
+            hint="paths in a patch are relative to the folder that holds vllm/",
+        )
+    if "" in parts or "." in parts or any(ord(char) < 32 for char in name):
+        raise BadName(f"the path {name!r} is not a plain relative path")
+    return name
