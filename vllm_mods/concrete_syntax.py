@@ -8,9 +8,12 @@ positions take it ten times as long as ``ast``.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import syntax_tree
+
+if TYPE_CHECKING:
+    import libcst
 
 
 class UnparsableError(Exception):
@@ -49,17 +52,33 @@ def read_places(data: bytes) -> tuple[Place, ...]:
         raise UnparsableError(str(error)) from error
 
 
-def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported inside)
+def refusal(data: bytes) -> str | None:
+    """Return why LibCST's parser refuses a file, ``None`` if it takes it. Positions are not asked for."""
+    try:
+        _check_depth(data)
+        _parse(data)
+    except (UnparsableError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def _parse(data: bytes) -> libcst.Module:
     import libcst  # noqa: PLC0415
-    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
     try:
-        module = libcst.parse_module(data)
+        return libcst.parse_module(data)
     except libcst.ParserSyntaxError as error:
         message = f"line {error.raw_line}: {error.message}"
         raise UnparsableError(message) from error
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise UnparsableError(str(error)) from error
+
+
+def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported inside)
+    import libcst  # noqa: PLC0415
+    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
+
+    module = _parse(data)
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     places = wrapper.resolve(PositionProvider)
     found: list[Place] = []

@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
+from vllm_mods import concrete_syntax, syntax_tree
 from vllm_mods.fit.problems import Doubt, Problem
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from vllm_mods.model import Tree
 
 _REQUIRES = re.compile(rb"^[Rr]equires-[Pp]ython\s*[:=]\s*\"?([^\"\n]+)", re.MULTILINE)
+
+_HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def lowest_python(tree: Tree) -> tuple[int, int] | None:
@@ -36,7 +38,7 @@ def lowest_python(tree: Tree) -> tuple[int, int] | None:
 def syntax_problems(
     path: str, data: bytes, lowest: tuple[int, int] | None
 ) -> Iterator[Problem | Doubt]:
-    """Parse and compile a file, never run it."""
+    """Parse and compile a file, never run it; LibCST, whose grammar is another, parses it too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -48,13 +50,22 @@ def syntax_problems(
             return
         except (SyntaxError, ValueError) as error:
             if lowest is not None and sys.version_info[:2] < lowest:
-                version = f"{sys.version_info.major}.{sys.version_info.minor}"
-                why = f"it is not Python {version}, which runs here, and need not be"
+                if refused := concrete_syntax.refusal(data):
+                    at = re.match(r"line (\d+)", refused)
+                    yield _problem(path, int(at[1]) if at else 1, refused, lowest)
+                    return
+                why = f"it is not Python {_HERE}, which runs here, and need not be"
                 yield Doubt(path=path, what="syntax", why=why)
                 return
             line = getattr(error, "lineno", None) or 1
             yield _problem(path, line, str(getattr(error, "msg", None) or error), lowest)
             return
+    if refused := concrete_syntax.refusal(data):
+        if refused == syntax_tree.DeepError().msg:
+            yield _problem(path, 1, refused, lowest)
+            return
+        why = f"Python {_HERE} takes it and LibCST, the second reader, does not: {refused}"
+        yield Doubt(path=path, what="syntax", why=why)
     if lowest is None:
         why = "the tree does not say which Python versions it supports"
         yield Doubt(path=path, what="syntax", why=why)
