@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from vllm_mods.rebinding import Fate
 
+__all__ = ["Scope", "Scopes", "UnparsableError", "read_scopes", "read_strictly"]
+
 
 class Scope(NamedTuple):
     """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
@@ -84,7 +86,7 @@ class Scopes(NamedTuple):
 def read_scopes(data: bytes) -> Scopes:
     """Read a file. Raises ``UnparsableError`` with the reason."""
     try:
-        tree = syntax_tree.parse(data)
+        tree = syntax_tree.module(data) or syntax_tree.parse(data)
         found = tuple(sorted(_Reader(data).read(tree), key=_outer_first))
         return Scopes(_by_line_feeds(found, data))
     except (RecursionError, syntax_tree.DeepError) as error:
@@ -124,16 +126,13 @@ _LONE_RETURN = re.compile(rb"\r(?!\n)")
 _SPACE = rb"(?:[ \t\f]|\\\r?\n|\\\r)*"
 _SEMICOLON = re.compile(_SPACE + rb";" + _SPACE)
 _CLOSING = re.compile(rb"(?:\s|\\|#[^\r\n]*|\))*\)")
-_CODING = re.compile(rb"coding[:=]")
 
 
 class _Reader:
     """The scopes of one file; positions of ``ast`` are columns of UTF-8, whatever the file is in."""
 
     def __init__(self, data: bytes) -> None:
-        if _CODING.search(data[:400]):
-            data = _as_utf8(data)
-        self.lines = data.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)
+        self.lines = syntax_tree.decoded(data).encode().splitlines(keepends=True)
 
     def read(self, module: ast.Module) -> Iterator[Scope]:
         fate = fates(module.body)
@@ -230,11 +229,3 @@ class _Reader:
         inner = self.lines[line : end_line - 1]
         head, tail = self.lines[line - 1][column:], self.lines[end_line - 1][:end_column]
         return b"".join((head, *inner, tail))
-
-
-def _as_utf8(data: bytes) -> bytes:
-    import io  # noqa: PLC0415  (rarely needed)
-    import tokenize  # noqa: PLC0415
-
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return data.decode(encoding).encode()
