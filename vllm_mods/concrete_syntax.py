@@ -81,7 +81,9 @@ class _Stand(ModuleType):
     """Stands for LibCST while nothing but its parser is needed: every node is a dict."""
 
     def __getattr__(self, name: str) -> type:
-        return _Refused if name == "ParserSyntaxError" else dict
+        made = _Refused if name == "ParserSyntaxError" else dict
+        setattr(self, name, made)  # asked for with every node
+        return made
 
 
 _STANDING = Lock()
