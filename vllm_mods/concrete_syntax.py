@@ -8,9 +8,18 @@ positions take it ten times as long as ``ast``.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+import sys
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from threading import Lock
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import syntax_tree
+
+if TYPE_CHECKING:
+    import libcst
 
 
 class UnparsableError(Exception):
@@ -49,17 +58,78 @@ def read_places(data: bytes) -> tuple[Place, ...]:
         raise UnparsableError(str(error)) from error
 
 
-def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported inside)
+@lru_cache(maxsize=64)
+def refusal(data: bytes) -> str | None:
+    """Return why LibCST's parser refuses a file, ``None`` if it takes it. Positions are not asked for."""
+    try:
+        _check_depth(data)
+        if "libcst" in sys.modules:
+            _parse(data)
+        else:
+            _parse_alone(data)
+    except (UnparsableError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+class _Refused(Exception):
+    def __init__(self, *, message: str, raw_line: int, **_: object) -> None:
+        super().__init__(f"line {raw_line}: {message}")
+
+
+class _Stand(ModuleType):
+    """Stands for LibCST while nothing but its parser is needed: every node is a dict."""
+
+    def __getattr__(self, name: str) -> type:
+        made = _Refused if name == "ParserSyntaxError" else dict
+        setattr(self, name, made)  # asked for with every node
+        return made
+
+
+_STANDING = Lock()
+
+
+def _parse_alone(data: bytes) -> None:
+    """Parse with LibCST's extension, without the import of its 200 classes of nodes."""
+    with _STANDING:
+        parser = _parser()
+        sys.modules["libcst"] = _Stand("libcst")
+        try:
+            parser.parse_module(syntax_tree.decoded(data))
+        except (_Refused, SyntaxError, UnicodeDecodeError, LookupError) as error:
+            raise UnparsableError(str(error)) from error
+        finally:
+            del sys.modules["libcst"]
+
+
+@lru_cache(maxsize=1)
+def _parser() -> ModuleType:
+    package = PathFinder.find_spec("libcst")
+    found = package and PathFinder.find_spec("libcst.native", package.submodule_search_locations)
+    if not found or not found.loader:
+        raise ModuleNotFoundError("LibCST has no libcst.native", name="libcst.native")
+    parser = module_from_spec(found)
+    found.loader.exec_module(parser)
+    return parser
+
+
+def _parse(data: bytes) -> libcst.Module:
     import libcst  # noqa: PLC0415
-    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
     try:
-        module = libcst.parse_module(data)
+        return libcst.parse_module(data)
     except libcst.ParserSyntaxError as error:
         message = f"line {error.raw_line}: {error.message}"
         raise UnparsableError(message) from error
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise UnparsableError(str(error)) from error
+
+
+def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported inside)
+    import libcst  # noqa: PLC0415
+    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
+
+    module = _parse(data)
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     places = wrapper.resolve(PositionProvider)
     found: list[Place] = []
@@ -117,7 +187,7 @@ def _check_depth(data: bytes) -> None:
     For what is no Python of this interpreter's version, another process tries.
     """
     try:
-        syntax_tree.check_depth(syntax_tree.parse(data))
+        syntax_tree.check_depth(syntax_tree.module(data) or syntax_tree.parse(data))
     except syntax_tree.DeepError as error:
         raise UnparsableError(error.msg) from error
     except (SyntaxError, ValueError):
@@ -127,7 +197,6 @@ def _check_depth(data: bytes) -> None:
 
 def _try_elsewhere(data: bytes) -> None:
     import subprocess  # noqa: PLC0415  (rarely needed)
-    import sys  # noqa: PLC0415
 
     command = [sys.executable, "-P", "-c", _TRIAL, *(place for place in sys.path if place)]
     try:

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import syntax_tree
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from vllm_mods.rebinding import Fate
+
+__all__ = ["Scope", "Scopes", "UnparsableError", "read_scopes", "read_strictly"]
 
 
 class Scope(NamedTuple):
@@ -83,8 +86,9 @@ class Scopes(NamedTuple):
 def read_scopes(data: bytes) -> Scopes:
     """Read a file. Raises ``UnparsableError`` with the reason."""
     try:
-        tree = syntax_tree.parse(data)
-        return Scopes(tuple(sorted(_Reader(data).read(tree), key=_outer_first)))
+        tree = syntax_tree.module(data) or syntax_tree.parse(data)
+        found = tuple(sorted(_Reader(data).read(tree), key=_outer_first))
+        return Scopes(_by_line_feeds(found, data))
     except (RecursionError, syntax_tree.DeepError) as error:
         raise UnparsableError(str(error)) from error
     except (SyntaxError, ValueError):
@@ -99,26 +103,36 @@ def read_strictly(data: bytes) -> Scopes:
     """
     places = read_places(data)
     names = Counter(place.name for place in places if place.kind != "statement")
-    return Scopes(tuple(Scope(*place, conditional=names[place.name] > 1) for place in places))
+    found = tuple(Scope(*place, conditional=names[place.name] > 1) for place in places)
+    return Scopes(_by_line_feeds(found, data))
 
 
 def _outer_first(scope: Scope) -> tuple[int, int]:
     return scope.start, -scope.end
 
 
+def _by_line_feeds(found: tuple[Scope, ...], data: bytes) -> tuple[Scope, ...]:
+    """Count lines as a patch does, for which a carriage return alone ends none."""
+    if not _LONE_RETURN.search(data):
+        return found
+    ends = (line.endswith(b"\n") for line in data.splitlines(keepends=True))
+    at = [0, 1, *(1 + feeds for feeds in accumulate(ends))]
+    return tuple(
+        one._replace(start=at[one.start], head=at[one.head], end=at[one.end]) for one in found
+    )
+
+
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
 _SPACE = rb"(?:[ \t\f]|\\\r?\n|\\\r)*"
 _SEMICOLON = re.compile(_SPACE + rb";" + _SPACE)
 _CLOSING = re.compile(rb"(?:\s|\\|#[^\r\n]*|\))*\)")
-_CODING = re.compile(rb"coding[:=]")
 
 
 class _Reader:
     """The scopes of one file; positions of ``ast`` are columns of UTF-8, whatever the file is in."""
 
     def __init__(self, data: bytes) -> None:
-        if _CODING.search(data[:400]):
-            data = _as_utf8(data)
-        self.lines = data.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)
+        self.lines = syntax_tree.decoded(data).encode().splitlines(keepends=True)
 
     def read(self, module: ast.Module) -> Iterator[Scope]:
         fate = fates(module.body)
@@ -215,11 +229,3 @@ class _Reader:
         inner = self.lines[line : end_line - 1]
         head, tail = self.lines[line - 1][column:], self.lines[end_line - 1][:end_column]
         return b"".join((head, *inner, tail))
-
-
-def _as_utf8(data: bytes) -> bytes:
-    import io  # noqa: PLC0415  (rarely needed)
-    import tokenize  # noqa: PLC0415
-
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return data.decode(encoding).encode()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
+from functools import lru_cache
 from typing import Any
 
 DEEPEST = 100
@@ -11,12 +13,15 @@ DEEPEST = 100
 _FLAT = 400
 """Operands side by side, and parts of a dotted name: LibCST nests these too, and ``ast`` does not."""
 
+TOO_DEEP = "it is nested too deeply to be read"
+_CODING = re.compile(rb"[^\n]*\n?[^\n]*coding[:=]")  # in one of the first two lines
+
 
 class DeepError(SyntaxError):
     """The source is nested more deeply than it can be read."""
 
     def __init__(self) -> None:
-        super().__init__("it is nested too deeply to be read")
+        super().__init__(TOO_DEEP)
 
 
 def parse(source: bytes | str, filename: str = "<unknown>", **options: Any) -> Any:  # noqa: ANN401  (as ``ast.parse`` has it)
@@ -32,13 +37,29 @@ def parse(source: bytes | str, filename: str = "<unknown>", **options: Any) -> A
             raise DeepError from error
 
 
+# Scopes, summaries and every check of the fit read the same few files.
+@lru_cache(maxsize=8)
 def module(data: bytes) -> ast.Module | None:
-    """Parse a file; ``None`` if it is not Python that this interpreter reads."""
+    """Parse a file; ``None`` if it is not Python that this interpreter reads.
+
+    Whoever asks for the same bytes gets the same tree: nobody may change it.
+    """
     try:
         parsed: ast.Module = parse(data)
     except (SyntaxError, ValueError):
         return None
     return parsed
+
+
+def decoded(data: bytes) -> str:
+    """Return a file's text, without a byte-order mark. Raises ``SyntaxError`` or ``UnicodeDecodeError``."""
+    encoding = "utf-8-sig"
+    if _CODING.match(data):
+        import io  # noqa: PLC0415  (rarely needed)
+        import tokenize  # noqa: PLC0415
+
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding)
 
 
 def check_depth(tree: ast.AST) -> None:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
+from vllm_mods import concrete_syntax, syntax_tree
 from vllm_mods.fit.problems import Doubt, Problem
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from vllm_mods.model import Tree
 
 _REQUIRES = re.compile(rb"^[Rr]equires-[Pp]ython\s*[:=]\s*\"?([^\"\n]+)", re.MULTILINE)
+
+_HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def lowest_python(tree: Tree) -> tuple[int, int] | None:
@@ -36,25 +38,48 @@ def lowest_python(tree: Tree) -> tuple[int, int] | None:
 def syntax_problems(
     path: str, data: bytes, lowest: tuple[int, int] | None
 ) -> Iterator[Problem | Doubt]:
-    """Parse and compile a file, never run it."""
+    """Parse and compile a file, never run it; LibCST, whose grammar is its own, parses it too."""
+    wrong = _error(path, data, lowest)
+    older = lowest is not None and sys.version_info[:2] < lowest
+    if wrong is not None and not (older and isinstance(wrong, SyntaxError | ValueError)):
+        yield _refused(path, wrong, lowest)
+        return
+    refusal = concrete_syntax.refusal(data)
+    if refusal is not None and (wrong is not None or refusal == syntax_tree.TOO_DEEP):
+        at = re.match(r"line (\d+)", refusal)
+        yield _problem(path, int(at[1]) if at else 1, refusal, lowest)
+    elif wrong is not None:
+        why = f"it is not Python {_HERE}, which runs here, and need not be"
+        yield Doubt(path=path, what="syntax", why=why)
+    else:
+        if refusal is not None:
+            why = f"Python {_HERE} takes it, and LibCST, the second reader, does not: {refusal}"
+            yield Doubt(path=path, what="syntax", why=why)
+        yield from _elsewhere(path, data, lowest)
+
+
+def _error(path: str, data: bytes, lowest: tuple[int, int] | None) -> Exception | None:
+    """Return what this interpreter says against a file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             compile(data, path, "exec", dont_inherit=True)
             if lowest is not None:
                 syntax_tree.parse(data, path, feature_version=lowest)
-        except (RecursionError, MemoryError):
-            yield _problem(path, 1, "it is nested too deeply", lowest)
-            return
-        except (SyntaxError, ValueError) as error:
-            if lowest is not None and sys.version_info[:2] < lowest:
-                version = f"{sys.version_info.major}.{sys.version_info.minor}"
-                why = f"it is not Python {version}, which runs here, and need not be"
-                yield Doubt(path=path, what="syntax", why=why)
-                return
-            line = getattr(error, "lineno", None) or 1
-            yield _problem(path, line, str(getattr(error, "msg", None) or error), lowest)
-            return
+        except (RecursionError, MemoryError, SyntaxError, ValueError) as error:
+            return error
+    return None
+
+
+def _refused(path: str, error: Exception, lowest: tuple[int, int] | None) -> Problem:
+    if isinstance(error, RecursionError | MemoryError):
+        return _problem(path, 1, "it is nested too deeply", lowest)
+    line = getattr(error, "lineno", None) or 1
+    return _problem(path, line, str(getattr(error, "msg", None) or error), lowest)
+
+
+def _elsewhere(path: str, data: bytes, lowest: tuple[int, int] | None) -> Iterator[Problem | Doubt]:
+    """Tell what other Pythons than this one would say."""
     if lowest is None:
         why = "the tree does not say which Python versions it supports"
         yield Doubt(path=path, what="syntax", why=why)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from vllm_mods.errors import TreeError
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Value, words
 from vllm_mods.fit.summary import summarize
 
@@ -145,10 +147,7 @@ class World:
             )
         stem = dotted.replace(".", "/")
         for path in (f"{stem}.py", f"{stem}/__init__.py"):
-            # A listing is one round trip at most; a read of an absent file may be one each.
-            if path in self.files and self.files[path] is None:
-                continue
-            if path in self.files or path in self.paths(root):
+            if self._has(path, root):
                 return Answer(exists=True, found=(Found(module=path),))
         if any(path.startswith(f"{stem}/") for path in self.paths(root)):
             return Answer(exists=True, found=(Found(module=f"{stem}/"),))
@@ -161,6 +160,16 @@ class World:
         if _BUILT.search(dotted):
             return Answer(exists=None, why=f"{dotted} is made when vLLM is built")
         return _MISSING
+
+    def _has(self, path: str, root: str) -> bool:
+        if path in self.files:
+            return self.files[path] is not None
+        # A listing of a remote tree is one round trip at most, a read of an absent file may be one
+        # each; a folder's listing looks at every file.
+        if not self.tree.remote and root not in self._paths:
+            with suppress(TreeError):  # a link, say: no listing has it
+                return self.tree.read(path) is not None
+        return path in self.paths(root)
 
     def target(self, path: str, found: Import) -> str:
         """Return the absolute dotted name of the module that an import in ``path`` names."""
