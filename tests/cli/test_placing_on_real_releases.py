@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import cache
 
@@ -94,16 +95,27 @@ def test_what_upstream_deleted_at_the_end_of_a_file_goes_in_where_it_stands_and_
     assert [one.state for one in states] == ["placed"]
 
 
-def as_posted(version: str) -> Mod:
-    """Return the bundled loader with a patch of little context, without headers and index line."""
+def as_posted(version: str, *, context: int, index: bool = False) -> Mod:
+    """Return the bundled loader with a patch of its change without section headers.
+
+    ``index`` says whether git's line with the names of both contents is in it.
+    """
     bundled = Library().load("hybrid-int4-fp8")
     planned = seen(bundled._replace(lock=None), version)
     assert planned.variant is not None
     after = result(planned, INC)
     assert after is not None
-    patch = diff_of(INC, text(version, INC), after, context=1)
+    patch = diff_of(INC, text(version, INC), after, context=context)
+    if index:
+        old = blob(text(version, INC).encode())
+        names = f"diff --git a/{INC} b/{INC}\nindex {old}..{blob(after.encode())} 100644\n"
+        patch = names.encode() + patch
     one = planned.variant._replace(patches=(PatchFile(source="posted.patch", data=patch),))
     return bundled._replace(variants=(one,), lock=None)
+
+
+def blob(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 @pytest.mark.parametrize("version", ["0.19.1", "0.17.0"])
@@ -111,24 +123,30 @@ def test_the_loader_as_posted_goes_in_where_the_order_of_its_hunks_leaves_one_pl
     version: str,
 ) -> None:
     right = result(seen(Library().load("hybrid-int4-fp8"), version), INC)
-    planned = seen(as_posted("0.19.1"), version)
-    assert planned.verdict is (Verdict.APPLIES if version == "0.19.1" else Verdict.MOVED)
+    # of the six places of its last hunk's text, five lie before the hunk that is above it
+    planned = seen(as_posted("0.19.1", context=1), version)
+    assert planned.verdict is Verdict.APPLIES
     assert result(planned, INC) == right
-    assert planned.hunks[4].proof == "order"
+    assert [hunk.proof for hunk in planned.hunks][4] == "order"
 
 
-@pytest.mark.parametrize("version", ["0.20.0", "0.21.0"])
-def test_the_loader_as_posted_goes_in_where_every_hunk_stands_at_its_stated_line(
+@pytest.mark.parametrize("version", ["0.20.0", "0.21.0", "0.23.0"])
+def test_the_loader_as_posted_goes_in_without_headers_where_its_text_stands_once(
     version: str,
 ) -> None:
     right = result(seen(Library().load("hybrid-int4-fp8"), version), INC)
-    planned = seen(as_posted("0.20.0"), version)
-    assert planned.verdict is Verdict.APPLIES
+    planned = seen(as_posted("0.20.0", context=2), version)
+    assert planned.verdict.writes
     assert result(planned, INC) == right
-    assert planned.hunks[4].proof == "stated"
 
 
 def test_the_loader_as_posted_is_refused_where_nothing_tells_its_places_apart() -> None:
-    planned = seen(as_posted("0.20.0"), "0.23.0")
-    assert planned.verdict is Verdict.MISPLACED
-    assert not planned.changes
+    # three places are left for its last hunk: behind it nothing says which
+    for version in ("0.20.0", "0.21.0", "0.23.0"):
+        planned = seen(as_posted("0.20.0", context=1), version)
+        assert planned.verdict is Verdict.MISPLACED
+        assert not planned.changes
+    known = seen(as_posted("0.20.0", context=1, index=True), "0.20.0")
+    assert known.verdict is Verdict.APPLIES
+    assert {hunk.proof for hunk in known.hunks} == {"file"}
+    assert result(known, INC) == result(seen(Library().load("hybrid-int4-fp8"), "0.20.0"), INC)
