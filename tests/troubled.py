@@ -74,11 +74,18 @@ class Text(NamedTuple):
 
 # --- operations -------------------------------------------------------------------------------------
 
-Operation = "Callable[[Text], tuple[Text, ...]]"
-"""What it makes of a file: nothing where it cannot be done, several where more than one is right."""
+
+class Operation(NamedTuple):
+    """``make``: what it makes of a file, nothing where it cannot be done, several where more than one is right.
+
+    ``done`` tells whether a file is as if it had been done.
+    """
+
+    make: Callable[[Text], tuple[Text, ...]]
+    done: Callable[[Text], bool]
 
 
-def change(part: Part, new: str) -> Callable[[Text], tuple[Text, ...]]:
+def change(part: Part, new: str) -> Operation:
     def do(text: Text) -> tuple[Text, ...]:
         if text.part(part.number) != part:
             return ()
@@ -93,10 +100,13 @@ def change(part: Part, new: str) -> Callable[[Text], tuple[Text, ...]]:
             ),
         )
 
-    return do
+    def done(text: Text) -> bool:
+        return text.part(part.number) == part._replace(text=new)
+
+    return Operation(do, done)
 
 
-def drop(parts: tuple[Part, ...]) -> Callable[[Text], tuple[Text, ...]]:
+def drop(parts: tuple[Part, ...]) -> Operation:
     def do(text: Text) -> tuple[Text, ...]:
         if any(text.part(part.number) != part for part in parts):
             return ()
@@ -107,12 +117,10 @@ def drop(parts: tuple[Part, ...]) -> Callable[[Text], tuple[Text, ...]]:
             ),
         )
 
-    return do
+    return Operation(do, lambda text: not any(text.part(part.number) for part in parts))
 
 
-def insert(
-    block: Block, above: int | None, below: int | None
-) -> Callable[[Text], tuple[Text, ...]]:
+def insert(block: Block, above: int | None, below: int | None) -> Operation:
     """Put a block between two; None is the edge of the file."""
 
     def do(text: Text) -> tuple[Text, ...]:
@@ -127,12 +135,10 @@ def insert(
             if at is not None
         )
 
-    return do
+    return Operation(do, lambda text: all(text.part(one.number) == one for one in block.parts))
 
 
-def insert_part(
-    owner: int, part: Part, above: int | None, below: int | None
-) -> Callable[[Text], tuple[Text, ...]]:
+def insert_part(owner: int, part: Part, above: int | None, below: int | None) -> Operation:
     """Put a part between two of a block; None is the edge of the block."""
 
     def do(text: Text) -> tuple[Text, ...]:
@@ -140,7 +146,7 @@ def insert_part(
         if block is None:
             return ()
         inner = Text(tuple(Block(one.number, "", (one,)) for one in block.parts), "")
-        made = insert(Block(part.number, "", (part,)), above, below)(inner)
+        made = insert(Block(part.number, "", (part,)), above, below).make(inner)
         return tuple(
             text.having(
                 one._replace(parts=tuple(new.parts[0] for new in way.blocks))
@@ -151,11 +157,15 @@ def insert_part(
             for way in made
         )
 
-    return do
+    return Operation(do, lambda text: text.part(part.number) == part)
 
 
-def end_line(text: Text) -> tuple[Text, ...]:
-    return (text._replace(final=not text.final),)
+def end_line(final: bool) -> Operation:  # noqa: FBT001
+    """Give the last line the other end than ``final`` says it has."""
+    return Operation(
+        lambda text: (text._replace(final=not final),) if text.final == final else (),
+        lambda text: text.final != final,
+    )
 
 
 # --- drawing ----------------------------------------------------------------------------------------
@@ -219,6 +229,9 @@ def anew(block: Block, numbers: Callable[[], int]) -> Block:
 @st.composite
 def files(draw: st.DrawFn) -> Text:
     """A file, often with a block twice, or with a twin of which one token differs."""
+    if draw(st.integers(0, 15)) == 15:
+        line = Block(draw(NUMBERS), "", (Part(draw(NUMBERS), "X = 1\n"),))
+        return Text((line,), "\n\n", draw(st.booleans()))
     made = draw(st.lists(blocks(), min_size=draw(st.integers(0, 9)) > 0, max_size=5))
     for _ in range(draw(st.integers(0, 2)) if made else 0):
         twin = anew(draw(st.sampled_from(made)), lambda: draw(NUMBERS))
@@ -264,7 +277,7 @@ def _line(text: str, at: int) -> str:
 
 
 @st.composite
-def operations(draw: st.DrawFn, text: Text) -> Callable[[Text], tuple[Text, ...]]:
+def operations(draw: st.DrawFn, text: Text) -> Operation:  # noqa: C901, PLR0911  (a table of kinds)
     """One change, more often than not at an edge of the file."""
     there = text.blocks
     kinds = ["first", "last"]
@@ -277,7 +290,7 @@ def operations(draw: st.DrawFn, text: Text) -> Callable[[Text], tuple[Text, ...]
     if kind == "last":
         return insert(new, there[-1].number, None)
     if kind == "ends":
-        return end_line
+        return end_line(text.final)
     edge = draw(st.sampled_from([0, len(there) - 1, draw(st.integers(0, len(there) - 1))]))
     block = there[edge]
     at = draw(st.sampled_from([0, len(block.parts) - 1]))
@@ -302,7 +315,7 @@ def operations(draw: st.DrawFn, text: Text) -> Callable[[Text], tuple[Text, ...]
 
 
 @st.composite
-def upstream(draw: st.DrawFn, text: Text) -> Text:
+def upstream(draw: st.DrawFn, text: Text) -> Text:  # noqa: C901  (a table of kinds)
     """What a release did to a file: like a mod, and what only upstream does."""
     there = list(text.blocks)
     kinds = ["operation"] * 3
@@ -320,7 +333,7 @@ def upstream(draw: st.DrawFn, text: Text) -> Text:
         ]
     kind = draw(st.sampled_from(kinds))
     if kind == "operation":
-        made = draw(operations(text))(text)
+        made = draw(operations(text)).make(text)
         return made[0] if made else text
     if kind == "crlf":
         return text._replace(crlf=not text.crlf)
@@ -365,8 +378,9 @@ class Case:
     def __init__(
         self,
         base: Text,
-        ops: tuple[Callable[[Text], tuple[Text, ...]], ...],
+        ops: tuple[Operation, ...],
         there: Text,
+        *,
         form: str,
         context: int,
         path: str,
@@ -396,6 +410,11 @@ class Case:
         if any(now[name] != then[name] for name in touched):
             return frozenset()
         return frozenset(text.data() for text in _fold(self.there, self.ops))
+
+    @cached_property
+    def known_in(self) -> bool:
+        """Tell whether all that the patch does is so in the target, as is known of the blocks."""
+        return all(one.done(self.there) for one in self.ops)
 
     @cached_property
     def merged(self) -> bytes | None:
@@ -470,12 +489,10 @@ def _only(hunk: diff.Hunk, kind: str) -> bool:
     return {one for one, _ in hunk.lines} <= {" ", kind}
 
 
-def _fold(
-    text: Text, ops: tuple[Callable[[Text], tuple[Text, ...]], ...], *, first: bool = False
-) -> tuple[Text, ...]:
+def _fold(text: Text, ops: tuple[Operation, ...], *, first: bool = False) -> tuple[Text, ...]:
     ways: tuple[Text, ...] = (text,)
     for op in ops:
-        ways = tuple(dict.fromkeys(made for way in ways for made in op(way)))
+        ways = tuple(dict.fromkeys(made for way in ways for made in op.make(way)))
         ways = ways[:1] if first else ways[:16]
     return ways
 
@@ -495,8 +512,8 @@ def _changed(before: bytes, after: bytes) -> set[str]:
     sides = []
     for data in (before, after):
         text = data.decode()
-        found = Counter()
-        pairs = [("", node) for node in ast.parse(text).body]
+        found: Counter[tuple[str, str | None]] = Counter()
+        pairs: list[tuple[str, ast.stmt]] = [("", node) for node in ast.parse(text).body]
         while pairs:
             owner, node = pairs.pop()
             name = f"{owner}.{getattr(node, 'name', '')}"
@@ -554,13 +571,13 @@ def cases(draw: st.DrawFn) -> Case:
     at, ops = base, []
     for _ in range(draw(st.integers(1, 3))):
         op = draw(operations(at))
-        made = op(at)
+        made = op.make(at)
         if made:
             at = made[0]
             ops.append(op)
     start = draw(st.sampled_from([base, base, base, at]))
     for op in ops[: draw(st.integers(0, len(ops)))] if draw(st.integers(0, 5)) == 0 else ():
-        start = next(iter(op(start)), start)  # half in
+        start = next(iter(op.make(start)), start)  # half in
     there = start
     for _ in range(draw(st.integers(0, 3))):
         there = draw(upstream(there))
@@ -568,9 +585,9 @@ def cases(draw: st.DrawFn) -> Case:
         base,
         tuple(ops),
         there,
-        draw(st.sampled_from(FORMS)),
-        draw(st.sampled_from([3, 3, 1, 2])),
-        draw(st.sampled_from([PY, PY, PY, OTHER])),
+        form=draw(st.sampled_from(FORMS)),
+        context=draw(st.sampled_from([3, 3, 1, 2])),
+        path=draw(st.sampled_from([PY, PY, PY, OTHER])),
     )
 
 
