@@ -1,6 +1,6 @@
 """Replay every hunk between neighbouring vLLM releases as a mod of its own, beside git and patch.
 
-    python benchmarks/placing.py [--trees FOLDER] [--pairs N] [--sample N] [--seed S] [--jobs N]
+    python benchmarks/placing.py [--trees FOLDER] [--pairs RELEASE…] [--sample N] [--seed S] [--jobs N]
                                  [--wrong FILE]
 
 FOLDER holds the ``.py`` files of vLLM's releases, ``0.19.1/vllm/…`` and so on. A release that is not
@@ -12,17 +12,17 @@ of its hunks is one; each in four forms, with and without git's ``index`` line a
 the words behind ``@@``. Each is planned, with the fit switched off, on a tree of one file: the one it was
 made for, what it makes of that, and the same file one, two and four releases back and on. What undoes a
 change is a mod too, on the newer of the two releases: placed one, two and four releases on it goes
-in, where the change itself is in already. ``--pairs`` takes some pairs of releases, evenly spread,
-``--sample`` about so many hunks of them; those at the first or last lines of a file are always all taken.
+in, where the change itself is in already. ``--pairs`` names the older one of each pair to take,
+``--sample`` says about how many hunks of them; those at the first or last lines of a file are always all taken.
 
-Told for each tool and distance:
+A hunk that by itself leaves what is no Python is no mod. Told for each tool and distance:
 
 **clean**    it goes in, and the bytes are those of both three-way merges (``git merge-file`` and the
              project's own), or of one of them and in the definitions that the change was written for
 **in**       it is in already, says the tool, and a three-way merge gives the file as it is
 **wrong**    *bytes*: other bytes than any clean merge gives; *place*: another class or function changed;
              *twice*: it goes in, and the merges say that it is in; *not in*: it is in, says the tool, and
-             a clean merge changes the file
+             a clean merge changes the file; *crash*: a bug
 **alone**    no merge is clean, so nothing but the definition it is in says that it is right
 **refused**  none of this; in brackets how many of these a clean merge (of both kinds, agreeing) puts in
 
@@ -35,6 +35,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -159,13 +160,17 @@ class Piece(NamedTuple):
         # a side without lines names the line before it
         new += (self.size == 0) - (self.new_size == 0)
         words = self.words if header else b""
-        return b"@@ -%d,%d +%d,%d @@%s\n" % (
-            self.start,
-            self.size,
-            new,
-            self.new_size,
-            words,
-        ) + self.body
+        return (
+            b"@@ -%d,%d +%d,%d @@%s\n"
+            % (
+                self.start,
+                self.size,
+                new,
+                self.new_size,
+                words,
+            )
+            + self.body
+        )
 
 
 class Change(NamedTuple):
@@ -217,9 +222,7 @@ def pieces(diff: bytes) -> tuple[Piece, ...]:
         elif found:
             found[-1][1].append(line)
     return tuple(
-        Piece(
-            int(head[1]), int(head[2] or b"1"), int(head[4] or b"1"), head[5], b"".join(body)
-        )
+        Piece(int(head[1]), int(head[2] or b"1"), int(head[4] or b"1"), head[5], b"".join(body))
         for head, body in found
     )
 
@@ -280,13 +283,14 @@ def chosen(everything: Sequence[Change], wanted: int, seed: int) -> list[Change]
 
 
 def mods(change: Change, base: bytes) -> list[Made]:
+    """Make the mods; a hunk that by itself leaves what is no Python is none."""
+    groups = [(number, (change.pieces[number],)) for number in change.hunks]
+    groups += [(None, change.pieces)] if len(change.pieces) > 1 else []
     found = []
-    for number in change.hunks:
-        piece = change.pieces[number]
-        found.append(Made(number, (piece,), base, applied(base, [piece]), piece.is_edge))
-    if len(change.pieces) > 1:
-        edge = any(piece.is_edge for piece in change.pieces)
-        found.append(Made(None, change.pieces, base, applied(base, change.pieces), edge))
+    for number, some in groups:
+        result = applied(base, some)
+        if number is None or outlined(result) is not None or outlined(base) is None:
+            found.append(Made(number, some, base, result, any(one.is_edge for one in some)))
     return found
 
 
@@ -294,14 +298,15 @@ def mods(change: Change, base: bytes) -> list[Made]:
 
 
 class Answer(NamedTuple):
-    """What a tool made of a file: its bytes, ``IN`` if it says that the change is in, None if it refuses."""
+    """What a tool made of a file, None if it refused; ``is_in``: it says that the change is in already."""
 
-    text: bytes | str | None
+    text: bytes | None
     words: str = ""
+    is_in: bool = False
 
 
-IN = "in"
 REFUSED = Answer(None)
+CRASH = "crash:"
 
 
 class OneFile(NamedTuple):
@@ -335,13 +340,15 @@ def ours(patch: bytes, version: str, tree: OneFile) -> Answer:
         (done,) = plan.plan([a_mod(patch, version)], tree).mods
     except DiffError as error:
         return Answer(None, f"unreadable patch: {error.message}")
+    except Exception as error:  # noqa: BLE001  (a bug is an answer that has to be counted)
+        return Answer(None, f"{CRASH} {type(error).__name__}: {error}")
     said = "; ".join(f"{one.code}: {one.message}" for one in done.findings)
     proof = ", ".join(f"{one.line} by {one.proof}" for one in done.hunks)
     words = f"{done.verdict} [{proof}] {said}"
     if done.verdict.writes:
         after = next((one.after for one in done.changes if one.path == tree.path), tree.data)
         return Answer(after, words)
-    return Answer(IN if done.verdict.ok else None, words)
+    return Answer(None, words, is_in=done.verdict.ok)
 
 
 def seen(patch: bytes, version: str, tree: OneFile, _base: OneFile) -> Answer:
@@ -477,7 +484,7 @@ def merged(cell: Cell, scratch: str) -> Merges:
         Path(scratch, name).write_bytes(data)
     words = ("merge-file", "-p", "-q", "ours", "base", "theirs")
     done = git(scratch, *words, env=alone(os.path.dirname(scratch)))
-    assert done.returncode <= 127, done.stderr  # noqa: PLR2004
+    assert done.returncode <= 127, done.stderr
     own = diff3.clean(diff3.merge(*map(locate.split, (base, result, target))))
     return Merges(done.stdout if done.returncode == 0 else None, own)
 
@@ -496,15 +503,18 @@ def in_place(cell: Cell, after: bytes) -> bool:
     return set(structure.touched(target, other)) <= set(structure.touched(base, result))
 
 
-def judged(answer: Answer, cell: Cell, merges: Merges) -> str:
+def judged(answer: Answer, cell: Cell, merges: Merges) -> str:  # noqa: PLR0911
+    """Say in two words what an answer is worth; the words are those of the docstring above."""
     target, clean = cell.target, merges.clean
     text = answer.text
-    if text is None:
+    if answer.words.startswith(CRASH):
+        return "wrong: crash"
+    if text is None and not answer.is_in:
         agree = merges.by_git is not None and merges.by_git == merges.by_own
         if not agree:
             return "refused"
         return "refused, in" if merges.by_git == target else "refused, mergeable"
-    if text == IN or text == target:
+    if text is None or text == target:
         if target in clean:
             return "in"
         if clean:
@@ -539,6 +549,8 @@ def cells_of(change: Change, trees: str, names: Sequence[str]) -> Iterator[Cell]
     base = read(trees, change.release, change.path)
     assert base is not None
     made = mods(change, base)
+    if not made:
+        return
     for one in made:
         yield Cell(one, base, change.release, "own base")
     for one in made:
@@ -559,6 +571,8 @@ def cells_of(change: Change, trees: str, names: Sequence[str]) -> Iterator[Cell]
 def replay(trees: str, names: Sequence[str], objects: str, change: Change) -> list[Told]:
     switch_fit_off_once()
     cells = list(cells_of(change, trees, names))
+    if not cells:
+        return []
     base = OneFile(change.path, cells[0].target, change.release)
     found = []
     with tempfile.TemporaryDirectory(dir=shared_memory()) as scratch:
@@ -582,7 +596,11 @@ def replay(trees: str, names: Sequence[str], objects: str, change: Change) -> li
                 shown(change, cell, name, judgements[name], answers[name], merges)
                 for name in TOOLS
                 if "wrong" in judgements[name]
-                or (name in OURS and cell.distance.startswith("own") and "refused" in judgements[name])
+                or (
+                    name in OURS
+                    and cell.distance.startswith("own")
+                    and "refused" in judgements[name]
+                )
             ]
             found.append(
                 Told(
@@ -611,7 +629,6 @@ def shown(
     change: Change, cell: Cell, tool: str, judgement: str, answer: Answer, merges: Merges
 ) -> dict[str, str]:
     """Return all that it takes to look at a wrong cell."""
-    text = answer.text if isinstance(answer.text, bytes) else None
     merge = next(iter(merges.clean), None)
     return {
         "tool": tool,
@@ -622,7 +639,7 @@ def shown(
         "target": f"{cell.release} ({cell.distance})",
         "words": answer.words,
         "patch": cell.made.patch(change.path).decode(errors="replace"),
-        "did": short_diff(cell.target, text),
+        "did": short_diff(cell.target, answer.text),
         "merge does": "clash" if merge is None else short_diff(cell.target, merge),
     }
 
@@ -632,8 +649,8 @@ def short_diff(before: bytes, after: bytes | None) -> str:
 
     if after is None:
         return ""
-    sides = (one.decode(errors="replace").splitlines(keepends=True) for one in (before, after))
-    return "".join(difflib.unified_diff(*sides))
+    old, new = (one.decode(errors="replace").splitlines(True) for one in (before, after))
+    return "".join(difflib.unified_diff(old, new))
 
 
 # --- the whole -------------------------------------------------------------------------------
@@ -670,20 +687,28 @@ def table(tally: Counter[tuple[str, str, str]], distances: Iterable[str]) -> Non
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trees", default=os.path.join(cache_folder(os.environ), "sources"))
-    parser.add_argument("--pairs", type=int, default=0, help="so many pairs of releases (0: all)")
-    parser.add_argument("--sample", type=int, default=1500, help="about so many hunks, and all edges")
+    parser.add_argument(
+        "--pairs", nargs="+", help="the older release of each pair to take (else all)"
+    )
+    parser.add_argument(
+        "--sample", type=int, default=1500, help="about so many hunks, and all edges"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--wrong", help="write each wrong answer to this file, a JSON object a line")
+    parser.add_argument(
+        "--wrong", help="write each wrong answer to this file, a JSON object a line"
+    )
     options = parser.parse_args()
     start = time.perf_counter()
     os.makedirs(options.trees, exist_ok=True)
     names = releases()
     for name in names:
         fetch(name, options.trees)
-    pairs = list(zip(names, names[1:], strict=False))
-    if options.pairs:
-        pairs = pairs[:: max(1, len(pairs) // options.pairs)][: options.pairs]
+    pairs = [
+        (old, new)
+        for old, new in itertools.pairwise(names)
+        if not options.pairs or old in options.pairs
+    ]
     tally: Counter[tuple[str, str, str]] = Counter()
     edges: Counter[tuple[str, str, str]] = Counter()
     carried: Counter[str] = Counter()
@@ -737,7 +762,9 @@ def main() -> None:
         print(f"  {tool:27} {carried[tool]:6}  {share:.1%}")
     cells = sum(n for (_, tool, _), n in tally.items() if tool == TOOLS[0])
     seconds = time.perf_counter() - start
-    print(f"\n{cells} cells; {1000 * spent / cells / len(FORMS):.1f} ms of CPU a plan; {seconds:.0f} s")
+    print(
+        f"\n{cells} cells; {1000 * spent / cells / len(FORMS):.1f} ms of CPU a plan; {seconds:.0f} s"
+    )
     if options.wrong:
         with open(options.wrong, "w") as file:
             file.writelines(json.dumps(one) + "\n" for one in wrongs)
