@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.library import Library
     from vllm_mods.model import HunkState, Mod, Tree
+    from vllm_mods.plan import Origin
     from vllm_mods.receipt import Receipt
     from vllm_mods.trees.index import ReleaseFile
 
@@ -61,8 +62,11 @@ def rows(
     specs: Iterable[str],
     opener: Callable[[str], Tree],
     receipt_of: Callable[[Tree], Receipt | None],
+    origin: Origin | None = None,
 ) -> Iterator[Row]:
     """Look at the last of the mods, which requires those before it, on each tree.
+
+    ``origin`` gives the tree that a variant was written for, as for ``plan``.
 
     A tree that cannot be read is ``unreadable`` and stops nothing.
     """
@@ -75,11 +79,11 @@ def rows(
             tree = opener(spec)
             version = tree.version or "unknown"
             meant = work.is_meant(mod, tree.version)
-            whole = plan.plan(mods, tree, receipt=receipt_of(tree), cache=cache)
+            whole = plan.plan(mods, tree, receipt=receipt_of(tree), cache=cache, origin=origin)
             planned = next(one for one in whole.mods if one.mod.name == mod.name)
             others = [one for one in whole.mods if one is not planned and one.verdict.writes]
             below = View(tree, [change for one in others for change in one.changes])
-            hunks = plan.hunk_states(planned, below)
+            hunks = plan.hunk_states(planned, below, origin)
         except TreeError as error:
             finding = Finding(code="unreadable", message=error.message)
             planned = ModPlan(mod, None, Verdict.UNREADABLE, in_range=False, findings=(finding,))

@@ -15,6 +15,7 @@ from vllm_mods.matrix import explain, pairs
 from vllm_mods.matrix.answer import Shown, answer_of, cell_of, failed, unknown
 from vllm_mods.matrix.questions import Recorder
 from vllm_mods.matrix.store import Store, key_of
+from vllm_mods.origins import Origins
 from vllm_mods.trees.cache import Cache
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
@@ -93,6 +94,7 @@ class Workshop:
         self._fit = FitCache()
         self._note = note
         self._releases: Releases | None = None
+        self._origins: Origins | None = None
 
     def known(self, spec: str, subject: Subject) -> tuple[str | None, Said] | None:
         """Return the version and the kept answer of a release, without opening it."""
@@ -129,6 +131,13 @@ class Workshop:
                 offline=self._setting.offline, cache_dir=self._setting.cache_dir, note=self._note
             )
         return self._releases
+
+    @property
+    def origins(self) -> Origins:
+        """The releases that variants were written for."""
+        if self._origins is None:
+            self._origins = Origins(self.releases)
+        return self._origins
 
     def sweep(self) -> None:
         """Drop what the cache has kept for too long."""
@@ -172,7 +181,7 @@ class Workshop:
             return alike
         recorder = Recorder(tree)
         answer, in_range = self._compute(subject, mods, recorder)
-        if recorder.failure is None:
+        if recorder.failure is None and not self.origins.missed:
             self._store.put(
                 key,
                 answer,
@@ -212,7 +221,9 @@ class Workshop:
             if len(subject.mods) == 2:
                 one, other = (self._mods[name] for name in subject.mods)
                 return pairs.judge(one, other, mods, tree, self._fit), False
-            planned = plan.plan(mods, tree, receipt=_receipt(tree), cache=self._fit).mods
+            planned = plan.plan(
+                mods, tree, receipt=_receipt(tree), cache=self._fit, origin=self.origins
+            ).mods
         except TreeError as error:
             lost = _failed(error)
             return lost if len(subject.mods) == 1 else unknown(lost), False
