@@ -335,7 +335,7 @@ class Step:
     def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: locate.Target) -> None:
         """Say why a hunk has no place."""
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
-        label = f"hunk {hunk.number} of {self.part.source}"
+        label = f"{path}: hunk {hunk.number} of {self.part.source}"
         label += f" (`{spot.scope}`)" if spot.scope else ""
         if self.search is None or spot.code != "absent":
             line = spot.lines[0] if spot.lines else None
@@ -345,7 +345,7 @@ class Step:
         gone = _gone(target, spot.scope)
         if gone is not None:
             code, found = self.search(self.view, gone, path)
-            self.fail(code, f"{label}: {path} has no `{gone}` any more; {found}", **place)
+            self.fail(code, f"{label}: there is no `{gone}` in it any more; {found}", **place)
             return
         near = locate.nearest(hunk, target, spot.scope)
         line, words = near[:2] if near is not None else (None, "nothing like its text is there")

@@ -59,7 +59,7 @@ class Lost(NamedTuple):
     ``elsewhere``   its text is there, but not in what it was written for,
     ``ambiguous``   nothing tells several places apart,
     ``order``       its places contradict the order of the hunks,
-    ``both-ways``   what it looks for is there and what it leaves too, in the same place,
+    ``both-ways``   what it looks for is there, and what it leaves too,
     ``unprovable``  it has no context, so that nothing could prove a place.
 
     ``scope`` is where the hunk was written, as far as that is known, ``lines`` the
@@ -192,18 +192,17 @@ def place(file: FileDiff, target: Target) -> tuple[Found | Lost, ...]:
     for i, (hunk, one) in enumerate(zip(file.hunks, options, strict=True)):
         held = stated and bool(proven) and proven[0] < i < proven[-1]
         found = lost[i] if i in lost else _answer(hunk, one, places[i], target, held=held)
-        if isinstance(found, Found) and _is_in(hunk, target, found.line):
+        if isinstance(found, Found) and _is_in(hunk, target):
             found = _both_ways(found)
         answers.append(found)
     return tuple(answers)
 
 
-def _is_in(hunk: Hunk, target: Target, line: int) -> bool:
-    """Tell whether what a hunk at ``line`` would leave stands there already, as far as text goes."""
+def _is_in(hunk: Hunk, target: Target) -> bool:
+    """Tell whether what a hunk would leave stands in the file too, where it may have been written for."""
     back = hunk.reversed()
-    last = line + len(hunk.old)
     return bool(back.old) and any(
-        there < last and line < there + len(back.old) and _at_edges(back, target, there)
+        _at_edges(back, target, there) and (not hunk.section or _header_holds(hunk, target, there))
         for there in matches(target.data, back.old)
     )
 

@@ -214,7 +214,7 @@ class Mod(NamedTuple):
 class PlacedHunk(NamedTuple):
     """Where a hunk lands: 1-based ``line`` in the target, ``offset`` from the stated line.
 
-    ``proof`` is what placed it: ``lock``, ``header``, ``definition`` or ``unique``.
+    ``proof`` is what placed it: ``file``, ``scope``, ``order``, ``stated`` or ``unique`` (see ``locate``).
     """
 
     patch: str

@@ -54,9 +54,8 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
         "  before: moved (variant a)",
         "  after:  conflict",
         (
-            "    hunk 1 of x.patch (vllm/loader.py, `Loader`): its text is not there; nearest is line 7: "
-            "there is `        path = os.path.join(self.root, name)` where the patch has `        path = "
-            'os.path.join("weights", name)` [text]'
+            "    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`, "
+            'and the patch has `path = os.path.join("weights", name)` [text]'
         ),
     ]
     assert git(repo, "status", "--porcelain=v2", "--branch") == before
@@ -190,4 +189,4 @@ def test_over_real_releases(call: Call) -> None:
     answer = call("bisect", "hybrid-int4-fp8", *arguments)
     assert answer.code == 0
     assert "it changes from pypi:0.23.0 to pypi:0.24.0" in answer.out
-    assert "`INCConfig` is now in vllm/model_executor/layers/quantization/inc/inc.py" in answer.out
+    assert "`INCConfig` is defined in vllm/model_executor/layers/quantization/inc/inc.py" in answer.out

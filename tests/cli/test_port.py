@@ -236,7 +236,7 @@ def test_the_lock_knows_the_new_variant(
         ("a", ["0.19.1"]),
         ("0.20", ["0.20.0"]),
     ]
-    assert "placed by lock" in call("check", "fast", "--target", target).out
+    assert "placed by file" in call("check", "fast", "--target", target).out
     # and a base that calls itself 0.19.1 and is another is no base
     (base / "vllm/loader.py").write_text("# edited\n" + LOADER)
     other = tree(tmp_path / "other", "0.21.0", loader=NEWER)
@@ -361,7 +361,7 @@ def test_refresh_cuts_patches_anew_and_changes_nothing_else(
     assert b"\n@@ -3,7 +3,7 @@" in done.files["x.patch"]
     writing.overwrite(mod, done.files)
     for folder in trees.values():
-        assert "placed by lock" in call("check", "fast", "--target", folder).out
+        assert "placed by file" in call("check", "fast", "--target", folder).out
     again = load_mod(str(library / "patches/fast"))
     assert recut.run(again, again.variants[0], opener, ()).files == {}
 

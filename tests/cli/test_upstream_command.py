@@ -55,7 +55,7 @@ def test_a_row_per_tree_and_where_it_can_go(call: Call, trees: list[str]) -> Non
     assert answer.out.splitlines() == [
         "both 1.0.0",
         f"  {trees[0]}  applies         2 placed",
-        f"  {trees[1]}  partial         1 placed, 1 carried",
+        f"  {trees[1]}  conflict        1 placed, 1 carried",
         f"  {trees[2]}  upstream        2 carried",
         f"  {trees[3]}  upstream        2 carried",
         f"vllm/loader.py hunk 1 of x.patch is carried by {trees[1]} to {trees[3]}",

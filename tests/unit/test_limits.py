@@ -374,10 +374,11 @@ def test_lines_without_an_anchor_are_matched_only_while_that_is_quick() -> None:
     assert lines.matching([b"a\n"] * 9 + [b"b\n"], [b"b\n"] + [b"a\n"] * 9)
 
 
-def test_a_place_is_told_from_its_lines_alone() -> None:
-    (file,) = diff.parse(b"--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n", "x")
-    (hunk,) = file.hunks
-    assert [n for n in range(7) if locate.fits_at(hunk, b"a\nb\nxa\nb\na\nb\n", n)] == [1, 5]
+def test_a_text_in_more_places_than_anybody_could_read_of_belongs_to_none() -> None:
+    (file,) = diff.parse(b"--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n a\n", "x")
+    (lost,) = locate.place(file, locate.Target(b"a\nb\n" * 5_000 + b"a\n", None))
+    assert isinstance(lost, locate.Lost)
+    assert (lost.code, len(lost.lines)) == ("ambiguous", locate.MOST_PLACES + 1)
 
 
 def test_a_quoted_path_as_long_as_a_patch() -> None:

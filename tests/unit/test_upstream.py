@@ -39,19 +39,19 @@ def states(mod_: Mod, files: Mapping[str, str]) -> tuple[Verdict, list[str]]:
     [
         (BASE, None, "applies", ["placed", "placed", "placed"]),
         (FINAL, "NEW = 1\n", "upstream", ["carried", "carried", "carried"]),
-        (FINAL, None, "partial", ["carried", "carried", "placed"]),
-        (BASE, "NEW = 1\n", "partial", ["placed", "placed", "carried"]),
+        (FINAL, None, "conflict", ["carried", "carried", "placed"]),
+        (BASE, "NEW = 1\n", "conflict", ["placed", "placed", "carried"]),
         (BASE, "NEW = 2\n", "conflict", ["placed", "placed", "absent"]),
         (
             FINAL.replace("77", "7"),
             None,
-            "partial",
+            "conflict",
             ["carried", "placed", "placed"],
         ),
         (
             FINAL.replace("77", "78"),
             "NEW = 1\n",
-            "partial",
+            "conflict",
             ["carried", "absent", "carried"],
         ),
         (BASE.replace("f1", "g1"), None, "missing", ["absent", "placed", "placed"]),

@@ -14,10 +14,10 @@ MEANINGS = {
 
 # How a hunk's place was proven: docs/how-it-decides.md.
 PROOFS = {
-    "lock": "mod.lock recorded where it belongs",
-    "header": "the class and function behind @@ are those around it",
-    "definition": "a class or function line in the hunk itself",
-    "anchor": "the import or assignment that it is part of",
+    "file": "the file is byte for byte the one that the patch was written for",
+    "scope": "what is around it is what the patch was written in",
+    "order": "the hunks before and behind it leave it one place",
+    "stated": "all hunks of the file stand at their stated lines, and proven ones around it",
     "new file": "nothing is there yet",
     "unique": "the only place in the file with this text; nothing else proves it",
 }
