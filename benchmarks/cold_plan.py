@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 RELEASES = ("0.17.0", "0.21.0", "0.27.0", "0.33.0")
 
 # As they are before ``as_before`` puts others in their places.
-KEPT = (scopes.read_scopes, scopes.read_strictly, syntax_tree.module, concrete_syntax.refusal)
+KEPT = (
+    scopes.read_scopes,
+    scopes.read_strictly,
+    syntax_tree.module,
+    concrete_syntax._refusal,  # noqa: SLF001
+)
 
 
 class Kept:
@@ -79,7 +84,7 @@ def as_before(work: Callable[[], tuple[float, list[str]]]) -> tuple[float, list[
     """Do some work with LibCST's scopes, and without its second look at what comes out."""
     now = scopes.read_scopes, concrete_syntax.refusal
     scopes.read_scopes = scopes.read_strictly
-    concrete_syntax.refusal = lambda _: None  # type: ignore[assignment]
+    concrete_syntax.refusal = lambda *_: None
     try:
         return work()
     finally:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods import syntax_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     import libcst
 
 
@@ -58,9 +60,14 @@ def read_places(data: bytes) -> tuple[Place, ...]:
         raise UnparsableError(str(error)) from error
 
 
+def refusal(data: bytes, lines: Container[int]) -> str | None:
+    """Return why LibCST's parser refuses the statements that have one of some lines, ``None`` if it takes them."""
+    return _refusal(data) if _refusal(syntax_tree.only(data, lines)) else None
+
+
+# What a patch makes of a file that many releases have in common.
 @lru_cache(maxsize=64)
-def refusal(data: bytes) -> str | None:
-    """Return why LibCST's parser refuses a file, ``None`` if it takes it. Positions are not asked for."""
+def _refusal(data: bytes) -> str | None:
     try:
         _check_depth(data)
         if "libcst" in sys.modules:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Sequence
 
 DEEPEST = 100
 """How deep a file may be nested for LibCST, which has no limit of its own: no file of vLLM is past 30."""
@@ -60,6 +64,40 @@ def decoded(data: bytes) -> str:
 
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     return data.decode(encoding)
+
+
+def only(data: bytes, lines: Container[int]) -> bytes:
+    """Return a file in which nothing stands but the statements that have one of some lines.
+
+    They are where they were. Of a class that is touched inside, so it is with its statements.
+    A file that this interpreter does not read comes back whole.
+    """
+    tree = module(data)
+    if tree is None:
+        return data
+    rows = data.splitlines(keepends=True)
+    for node in _untouched(tree.body, lines):
+        for row in range(_first_line(node) - 1, node.end_lineno or node.lineno):
+            rows[row] = b"\n"
+    return b"".join(rows)
+
+
+def _untouched(body: Sequence[ast.stmt], lines: Container[int]) -> Iterator[ast.stmt]:
+    def touched(node: ast.stmt) -> bool:
+        return any(line in lines for line in range(_first_line(node), (node.end_lineno or 0) + 1))
+
+    for before, node, after in zip([None, *body], body, [*body[1:], None], strict=False):
+        beside = (before and before.end_lineno) or 0, (after and after.lineno) or sys.maxsize
+        if beside[0] >= _first_line(node) or beside[1] <= (node.end_lineno or 0):
+            continue  # on one line with another
+        if not touched(node):
+            yield node
+        elif isinstance(node, ast.ClassDef) and any(map(touched, node.body)):
+            yield from _untouched(node.body, lines)
+
+
+def _first_line(node: ast.stmt) -> int:
+    return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
 
 
 def check_depth(tree: ast.AST) -> None:

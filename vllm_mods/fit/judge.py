@@ -50,7 +50,7 @@ def judge(
     for change in changes:
         if change.after is None:
             continue
-        syntax = list(syntax_problems(change.path, change.after, lowest))
+        syntax = list(syntax_problems(change.path, change.before, change.after, lowest))
         answers.extend(syntax)
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after

@@ -1,15 +1,34 @@
-"""Which lines of a file a change added, and which it left."""
+"""Which lines of a file a change added or touched, and which it left."""
 
 from __future__ import annotations
 
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 
 def added_lines(before: bytes | None, after: bytes) -> frozenset[int]:
     """Return the 1-based lines of ``after`` that ``before`` does not have in that place."""
+    stretches = _changed(before, after)
+    return frozenset(line for first, last in stretches for line in range(first + 1, last + 1))
+
+
+def touched_lines(before: bytes | None, after: bytes) -> frozenset[int]:
+    """Return the added lines, and those beside where lines are gone."""
+    beside = (
+        line
+        for first, last in _changed(before, after)
+        if first == last
+        for line in (first, first + 1)
+    )
+    return added_lines(before, after) | frozenset(beside)
+
+
+@lru_cache(maxsize=32)
+def _changed(before: bytes | None, after: bytes) -> tuple[tuple[int, int], ...]:
+    """Return the stretches of ``after`` that differ, as slices of its lines; empty where lines are gone."""
     new = after.splitlines()
     if before is None:
-        return frozenset(range(1, len(new) + 1))
+        return ((0, len(new)),)
     old = before.splitlines()
     # Most of a patched file is untouched at both ends: only the middle is compared.
     start = 0
@@ -20,8 +39,7 @@ def added_lines(before: bytes | None, after: bytes) -> frozenset[int]:
         end += 1
     old = old[start : len(old) - end]
     new = new[start : len(new) - end]
-    added: set[int] = set()
-    for tag, _, _, first, last in SequenceMatcher(None, old, new).get_opcodes():
-        if tag in {"insert", "replace"}:
-            added.update(range(start + first + 1, start + last + 1))
-    return frozenset(added)
+    steps = SequenceMatcher(None, old, new).get_opcodes()
+    return tuple(
+        (start + first, start + last) for tag, _, _, first, last in steps if tag != "equal"
+    )

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
-_MAKES_NAMES = re.compile(rb"\bglobal \w|\bglobals\(\)|\bexec\(|sys\.modules\[__name__\]")
+_MAKES_NAMES = re.compile(
+    rb"(?:^|[;:])[ \t\f]*global\b|\bglobals\(\)|\bexec\(|sys\.modules\[__name__\]", re.MULTILINE
+)
 
 
 def summarize(data: bytes) -> Module | None:

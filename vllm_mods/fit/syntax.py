@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from vllm_mods import concrete_syntax, syntax_tree
+from vllm_mods.fit.lines import touched_lines
 from vllm_mods.fit.problems import Doubt, Problem
 
 if TYPE_CHECKING:
@@ -36,15 +37,15 @@ def lowest_python(tree: Tree) -> tuple[int, int] | None:
 
 
 def syntax_problems(
-    path: str, data: bytes, lowest: tuple[int, int] | None
+    path: str, before: bytes | None, data: bytes, lowest: tuple[int, int] | None
 ) -> Iterator[Problem | Doubt]:
-    """Parse and compile a file, never run it; LibCST, whose grammar is its own, parses it too."""
+    """Parse and compile a file, never run it; what the patch touched is parsed by LibCST too."""
     wrong = _error(path, data, lowest)
     older = lowest is not None and sys.version_info[:2] < lowest
     if wrong is not None and not (older and isinstance(wrong, SyntaxError | ValueError)):
         yield _refused(path, wrong, lowest)
         return
-    refusal = concrete_syntax.refusal(data)
+    refusal = concrete_syntax.refusal(data, touched_lines(before, data))
     if refusal is not None and (wrong is not None or refusal == syntax_tree.TOO_DEEP):
         at = re.match(r"line (\d+)", refusal)
         yield _problem(path, int(at[1]) if at else 1, refusal, lowest)
