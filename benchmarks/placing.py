@@ -9,7 +9,7 @@ none the wheel, by ranges) and put there; without ``--trees`` that is a folder i
 
 What ``git diff`` says between two neighbours is taken apart: each hunk is a mod, and each file with all
 of its hunks is one; each in four forms, with and without git's ``index`` line and with and without
-the words behind ``@@``. Each is planned, with the fit switched off, on a tree of one file: the one it was
+the words behind ``@@``, and two of these with the release it was made for at hand. Each is planned, with the fit switched off, on a tree of one file: the one it was
 made for, what it makes of that, and the same file one, two and four releases back and on. What undoes a
 change is a mod too, on the newer of the two releases: placed one, two and four releases on it goes
 in, where the change itself is in already. ``--pairs`` names the older one of each pair to take,
@@ -18,12 +18,12 @@ in, where the change itself is in already. ``--pairs`` names the older one of ea
 A hunk that by itself leaves what is no Python is no mod. Told for each tool and distance:
 
 **clean**    it goes in, and the bytes are those of both three-way merges (``git merge-file`` and the
-             project's own), or of one of them and in the definitions that the change was written for
+             project's own), or of one of them, if the other clashes, in the definitions it was written for
 **in**       it is in already, says the tool, and a three-way merge gives the file as it is
 **wrong**    *bytes*: other bytes than any clean merge gives; *place*: another class or function changed;
              *twice*: it goes in, and the merges say that it is in; *not in*: it is in, says the tool, and
              a clean merge changes the file; *crash*: a bug
-**alone**    no merge is clean, so nothing but the definition it is in says that it is right
+**alone**    the merges clash or give two results, and the definitions are those it was written for
 **refused**  none of this; in brackets how many of these a clean merge (of both kinds, agreeing) puts in
 
 ``git apply`` and ``patch -F0`` never say that a change is in; ``git apply --3way`` does by changing
@@ -50,10 +50,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
-from vllm_mods import fit, locate, plan
+from vllm_mods import diff3, fit, locate, plan
 from vllm_mods.errors import DiffError
 from vllm_mods.model import Mod, PatchFile, Variant
-from vllm_mods.port import diff3, outline, structure
+from vllm_mods.port import outline, structure
 from vllm_mods.trees.cache import cache_folder
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
@@ -64,13 +64,15 @@ if TYPE_CHECKING:
 FIRST, LAST = Version("0.15.0"), Version("0.33.0")
 STEPS = (1, 2, 4)
 CONTEXT = 3
-FORMS = {
-    "index, header": (True, True),
-    "index": (True, False),
-    "header": (False, True),
-    "plain": (False, False),
+# git's `index` line, the words behind @@, and whether the release it was made for is at hand
+OURS = {
+    "vllm-mods: index, header": (True, True, False),
+    "vllm-mods: index": (True, False, False),
+    "vllm-mods: header": (False, True, False),
+    "vllm-mods: plain": (False, False, False),
+    "vllm-mods, base: index, header": (True, True, True),
+    "vllm-mods, base: plain": (False, False, True),
 }
-OURS = tuple(f"vllm-mods ({form})" for form in FORMS)
 TOOLS = (*OURS, "git apply", "git apply --3way", "patch -F0")
 _HEAD = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 
@@ -284,7 +286,9 @@ def chosen(everything: Sequence[Change], wanted: int, seed: int) -> list[Change]
 
 def mods(change: Change, base: bytes) -> list[Made]:
     """Make the mods; a hunk that by itself leaves what is no Python is none."""
-    groups = [(number, (change.pieces[number],)) for number in change.hunks]
+    groups: list[tuple[int | None, tuple[Piece, ...]]] = [
+        (number, (change.pieces[number],)) for number in change.hunks
+    ]
     groups += [(None, change.pieces)] if len(change.pieces) > 1 else []
     found = []
     for number, some in groups:
@@ -334,10 +338,10 @@ def a_mod(patch: bytes, version: str) -> Mod:
     return Mod("replayed", "1.0.0", "", "", "replayed", "0" * 64, variants=(variant,))
 
 
-def ours(patch: bytes, version: str, tree: OneFile) -> Answer:
-    """Plan a patch that was made on a version, onto a file. The one door to what is measured."""
+def seen(mod: Mod, tree: OneFile, base: OneFile | None) -> Answer:
+    """Plan a mod onto a file, with or without the tree it was made on. The one door to what is measured."""
     try:
-        (done,) = plan.plan([a_mod(patch, version)], tree).mods
+        (done,) = plan.plan([mod], tree, origin=lambda _mod, _variant: base).mods
     except DiffError as error:
         return Answer(None, f"unreadable patch: {error.message}")
     except Exception as error:  # noqa: BLE001  (a bug is an answer that has to be counted)
@@ -351,11 +355,7 @@ def ours(patch: bytes, version: str, tree: OneFile) -> Answer:
     return Answer(None, words, is_in=done.verdict.ok)
 
 
-def seen(patch: bytes, version: str, tree: OneFile, _base: OneFile) -> Answer:
-    """Plan a patch, its base at hand. (The plan takes no base yet.)"""
-    return ours(patch, version, tree)
-
-
+@functools.cache
 def switch_fit_off() -> None:
     """Let no import that a tree of one file has not got decide a verdict."""
     asked = fit.fit
@@ -363,8 +363,9 @@ def switch_fit_off() -> None:
 
 
 class Cell(NamedTuple):
-    """A mod on a file: the release it is of, and how far away that is; ``None``: made of it."""
+    """A mod on a file: the change that it is of, the release of the file, and how far away that is."""
 
+    change: str
     made: Made
     target: bytes
     release: str
@@ -515,18 +516,16 @@ def judged(answer: Answer, cell: Cell, merges: Merges) -> str:  # noqa: PLR0911
             return "refused"
         return "refused, in" if merges.by_git == target else "refused, mergeable"
     if text is None or text == target:
-        if target in clean:
-            return "in"
-        if clean:
+        if clean and target not in clean:
             return "wrong: not in"
-        return "in, alone"
+        return "in" if clean == {target} else "in, alone"
     if merges.by_git == merges.by_own == text:
         return "clean"
     if clean and text not in clean:
         return "wrong: twice" if clean == {target} else "wrong: bytes"
     if not in_place(cell, text):
         return "wrong: place"
-    return "clean" if clean else "clean, alone"
+    return "clean" if clean == {text} else "clean, alone"
 
 
 # --- one change ------------------------------------------------------------------------------
@@ -551,10 +550,11 @@ def cells_of(change: Change, trees: str, names: Sequence[str]) -> Iterator[Cell]
     made = mods(change, base)
     if not made:
         return
+    name = f"{change.release} to {change.other}, {change.path}"
     for one in made:
-        yield Cell(one, base, change.release, "own base")
+        yield Cell(name, one, base, change.release, "own base")
     for one in made:
-        yield Cell(one, one.result, change.release, "own result")
+        yield Cell(name, one, one.result, change.release, "own result")
     first, last = sorted(names.index(one) for one in (change.release, change.other))
     if change.undoes:
         far = [(last + step, f"undone, on {step}") for step in STEPS]
@@ -565,11 +565,11 @@ def cells_of(change: Change, trees: str, names: Sequence[str]) -> Iterator[Cell]
         target = read(trees, names[at], change.path) if 0 <= at < len(names) else None
         if target is not None:
             for one in made:
-                yield Cell(one, target, names[at], distance)
+                yield Cell(name, one, target, names[at], distance)
 
 
 def replay(trees: str, names: Sequence[str], objects: str, change: Change) -> list[Told]:
-    switch_fit_off_once()
+    switch_fit_off()
     cells = list(cells_of(change, trees, names))
     if not cells:
         return []
@@ -587,13 +587,14 @@ def replay(trees: str, names: Sequence[str], objects: str, change: Change) -> li
             tree = OneFile(change.path, cell.target, cell.release)
             answers = {name: told[number] for name, told in others.items()}
             start = time.process_time()
-            for name, (index, header) in zip(OURS, FORMS.values(), strict=True):
+            for name, (index, header, at_hand) in OURS.items():
                 patch = cell.made.patch(change.path, index=index, header=header)
-                answers[name] = seen(patch, change.release, tree, base)
+                mod = a_mod(patch, change.release)
+                answers[name] = seen(mod, tree, base if at_hand else None)
             spent = time.process_time() - start
             judgements = {name: judged(one, cell, merges) for name, one in answers.items()}
             wrongs = [
-                shown(change, cell, name, judgements[name], answers[name], merges)
+                {"tool": name, "judgement": judgements[name], **shown(cell, merges, answers[name])}
                 for name in TOOLS
                 if "wrong" in judgements[name]
                 or (
@@ -616,29 +617,20 @@ def replay(trees: str, names: Sequence[str], objects: str, change: Change) -> li
     return found
 
 
-@functools.cache
-def switch_fit_off_once() -> None:
-    switch_fit_off()
-
-
 def shared_memory() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
 
-def shown(
-    change: Change, cell: Cell, tool: str, judgement: str, answer: Answer, merges: Merges
-) -> dict[str, str]:
-    """Return all that it takes to look at a wrong cell."""
+def shown(cell: Cell, merges: Merges, answer: Answer) -> dict[str, str]:
+    """Return all that it takes to look at a wrong answer."""
     merge = next(iter(merges.clean), None)
     return {
-        "tool": tool,
-        "judgement": judgement,
-        "change": f"{change.release} to {change.other}, {change.path}",
+        "change": cell.change,
         "hunk": "all" if cell.made.number is None else str(cell.made.number + 1),
         "edge": str(cell.made.is_edge),
         "target": f"{cell.release} ({cell.distance})",
         "words": answer.words,
-        "patch": cell.made.patch(change.path).decode(errors="replace"),
+        "patch": cell.made.patch("x.py").decode(errors="replace"),
         "did": short_diff(cell.target, answer.text),
         "merge does": "clash" if merge is None else short_diff(cell.target, merge),
     }
@@ -681,7 +673,7 @@ def table(tally: Counter[tuple[str, str, str]], distances: Iterable[str]) -> Non
                 if name.startswith(("wrong", "refused,"))
             }
             told = ", ".join(f"{name} {n}" for name, n in more.items())
-            print(f"  {tool:27} {row}  {told and f'({told})'}")
+            print(f"  {tool:31} {row}  {told and f'({told})'}")
 
 
 def main() -> None:
@@ -759,11 +751,11 @@ def main() -> None:
     print(f"\ncarried, whole files: {carried['all']} that the merge finds in; seen as in by")
     for tool in TOOLS:
         share = carried[tool] / max(1, carried["all"])
-        print(f"  {tool:27} {carried[tool]:6}  {share:.1%}")
+        print(f"  {tool:31} {carried[tool]:6}  {share:.1%}")
     cells = sum(n for (_, tool, _), n in tally.items() if tool == TOOLS[0])
     seconds = time.perf_counter() - start
     print(
-        f"\n{cells} cells; {1000 * spent / cells / len(FORMS):.1f} ms of CPU a plan; {seconds:.0f} s"
+        f"\n{cells} cells; {1000 * spent / cells / len(OURS):.1f} ms of CPU a plan; {seconds:.0f} s"
     )
     if options.wrong:
         with open(options.wrong, "w") as file:
