@@ -328,6 +328,17 @@ def test_a_place_is_not_the_only_one_because_the_other_is_in_a_dead_definition(h
     assert not one(patch, final).verdict.writes
 
 
+@pytest.mark.parametrize("context", [1, 2])
+def test_a_patch_of_a_template_does_not_go_into_the_function_that_it_quotes(context: int) -> None:
+    code = function("f", "a = 1", "b = 2", "c = 3", "d = 4", "return a")
+    base = f'TEMPLATE = """\\\n{code}"""\n\n\n{code}'
+    final = base.replace("b = 2", "b = 3", 1)
+    patch = diff_of(PATH, base, final, context=context)
+    planned = one(patch, base)
+    assert not planned.verdict.writes or after(planned) == final
+    assert not one(patch, final).verdict.writes
+
+
 def test_the_very_file_that_a_patch_was_made_from_does_not_carry_it_already() -> None:
     base = f"class B:\n{METHOD}\n\nclass B:\n{METHOD.replace('b = 2', 'b = 3')}"
     final = base.replace("b = 2", "b = 3", 1)
