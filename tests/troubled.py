@@ -235,7 +235,7 @@ def files(draw: st.DrawFn) -> Text:
     made = draw(st.lists(blocks(), min_size=draw(st.integers(0, 9)) > 0, max_size=5))
     for _ in range(draw(st.integers(0, 2)) if made else 0):
         twin = anew(draw(st.sampled_from(made)), lambda: draw(NUMBERS))
-        twin = draw(st.sampled_from([twin, renamed(twin), token_changed(twin)]))
+        twin = draw(st.sampled_from([twin, renamed(twin), token_changed(twin), quoted(twin)]))
         made.insert(draw(st.integers(0, len(made))), twin)
     gap = draw(st.sampled_from(["\n\n", "\n\n", "\n", ""]))
     final = draw(st.integers(0, 5)) < 5
@@ -249,6 +249,13 @@ def renamed(block: Block) -> Block:
     (part,) = block.parts
     text = re.sub(r"(?m)^(\s*def )([fgh])\(", lambda m: m[1] + names[m[2]] + "(", part.text)
     return block._replace(parts=(part._replace(text=text),))
+
+
+def quoted(block: Block) -> Block:
+    """The same text in a string."""
+    code = block.text("")
+    text = code if '"""' in code else f'TEXT = """\\\n{code}"""\n'
+    return Block(block.number, "", (Part(block.parts[0].number, text),))
 
 
 def token_changed(block: Block) -> Block:

@@ -138,6 +138,28 @@ def test_a_deletion_at_the_end_is_not_in_where_one_token_of_the_body_differs(
     assert planned.verdict is not Verdict.PARTIAL
 
 
+def test_a_deletion_is_not_in_where_the_function_above_ends_as_the_one_to_delete_does() -> None:
+    above = function("above", "x = 0", "a = 1", "b = 2", "return a")
+    gone = function("gone", "x = 5", "a = 1", "b = 2", "return a")
+    there = gone.replace("x = 5", "x = 6")
+    at_end = diff_of(PATH, module(above, gone), module(above))
+    between = diff_of(PATH, module(above, gone, LAST), module(above, LAST))
+    for pristine in (False, True):
+        # what stands around the deletion stands around the function that is still there
+        assert refused(one(at_end, module(above, there), pristine=pristine))
+        assert refused(one(between, module(above, there, LAST), pristine=pristine))
+    known = indexed(at_end, module(above, gone), module(above))
+    assert refused(one(known, module(above, there)))
+    assert one(known, module(above, gone)).verdict is Verdict.APPLIES
+    assert one(known, module(above)).verdict is Verdict.APPLIED
+
+
+def test_a_deletion_is_not_in_where_upstream_moved_the_function_and_changed_it() -> None:
+    patch = diff_of(PATH, module(HEAD, LAST, MORE), module(HEAD, MORE))
+    moved = module(LAST.replace("d = 2", "d = 3"), HEAD, MORE)
+    assert refused(one(patch, moved, pristine=True))
+
+
 def test_a_deletion_at_the_start_goes_in_is_seen_and_is_not_seen_where_it_is_not() -> None:
     base = "import os\nx = 1\ny = 2\nz = 3\nw = 4\n"
     patch = diff_of(PATH, base, base.removeprefix("import os\n"))
@@ -290,6 +312,48 @@ def test_a_getter_an_overload_and_the_two_sides_of_a_condition_are_not_dead(text
     planned = one(patch, base)
     assert planned.verdict is Verdict.APPLIES
     assert after(planned) == base.replace("return os.a", "return os.b")
+
+
+METHOD = "    def f(self):\n        a = 1\n        b = 2\n        return a\n"
+
+
+@pytest.mark.parametrize("header", ["", "def f(self):"])
+def test_a_place_is_not_the_only_one_because_the_other_is_in_a_dead_definition(header: str) -> None:
+    base = f"class A:\n{METHOD}\n\nclass B:\n{METHOD}\n\nclass A:\n    x = 1\n"
+    final = base.replace("b = 2", "b = 3", 1)
+    patch = diff_of(PATH, base, final, context=1, section=header)
+    for there in (base, final):
+        planned = one(patch, there)
+        assert not planned.verdict.writes or after(planned) == final
+    assert not one(patch, final).verdict.writes
+
+
+@pytest.mark.parametrize("context", [1, 2])
+def test_a_patch_of_a_template_does_not_go_into_the_function_that_it_quotes(context: int) -> None:
+    code = function("f", "a = 1", "b = 2", "c = 3", "d = 4", "return a")
+    base = f'TEMPLATE = """\\\n{code}"""\n\n\n{code}'
+    final = base.replace("b = 2", "b = 3", 1)
+    patch = diff_of(PATH, base, final, context=context)
+    planned = one(patch, base)
+    assert not planned.verdict.writes or after(planned) == final
+    assert not one(patch, final).verdict.writes
+
+
+def test_the_very_file_that_a_patch_was_made_from_does_not_carry_it_already() -> None:
+    base = f"class B:\n{METHOD}\n\nclass B:\n{METHOD.replace('b = 2', 'b = 3')}"
+    final = base.replace("b = 2", "b = 3", 1)
+    for header in ("", "class B:", "def f(self):"):
+        patch = diff_of(PATH, base, final, context=1, section=header)
+        planned = one(indexed(patch, base, final), base)
+        assert planned.verdict is Verdict.APPLIES
+        assert after(planned) == final
+
+
+def test_a_header_that_names_a_method_tells_no_class() -> None:
+    base = f"class A:\n{METHOD}"
+    patch = diff_of(PATH, base, base.replace("b = 2", "b = 3"), context=1, section="def f(self):")
+    planned = one(patch, base.replace("class A", "class B"))
+    assert refused(planned) or proofs(planned) == ["unique"]
 
 
 # --- 3: all hunks of a file are placed together -----------------------------------------------------
