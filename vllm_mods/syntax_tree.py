@@ -97,7 +97,8 @@ def _untouched(body: Sequence[ast.stmt], lines: Container[int]) -> Iterator[ast.
 
 
 def _first_line(node: ast.stmt) -> int:
-    return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(one.lineno for one in decorators)])
 
 
 def check_depth(tree: ast.AST) -> None:
