@@ -13,7 +13,7 @@ from vllm_mods.model import ModPlan, Verdict
 from vllm_mods.plan import plan
 
 IN = {Verdict.APPLIED, Verdict.UPSTREAM}
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def seen(case: Case, data: bytes, *, pristine: bool = True) -> ModPlan:
@@ -119,7 +119,7 @@ FAMILIES = {
 def test_the_generator_meets_every_family() -> None:
     met: Counter[str] = Counter()
 
-    @settings(MANY, database=None, derandomize=True, phases=[Phase.generate])
+    @settings(MANY, max_examples=300, database=None, derandomize=True, phases=[Phase.generate])
     @given(CASES)
     def draw(case: Case) -> None:
         met.update(case.families)
