@@ -110,8 +110,8 @@ FAMILIES = {
     "one line": 8,
     "several hunks": 30,
     "stamped": 15,
-    "text twice": 30,
-    "text twice in the target": 30,
+    "text twice": 20,
+    "text twice in the target": 15,
 }
 """Of 300 cases, how many have to be of each family."""
 
