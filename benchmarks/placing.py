@@ -740,7 +740,7 @@ def main() -> None:
                     if told.is_edge:
                         edges[told.distance, tool, judgement] += 1
                     if told.whole and told.carried:
-                        carried[tool] += judgement == "in"
+                        carried[tool] += judgement.startswith("in")
                 carried["all"] += told.whole and told.carried
                 wrongs += told.wrongs
                 spent += told.spent
