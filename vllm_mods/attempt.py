@@ -235,7 +235,7 @@ class Step:
         """Take the part out. Raises ``TreeError`` for a file that cannot be read."""
         part = self.part
         if part.diff is not None:
-            self.run(part.diff.reversed())
+            self.run(part.diff.reversed(), back=True)
         elif self.view.read(part.path) != part.whole:
             self.fail("text", f"{part.path} is not as {part.source} has it", path=part.path)
         else:
@@ -255,8 +255,8 @@ class Step:
         mode = NEW_FILE_MODE if before is None else None
         self.view.lay([FileChange(path=part.path, before=before, after=part.whole, mode=mode)])
 
-    def run(self, file: diff.FileDiff) -> None:
-        """Put a diff of one file in."""
+    def run(self, file: diff.FileDiff, *, back: bool = False) -> None:
+        """Put a diff of one file in; ``back`` says that it is reversed."""
         before = None if file.old_path is None else self.view.read(file.old_path)
         if file.old_path is None or (before is None and file.may_create):
             self.create(file)
@@ -278,7 +278,7 @@ class Step:
                 return
             self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
             return
-        after = self.place(file, before)
+        after = self.place(file, before, back=back)
         if after is None:
             return
         if renamed:
@@ -297,7 +297,7 @@ class Step:
         mode = file.mode if file.mode is not None else NEW_FILE_MODE
         self.view.lay([FileChange(path=file.new_path, before=None, after=content, mode=mode)])
 
-    def place(self, file: diff.FileDiff, before: bytes) -> bytes | None:
+    def place(self, file: diff.FileDiff, before: bytes, *, back: bool) -> bytes | None:
         """Return the file with every hunk in its proven place; None and findings otherwise."""
         from vllm_mods import scopes  # noqa: PLC0415
         from vllm_mods.concrete_syntax import UnparsableError  # noqa: PLC0415
@@ -305,31 +305,29 @@ class Step:
         path = file.path
         parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
         target = locate.Target(data=before, parse=parse)
+        placed: list[tuple[int, diff.Hunk]] = []
         try:
-            spots = locate.place(file, target)
+            for hunk, spot in zip(file.hunks, locate.place(file, target, back=back), strict=True):
+                if isinstance(spot, locate.Lost):
+                    self.lost(hunk, spot, path, target)
+                    continue
+                placed.append((spot.line, hunk))
+                self.hunks.append(
+                    PlacedHunk(
+                        patch=self.part.source,
+                        path=path,
+                        number=hunk.number,
+                        line=spot.line,
+                        offset=spot.line - hunk.stated,
+                        scope=spot.scope,
+                        proof=spot.proof,
+                    )
+                )
         except UnparsableError as error:
             message = (
                 f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}"
             )
             self.fail("unparsable", message, path=path)
-            return None
-        placed: list[tuple[int, diff.Hunk]] = []
-        for hunk, spot in zip(file.hunks, spots, strict=True):
-            if isinstance(spot, locate.Lost):
-                self.lost(hunk, spot, path, target)
-                continue
-            placed.append((spot.line, hunk))
-            self.hunks.append(
-                PlacedHunk(
-                    patch=self.part.source,
-                    path=path,
-                    number=hunk.number,
-                    line=spot.line,
-                    offset=spot.line - hunk.stated,
-                    scope=spot.scope,
-                    proof=spot.proof,
-                )
-            )
         return None if self.findings else locate.splice(target.lines, placed)
 
     def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: locate.Target) -> None:

@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_mods import diff3, locate
-from vllm_mods.attempt import Part, Step
+from vllm_mods.attempt import Part, Step, forward
 from vllm_mods.errors import TreeError
-from vllm_mods.model import FileChange, HunkState
+from vllm_mods.model import FileChange, Finding, HunkState
 from vllm_mods.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
+    from vllm_mods.attempt import Attempt
     from vllm_mods.diff import FileDiff
     from vllm_mods.model import Tree
 
@@ -78,21 +79,31 @@ def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozense
         )  # what cannot be read decides nothing here; the plan has the words for it
 
 
-def differing(changes: Iterable[FileChange], parts: tuple[Part, ...], origin: Tree) -> str | None:
-    """Return the first file that a clean merge from the origin would leave otherwise than placing did.
+def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Finding | None:
+    """Return what an origin has against a placement, if anything. Raises ``TreeError``.
 
-    ``changes`` are what placing made of the target. None where the two agree or the merge clashes.
+    Where the merge from there is clean, it has to give the same bytes; where it is not, each hunk has
+    to be in the scope that it has there.
     """
-    wanted: dict[str, FileChange] = {}
-    for part in changes_of(parts, origin) or ():
-        for change in part:
-            first = wanted.get(change.path, change)
-            wanted[change.path] = first._replace(after=change.after)
-    for change in changes:
-        known = wanted.get(change.path)
+    there = forward(tried.variant, parts, origin)
+    before = {change.path: change for change in there.changes}
+    scopes = {(hunk.patch, hunk.path, hunk.number): hunk.scope for hunk in there.hunks}
+    for change in tried.changes:
+        known = before.get(change.path)
         result = None if known is None else merged(known, change.before)
         if result is not None and result != change.after:
-            return change.path
+            message = f"{change.path}: a merge from vLLM {origin.version} gives other bytes than the places of the hunks"
+            return Finding("merge", message, path=change.path)
+        if result is not None:
+            continue
+        for hunk in tried.hunks:
+            scope = scopes.get((hunk.patch, hunk.path, hunk.number))
+            if hunk.path == change.path and scope is not None and scope != hunk.scope:
+                message = (
+                    f"{hunk.path}: hunk {hunk.number} of {hunk.patch}: its text stands at line {hunk.line} "
+                    f"(`{hunk.scope or 'module level'}`), and in vLLM {origin.version} in `{scope or 'module level'}`"
+                )
+                return Finding("elsewhere", message, hunk.path, hunk.line, hunk.number, scope)
     return None
 
 

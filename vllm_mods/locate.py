@@ -37,6 +37,7 @@ _TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
 _COLUMN_0 = rb"[A-Za-z_$]"
 MOST_PLACES = 1000
 """A text that stands in more places than this in a file belongs to none of them."""
+_BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
 _SHORTEST_BLOB = 7
 _WIDEST = 70
 _MOST_COMPARED = 20_000
@@ -168,11 +169,12 @@ def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def place(file: FileDiff, target: Target) -> tuple[Found | Lost, ...]:
+def place(file: FileDiff, target: Target, *, back: bool = False) -> tuple[Found | Lost, ...]:
     """Place all hunks of a file, in their order: one answer for each.
 
-    Only where every answer is ``Found`` does the file have a proven placement. Raises
-    ``UnparsableError`` if the proof needs scopes that cannot be read.
+    Only where every answer is ``Found`` does the file have a proven placement. ``back`` says that ``file``
+    is reversed, and the question whether it is in. Raises ``UnparsableError`` if the proof needs scopes that
+    cannot be read.
     """
     if target.is_blob(file.old_blob) and (known := _stated(file.hunks, target)) is not None:
         return tuple(
@@ -192,30 +194,77 @@ def place(file: FileDiff, target: Target) -> tuple[Found | Lost, ...]:
     for i, (hunk, one) in enumerate(zip(file.hunks, options, strict=True)):
         held = stated and bool(proven) and proven[0] < i < proven[-1]
         found = lost[i] if i in lost else _answer(hunk, one, places[i], target, held=held)
-        if isinstance(found, Found) and _is_in(hunk, target):
-            found = _both_ways(found)
+        if isinstance(found, Found) and (why := _doubt(hunk, target, found.line, back=back)):
+            found = Lost(*why, found.scope or None, (found.line,))
         answers.append(found)
     return tuple(answers)
 
 
+def _doubt(hunk: Hunk, target: Target, line: int, *, back: bool) -> tuple[str, str] | None:
+    """Return the code and the words for what is against a place that is the only one left, if anything."""
+    if fault := _fault(hunk, target, line):
+        return "elsewhere", fault
+    if _is_in(hunk, target):
+        return "both-ways", _BOTH
+    if back and (_slides(hunk) or _still_there(hunk, target, line)):
+        return "both-ways", _BOTH
+    return None
+
+
 def _is_in(hunk: Hunk, target: Target) -> bool:
     """Tell whether what a hunk would leave stands in the file too, where it may have been written for."""
-    back = hunk.reversed()
-    return bool(back.old) and any(
-        _at_edges(back, target, there) and (not hunk.section or _header_holds(hunk, target, there))
-        for there in matches(target.data, back.old)
+    other = hunk.reversed()
+    return bool(other.old) and any(
+        _at_edges(other, target, there) and _header_holds(hunk, target, there)
+        for there in matches(target.data, other.old)
     )
 
 
-def _both_ways(found: Found) -> Lost:
-    message = f"its text fits at line {found.line} both as already in and as not in yet, and nothing tells which it is"
-    return Lost("both-ways", message, found.scope or None, (found.line,))
+def _slides(back: Hunk) -> bool:
+    """Tell whether what a hunk removed begins or ends as what is around it.
+
+    What it kept then stands beside a removed text that became another one, too.
+    """
+    kinds = [kind for kind, _ in back.lines]
+    if "-" in kinds or "+" not in kinds:
+        return False
+    first, last = kinds.index("+"), len(kinds) - 1 - kinds[::-1].index("+")
+    texts = [text for _, text in back.lines]
+    before, removed, after = texts[:first], texts[first : last + 1], texts[last + 1 :]
+    ends = bool(before) and removed[-len(before) :] == before
+    return ends or (bool(after) and removed[: len(after)] == after)
+
+
+def _still_there(back: Hunk, target: Target, line: int) -> bool:
+    """Tell whether a class or function that a hunk removed, and did not put back, is in its place."""
+    if target.scopes is None:
+        return False
+    kept = {_shown(text) for kind, text in back.lines if kind == "-"}
+    around = target.scopes.at(line).split(".")
+    homes = {".".join(around[:n]) for n in range(len(around) + 1)}
+    for kind, text in back.lines:
+        shown = _shown(text)
+        if kind != "+" or shown is None or shown in kept:
+            continue
+        name = shown.split()[-1]
+        inner = text[:1].isspace()
+        for one in target.scopes.definitions():
+            home, _, last = one.name.rpartition(".")
+            if last == name and (home in homes if inner else not home):
+                return True
+    return False
+
+
+def _shown(line: bytes) -> str | None:
+    """Return the ``class`` or ``def`` and the name that a line of code begins with."""
+    shown = re.match(_CODE, _text(line))
+    return shown[1] if shown else None
 
 
 class _Options(NamedTuple):
-    """Where one hunk could go by itself: ``text`` is there, and it is what the hunk was written in.
+    """Where one hunk could go by itself: ``text`` is there, and ``fits`` what its header says.
 
-    ``told`` says that something of the hunk tells what it was written in.
+    ``told`` says that the hunk tells what it was written in.
     """
 
     text: tuple[int, ...]
@@ -230,20 +279,17 @@ class _Options(NamedTuple):
         written = _written(hunk)
         if isinstance(text, Lost):
             return cls((), (), told=False, lost=text)
-        sound, why = _sound(hunk, target, text)
-        told = _shows_top_level(hunk) or bool(hunk.section)
-        fits = tuple(
-            line for line in sound if not hunk.section or _header_holds(hunk, target, line)
-        )
+        fits = tuple(line for line in text if _header_holds(hunk, target, line))
         # The header tells what was above the hunk; upstream may have put something else in between.
-        fits = fits or tuple(line for line in sound if _defines(hunk, target, line))
-        if fits:
-            return cls(text, fits, told=told, lost=None)
-        message = why
-        if sound:
-            places = _listed(target, hunk, sound)
-            message = f"its text stands at {places}, but it was written for the part below `{hunk.section}`"
-        return cls(text, (), told=told, lost=Lost("elsewhere", message, written, text))
+        below = tuple(line for line in text if _defines(hunk, target, line))
+        if fits or below:
+            told = not fits or bool(below) or _names_top(hunk, target)
+            return cls(text, fits or below, told=told, lost=None)
+        places = _listed(target, hunk, text)
+        message = (
+            f"its text stands at {places}, but it was written for the part below `{hunk.section}`"
+        )
+        return cls(text, (), told=False, lost=Lost("elsewhere", message, written, text))
 
 
 def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
@@ -289,30 +335,17 @@ def _at_edges(hunk: Hunk, target: Target, line: int) -> bool:
     return (line == 1 or not _belongs_at_start(hunk)) and (ends or not _belongs_at_end(hunk))
 
 
-def _sound(hunk: Hunk, target: Target, text: Sequence[int]) -> tuple[tuple[int, ...], str]:
-    """Return the places where the definitions that a hunk shows are definitions, and live ones.
+def _fault(hunk: Hunk, target: Target, line: int) -> str | None:
+    """Say what is wrong with the definitions around and inside a hunk at a line, if anything.
 
-    And, for where there is none, what is there instead.
+    Asked of the place that is left: one that is none by this leaves no other the only one.
     """
     if target.scopes is None:
-        return tuple(text), ""
-    found = []
-    why = ""
-    for line in text:
-        fault = _fault(hunk, target, line)
-        if fault is None:
-            found.append(line)
-        else:
-            why = why or fault
-    return tuple(found), why
-
-
-def _fault(hunk: Hunk, target: Target, line: int) -> str | None:
-    """Say what is wrong with the definitions around and inside a hunk at a line, if anything."""
+        return None
     for number, text in enumerate(hunk.old, line):
-        shown = re.match(_CODE, _text(text))
+        shown = _shown(text)
         if shown and number not in target.heads:
-            return f"`{shown[1]}` is text in a string at line {number}, and no definition"
+            return f"`{shown}` is text in a string at line {number}, and no definition"
     for first, last in _changed(hunk, line):
         dead = next((one for one in target.dead if one.start <= first and last <= one.end), None)
         if dead is not None:
@@ -508,13 +541,17 @@ def _defines(hunk: Hunk, target: Target, line: int) -> bool:
     return False
 
 
-def _shows_top_level(hunk: Hunk) -> bool:
-    return any(re.match(_TOP_LEVEL, text) for text in hunk.old)
+def _names_top(hunk: Hunk, target: Target) -> bool:
+    """Tell whether the header tells more than the name of a method, which any class may have."""
+    shown = re.match(_DEFINITION, hunk.section)
+    return bool(hunk.section) and (
+        shown is None or any(one.name == shown[2] for one in target.heads.values())
+    )
 
 
 def _header_holds(hunk: Hunk, target: Target, line: int) -> bool:
-    """Tell whether git, making the patch here, could have written its header."""
-    if target.scopes is None:
+    """Tell whether git, making the patch here, could have written its header; of none there is nothing to say."""
+    if not hunk.section or target.scopes is None:
         return True
     definition = re.match(_DEFINITION, hunk.section)
     column_0 = next(

@@ -317,10 +317,9 @@ class _Planner:
             return tried
         origin = self.origin(mod, variant) if variant in self.nearest(mod) else None
         parts = self.parts(mod, variant)
-        if origin and (path := carrying.differing(tried.changes, parts, origin)):
-            message = f"a merge from vLLM {origin.version} gives other bytes of {path} than the places of its hunks"
-            finding = Finding("merge", message, path=path)
-            return Attempt(variant, ok=False, verdict=Verdict.MISPLACED, findings=(finding,))
+        against = carrying.disagreement(tried, parts, origin) if origin else None
+        if against is not None:
+            return Attempt(variant, ok=False, verdict=Verdict.MISPLACED, findings=(against,))
         looked = fit.fit(
             tried.changes,
             self.view,

@@ -86,7 +86,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
         target = locate.Target(data=data or b"", parse=parse)
         spots = []
         for hunk, shown, spot in zip(
-            file.hunks, part.diff.hunks, _spots(file, target), strict=True
+            file.hunks, part.diff.hunks, _spots(file, target, back=taken_out), strict=True
         ):
             if isinstance(spot, locate.Found):
                 spots.append((spot.line, hunk))
@@ -96,9 +96,11 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
             view.lay([FileChange(path=file.path, before=data, after=after)])
 
 
-def _spots(file: FileDiff, target: locate.Target) -> tuple[locate.Found | locate.Lost, ...]:
+def _spots(
+    file: FileDiff, target: locate.Target, *, back: bool
+) -> tuple[locate.Found | locate.Lost, ...]:
     try:
-        return locate.place(file, target)
+        return locate.place(file, target, back=back)
     except UnparsableError as error:
         lost = locate.Lost(code="unparsable", message=str(error), scope=None)
         return (lost,) * len(file.hunks)
