@@ -235,7 +235,7 @@ def test_the_fast_path_imports_nothing_slow(
     from making import lock_of
 
     from vllm_mods.library import load_mod
-    from vllm_mods.plan import plan
+    from vllm_mods.planner import plan
     from vllm_mods.trees.open import open_tree
 
     folder = library / "patches" / "fast"

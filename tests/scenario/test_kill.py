@@ -19,7 +19,7 @@ from small_site import FILES, ONE, TWO, build, snapshot, transition, write
 from vllm_mods.errors import NotRestored, Refused
 from vllm_mods.journal import PREFIX
 from vllm_mods.model import FileChange
-from vllm_mods.revert import revert_transition
+from vllm_mods.reversal import revert_transition
 from vllm_mods.state import read_state
 from vllm_mods.transaction import Transition, commit, recover
 

@@ -79,7 +79,7 @@ def test_a_folder_becomes_a_link_at_any_moment(
 
 
 def _change(root: Path, name: str, outside: Path, number: int, change: str) -> None:
-    from vllm_mods.revert import revert_transition
+    from vllm_mods.reversal import revert_transition
     from vllm_mods.state import read_state
 
     def work() -> None:

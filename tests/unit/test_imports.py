@@ -42,7 +42,7 @@ LAYERS = (
     ("fit",),
     ("attempt", "together"),
     ("vouch",),
-    ("plan",),
+    ("planner",),
     ("pinning",),
     ("library",),
     ("template",),
@@ -54,10 +54,10 @@ LAYERS = (
     ("folders", "state"),
     ("steps",),
     ("drafting",),
-    ("transaction", "revert", "applying", "verify", "nodes"),
+    ("transaction", "reversal", "applying", "integrity", "nodes"),
     ("image",),
     ("locking",),
-    ("matrix", "port", "making"),
+    ("grid", "port", "making"),
     ("bisect", "upstream"),
     ("serve", "doctor"),
     ("report",),
@@ -78,7 +78,7 @@ HOT = (
     "diff_forms",
     "library",
     "keep",
-    "plan",
+    "planner",
     "attempt",
     "together",
     "vouch",
@@ -144,7 +144,7 @@ def imports(path: Path, *, top_only: bool) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             packages = {
                 f"vllm_mods{one}"
-                for one in ("", ".trees", ".fit", ".image", ".serve", ".matrix", ".template")
+                for one in ("", ".trees", ".fit", ".image", ".serve", ".grid", ".template")
             }
             if node.module in packages:
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}

@@ -34,7 +34,7 @@ from small_site import (
 from vllm_mods import journal, receipt
 from vllm_mods.errors import Refused, TreeError
 from vllm_mods.model import FileChange
-from vllm_mods.revert import revert_transition
+from vllm_mods.reversal import revert_transition
 from vllm_mods.state import pristine, read_state
 from vllm_mods.transaction import Outcome, Transition, commit
 from vllm_mods.trees.folder import FolderTree

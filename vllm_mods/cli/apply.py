@@ -11,7 +11,7 @@ from vllm_mods import applying, receipt, transaction
 from vllm_mods.cli import options
 from vllm_mods.cli.planning import ask, open_folder, refusing
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
-from vllm_mods.plan import WORKSPACE
+from vllm_mods.planner import WORKSPACE
 from vllm_mods.report import text
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import click
 from vllm_mods import lock, versions
 from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.matrix import choose, locks, ranges, run, spread, work
-from vllm_mods.matrix.cell import MatrixResult
+from vllm_mods.grid import choose, locks, ranges, run, spread, work
+from vllm_mods.grid.cell import MatrixResult
 from vllm_mods.output import write_whole
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
@@ -21,9 +21,9 @@ from vllm_mods.trees.cache import cache_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.matrix.cell import Cell
-    from vllm_mods.matrix.run import Computed
-    from vllm_mods.matrix.work import Executor
+    from vllm_mods.grid.cell import Cell
+    from vllm_mods.grid.run import Computed
+    from vllm_mods.grid.work import Executor
     from vllm_mods.model import Mod
 
 
@@ -200,7 +200,7 @@ def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> E
         return spread.local(jobs or len(os.sched_getaffinity(0)), workshop)
     if where != "ray" and not where.startswith("ray://"):
         raise UsageError(f"there is no executor called {where!r}", hint="ray, or ray://HOST:10001")
-    from vllm_mods.matrix.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
+    from vllm_mods.grid.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
 
     return ray_executor(where)
 

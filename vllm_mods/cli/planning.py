@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from vllm_mods import plan, receipt
+from vllm_mods import planner, receipt
 from vllm_mods.cli import options
 from vllm_mods.errors import Refused, TreeError, UsageError
 from vllm_mods.model import Verdict
@@ -114,11 +114,11 @@ def ask(
     there = receipt_of(tree)
 
     def planned_for(mods: Sequence[Mod]) -> Plan:
-        return plan.plan(
+        return planner.plan(
             mods,
             tree,
             receipt=there,
-            workspace=os.path.realpath(workspace) if workspace else plan.WORKSPACE,
+            workspace=os.path.realpath(workspace) if workspace else planner.WORKSPACE,
             strict_version=strict_version,
         )
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vllm_mods import applying, keep, plan, receipt, transaction
+from vllm_mods import applying, keep, planner, receipt, transaction
 from vllm_mods.cli import options
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.cli.planning import open_folder, receipt_of, refusing
 from vllm_mods.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.report import data, text
-from vllm_mods.revert import revert_transition
+from vllm_mods.reversal import revert_transition
 from vllm_mods.state import pristine
 
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ def without(
             f"nothing was changed in {tree.spec}: {'; '.join(needed)}",
             hint=f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}",
         )
-    planned = plan.plan(mods, pristine(tree, there), workspace=there.workspace or plan.WORKSPACE)
+    planned = planner.plan(
+        mods, pristine(tree, there), workspace=there.workspace or planner.WORKSPACE
+    )
     bad = [one for one in planned.mods if not one.verdict.ok]
     if bad:
         lines = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods import verify
+from vllm_mods import integrity
 from vllm_mods.cli import options
 from vllm_mods.cli.planning import open_folder
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
@@ -51,7 +51,9 @@ def command(
                 f"{name} is not in {target}", hint=f"vllm-mods status --target {target}"
             )
     chosen = {file.path for entry in entries if entry.name in mods for file in entry.files}
-    found = [finding for finding in verify.verify(tree.root) if not mods or finding.path in chosen]
+    found = [
+        finding for finding in integrity.verify(tree.root) if not mods or finding.path in chosen
+    ]
     ok = not any(finding.level is Level.ERROR for finding in found)
     if as_json:
         options.print_json(

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from vllm_mods import applying, drafting, lock, plan, receipt
+from vllm_mods import applying, drafting, lock, planner, receipt
 from vllm_mods.digest import sha256
 from vllm_mods.doctor import installed, search
 from vllm_mods.doctor.facts import Facts, Fit, Known, Refusal, Target
 from vllm_mods.doctor.tool import tool
 from vllm_mods.errors import ManifestError, Refused, VllmModsError
+from vllm_mods.integrity import verify
 from vllm_mods.library import Library
 from vllm_mods.site import Site
 from vllm_mods.state import pristine, read_receipt
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.image import ImageTree
-from vllm_mods.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,11 +156,11 @@ def _fit(
 ) -> Fit:
     """Plan a mod with what it requires, and draft on disk what ``apply`` would do. Writes nothing."""
     try:
-        planned = plan.plan(
+        planned = planner.plan(
             library.select((mod.name,)),
             tree,
             receipt=there,
-            workspace=os.path.realpath(workspace) if workspace else plan.WORKSPACE,
+            workspace=os.path.realpath(workspace) if workspace else planner.WORKSPACE,
         )
     except VllmModsError as error:
         return Fit(mod.name, None, Refusal(error.message, error.hint))

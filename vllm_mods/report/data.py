@@ -8,7 +8,7 @@ from vllm_mods.digest import sha256
 
 if TYPE_CHECKING:
     from vllm_mods.errors import ManifestError
-    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult
+    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
     from vllm_mods.model import Finding, ModPlan, Plan
     from vllm_mods.nodes import Disagreement
     from vllm_mods.receipt import ReceiptMod

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from vllm_mods import versions
 from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.matrix.work import is_meant
+from vllm_mods.grid.work import is_meant
 from vllm_mods.trees.index import release_file
 
 if TYPE_CHECKING:
