@@ -121,7 +121,7 @@ def command(
     planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
     setting = work.Setting(planned, cache_folder(os.environ), offline=offline, store=not no_cache)
     workshop = work.Workshop(setting, note=options.note)
-    specs = _trees(workshop, chosen, trees, spec, pre=pre)
+    specs = choose.specs(workshop.releases.files, chosen, trees, spec, pre=pre)
     if cell is not None:
         trees = (_spec(cell[1]),)
         specs = _with(specs, trees[0])
@@ -149,24 +149,11 @@ def command(
         click.echo(matrix_text.render(result, paint=options.paint), nl=False)
     else:
         click.echo(FORMS[form](result, explained), nl=False)
+        options.remember("answered", thing=True)
     if update_lock:
         _write_locks(chosen, computed)
     bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
     return EXIT_NO if bad or (strict and problems) else EXIT_OK
-
-
-def _trees(
-    workshop: work.Workshop,
-    mods: Sequence[Mod],
-    named: Sequence[str],
-    spec: str | None,
-    *,
-    pre: bool,
-) -> tuple[str, ...]:
-    """Return the trees to look at, each once."""
-    if named:
-        return tuple(dict.fromkeys(one for tree in named for one in choose.expand(tree, pre=pre)))
-    return choose.choose_releases(mods, workshop.releases.files(), spec, pre=pre)
 
 
 def _spec(tree: str) -> str:

@@ -130,7 +130,7 @@ def _ask(asked: _Asked) -> Callable[[Tree], Answer]:
         if not asked.mods:
             return check(Known(tree), serving)
         from vllm_mods import planner  # noqa: PLC0415  (only where there are mods)
-        from vllm_mods.cli.planning import receipt_of  # noqa: PLC0415
+        from vllm_mods.state import receipt_of  # noqa: PLC0415
 
         planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree))
         return check(Known(View(tree, planned.changes)), serving._replace(mods=planned.mods))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from vllm_mods import applying, drafting, lock, planner, receipt
+from vllm_mods import drafting, lock, planner, receipt, transitions
 from vllm_mods.digest import sha256
 from vllm_mods.doctor import installed, search
 from vllm_mods.doctor.facts import Facts, Fit, Known, Refusal, Target
@@ -53,7 +53,7 @@ def gather(
 
 def _library(folders: Sequence[str], faults: list[VllmModsError]) -> Library:
     try:
-        return Library(folders)
+        return Library(*folders)
     except VllmModsError as error:
         faults.append(error)
         return Library()
@@ -170,7 +170,7 @@ def _fit(
         spaces = tuple(filter(None, (there.workspace if there else None, workspace)))
         where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
         try:
-            drafting.draft(where, there, applying.transition(planned, there))
+            drafting.draft(where, there, transitions.forward(planned, there))
         except Refused as error:
             refusal = Refusal(error.message, error.hint)
         except OSError as error:
