@@ -29,8 +29,9 @@ help(vllm_mods.planner) and so on say what goes in and comes out, with an exampl
 here is private, modules included: it may change with any release.
 """
 
-from typing import TYPE_CHECKING
-
+# Nothing is imported here: `python -m vllm_mods` runs this before it has made the current folder no
+# place to import from.
+TYPE_CHECKING = False
 __version__ = "0.1.0"
 
 # Each public name and the module that it is loaded from when it is first asked for. No `__all__`:

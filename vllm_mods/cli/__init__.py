@@ -161,7 +161,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         said = Said("usage", error.format_message(), None, EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
-        said = Said("interrupted", "interrupted", None, EXIT_INTERRUPTED)
+        complain("interrupted")
+        return EXIT_INTERRUPTED
     except (BrokenPipeError, SystemExit) as error:
         # The reader of a pipe has gone (click makes a SystemExit of it), so the answer was not
         # given; Python must not find out again at exit. Or a shell has got what it completes with.

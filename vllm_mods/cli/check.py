@@ -40,12 +40,12 @@ def command(
     Exit code 0 if and only if every mod would end up in the tree.
     """
     library = options.open_library(libraries)
-    paired = None if pairing is None else library.pairing(pairing)
-    chosen = choose(library, mods, paired)
     tree = open_tree(
         target, offline=offline, workspace=workspace, progress=options.progress(), note=options.note
     )
     options.close_later(tree)
+    paired = None if pairing is None else library.pairing(pairing)
+    chosen = choose(library, mods, paired)
     planned = plan(
         chosen,
         tree,

@@ -163,7 +163,7 @@ def find_site_root(path: str) -> str:
         folder = above
     if len(roots) > 1:
         raise UsageError(
-            f"{path} is inside of a vllm package folder and also of or beside another one",
+            f"{path} is of a vllm package folder that also holds another one",
             hint=f"name the one you mean: {' or '.join(f'{root}/vllm' for root in roots)}",
         )
     if roots:
