@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 import vllm_mods
 from reference.markdown import code, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def names() -> list[str]:
@@ -52,9 +55,8 @@ def _result(function: object) -> list[str]:
     ]
 
 
-def _call(name: str, function: object) -> str:
+def _call(name: str, function: Callable[..., object]) -> str:
     """Return how something is called, one parameter on a line, as it is in the code."""
-    assert callable(function)
     signature = inspect.signature(function)
     shown = []
     starred = False
