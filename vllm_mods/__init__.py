@@ -25,7 +25,7 @@
     TreeError (Unreachable among them), NotRendered, Refused (nothing was changed; its plan says
     why), NotRestored.
 
-help(vllm_mods.planner) and so on say what goes in and comes out, with an example. What is not named
+help(vllm_mods.plan) and so on say what goes in and comes out, with an example. What is not named
 here is private, modules included: it may change with any release.
 """
 

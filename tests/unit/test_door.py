@@ -80,7 +80,7 @@ def test_every_hint_of_what_is_public_resolves(name: str) -> None:
         assert hints.keys() == {*inspect.signature(thing).parameters, "return"}
         return
     typing.get_type_hints(thing)
-    own = [one for one in vars(thing).values() if inspect.isfunction(one)]
+    own: list[typing.Any] = [one for one in vars(thing).values() if inspect.isfunction(one)]
     own += [one.fget for one in vars(thing).values() if isinstance(one, property) and one.fget]
     for function in own:
         if not function.__name__.startswith("_") or function.__name__ == "__init__":
@@ -112,7 +112,7 @@ def test_importing_it_loads_nothing_and_a_name_loads_its_module() -> None:
 
 
 def test_no_module_takes_the_place_of_a_public_name() -> None:
-    """A module named ``plan`` would be what ``vllm_mods.planner`` is, as soon as anything imports it."""
+    """A module named ``plan`` would be what ``vllm_mods.plan`` is, as soon as anything imports it."""
     folder = Path(vm.__file__).parent
     assert not [
         name for name in PUBLIC if (folder / name).exists() or (folder / f"{name}.py").exists()
