@@ -81,7 +81,7 @@ def test_python_that_is_nested_deeply_has_no_scopes_and_kills_nobody(kind: str, 
     tree = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": data})
     before = data.decode()
     patch = diff_of("vllm/a.py", before, before + "x = 1\n", context=1)
-    (one,) = plan.plan([mod(variant(patch))], tree).mods
+    (one,) = planner.plan([mod(variant(patch))], tree).mods
     # What the patch touches is not deep, and what stands there is this Python's to read.
     assert not one.verdict.writes or syntax_tree.module(data) is not None
 
