@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from apply import TOOL, lay_out, unknown_mod
 
-from vllm_mods import concrete_syntax, plan, scopes, syntax_tree
+from vllm_mods import concrete_syntax, planner, scopes, syntax_tree
 from vllm_mods.fit.world import Cache
 from vllm_mods.library import Library
 from vllm_mods.trees.open import open_tree
@@ -75,7 +75,9 @@ def cells(mods: Iterable[Mod], trees: Iterable[Tree]) -> tuple[float, list[str]]
     cache = Cache()
     start = time.process_time()
     verdicts = [
-        plan.plan([mod], tree, cache=cache).mods[0].verdict.value for tree in trees for mod in mods
+        planner.plan([mod], tree, cache=cache).mods[0].verdict.value
+        for tree in trees
+        for mod in mods
     ]
     return time.process_time() - start, verdicts
 

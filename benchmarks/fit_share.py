@@ -24,7 +24,7 @@ from apply import MOD, lay_out
 def once(site: str) -> None:
     """Plan the mod on a tree, in this process, and print what it took as JSON."""
     start = time.perf_counter()
-    from vllm_mods import fit, plan
+    from vllm_mods import fit, planner
     from vllm_mods.library import Library
     from vllm_mods.trees.open import open_tree
 
@@ -40,7 +40,7 @@ def once(site: str) -> None:
 
     fit.fit = timed  # type: ignore[assignment]
     mod = Library().load(MOD)._replace(lock=None)
-    planned = plan.plan([mod], open_tree(site))
+    planned = planner.plan([mod], open_tree(site))
     total = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     verdict = planned.mods[0].verdict.value

@@ -18,10 +18,10 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.grid.answer import Answer
+from vllm_mods.grid.choose import choose_releases
+from vllm_mods.grid.work import Setting, Subject, Task, Workshop
 from vllm_mods.library import Library
-from vllm_mods.matrix.answer import Answer
-from vllm_mods.matrix.choose import choose_releases
-from vllm_mods.matrix.work import Setting, Subject, Task, Workshop
 from vllm_mods.model import Mod, PatchFile, Variant
 from vllm_mods.versions import in_range
 

@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
-from vllm_mods import diff3, fit, locate, plan
+from vllm_mods import diff3, fit, locate, planner
 from vllm_mods.errors import DiffError
 from vllm_mods.model import Mod, PatchFile, Variant
 from vllm_mods.port import outline, structure
@@ -341,7 +341,7 @@ def a_mod(patch: bytes, version: str) -> Mod:
 def seen(mod: Mod, tree: OneFile, base: OneFile | None) -> Answer:
     """Plan a mod onto a file, with or without the tree it was made on. The one door to what is measured."""
     try:
-        (done,) = plan.plan([mod], tree, origin=lambda _mod, _variant: base).mods
+        (done,) = planner.plan([mod], tree, origin=lambda _mod, _variant: base).mods
     except DiffError as error:
         return Answer(None, f"unreadable patch: {error.message}")
     except Exception as error:  # noqa: BLE001  (a bug is an answer that has to be counted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vllm_mods.matrix.cell import (
+from vllm_mods.grid.cell import (
     Cell,
     Explanation,
     History,

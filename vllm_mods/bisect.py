@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import attempt, lock, plan, versions
+from vllm_mods import attempt, lock, planner, versions
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.fit.world import Cache
-from vllm_mods.matrix import choose
+from vllm_mods.grid import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -185,7 +185,7 @@ class _Line:
         return judged
 
     def ask(self, mods: Sequence[Mod], point: Point) -> Judged:
-        planned = plan.plan(mods, self.opener(point.name), cache=self.cache)
+        planned = planner.plan(mods, self.opener(point.name), cache=self.cache)
         self.planned += 1
         name = mods[-1].name
         one = next(one for one in planned.mods if one.mod.name == name)
@@ -238,6 +238,6 @@ def _mark(good: ModPlan, bad: ModPlan) -> Callable[[ModPlan], object] | None:
 
 def _touched(mod: Mod) -> set[str]:
     """Return every path that some variant of a mod reads or writes."""
-    parts = [part for one in mod.variants for part in attempt.parts_of(mod, one, plan.WORKSPACE)]
+    parts = [part for one in mod.variants for part in attempt.parts_of(mod, one, planner.WORKSPACE)]
     paths = {part.path for part in parts}
     return paths | {part.diff.new_path for part in parts if part.diff and part.diff.new_path}

@@ -6,20 +6,17 @@ Libraries stack; a name that two of them hold is an error, since which one was m
 could only be guessed.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from vllm_mods import lock, manifest
 from vllm_mods.digest import sha256
 from vllm_mods.errors import ManifestError, UsageError
 from vllm_mods.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vllm_mods.pairing import Pairing
+from vllm_mods.pairing import Pairing
+from vllm_mods.pairing import parse as parse_pairing
 
 MANIFEST = "mod.toml"
 LOCK = "mod.lock"
@@ -44,19 +41,34 @@ def data_root() -> str:
 
 
 class Library:
-    """Mods by name, over one or more library folders."""
+    """Mods and pairings by name: the bundled ones, and those of the caller's own folders.
+
+    ``folders`` hold ``patches/NAME/mod.toml``, ``templates/NAME/``, ``pairings/NAME.toml``. ``mods``
+    reads mods, ``names`` lists them, ``pairing`` and ``mods_of`` lead from a pairing to its mods.
+
+    Raises ``UsageError`` for a folder that is no library, and for a mod that two of them have;
+    ``ManifestError`` when a faulty mod is read.
+
+    >>> library = vm.Library("library")
+    >>> [mod.name for mod in library.mods("fast", "limit")]
+    ['fast', 'limit']
+    >>> "hybrid-int4-fp8" in vm.Library().names()
+    True
+    """
 
     def __init__(
-        self, extra: Sequence[str] = (), pins: Callable[[str], dict[str, str]] | None = None
+        self,
+        *folders: str | os.PathLike[str],
+        pins: Callable[[str], dict[str, str]] | None = None,
     ) -> None:
-        """Take the bundled library and ``extra`` folders. Raises ``UsageError`` for a bad one.
+        """Take the bundled library and ``folders``. Raises ``UsageError`` for a bad one.
 
-        ``pins`` returns, for one of the ``extra`` folders, the sha256 of every file that it may hold:
+        ``pins`` returns, for one of the ``folders``, the sha256 of every file that it may hold:
         see ``pinning.sums``.
         """
-        for folder in extra:
-            _check_library(folder)
-        named = tuple(os.path.abspath(folder) for folder in extra)
+        for folder in folders:
+            _check_library(os.fspath(folder))
+        named = tuple(os.path.abspath(folder) for folder in folders)
         self.roots = tuple(dict.fromkeys((data_root(), *named)))
         self._pins = {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
         self._folders = self._named("mod", "patches", MANIFEST)
@@ -91,6 +103,16 @@ class Library:
         """Return the names of all mods, sorted."""
         return tuple(sorted(self._folders))
 
+    def mods(self, *names: str) -> tuple[Mod, ...]:
+        """Read the named mods and whatever they require, each once, requirements first.
+
+        Raises ``UsageError`` for a name that there is not and where none is given, ``ManifestError``
+        for a faulty mod.
+        """
+        if not names:
+            raise UsageError("no mod is named", hint="library.mods(*library.defaults())")
+        return self.select(names)
+
     def load(self, name: str) -> Mod:
         """Read one mod. Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty."""
         if name not in self._folders:
@@ -110,12 +132,10 @@ class Library:
         Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty or its file has
         another name.
         """
-        from vllm_mods import pairing  # noqa: PLC0415  (a call without one need not pay)
-
         files = self._pairing_files()
         if name not in files:
             raise self._unknown("pairing", name, files)
-        found = pairing.parse(self.read(files[name]) or b"", files[name])
+        found = parse_pairing(self.read(files[name]) or b"", files[name])
         if found.name != name:
             raise ManifestError(
                 files[name], (f"name: {found.name!r} is not the name of its file, {name!r}",)

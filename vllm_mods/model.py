@@ -8,15 +8,20 @@ the site root: its path is absolute.
 # Without `from __future__ import annotations`: typing compiles each annotation of a NamedTuple that
 # is a string, which would take most of the time that importing this module takes.
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 
 class Verdict(StrEnum):
-    """What would become of one mod on one tree (DESIGN: verdicts)."""
+    """What would become of one mod on one tree.
+
+    ``applies`` and ``moved`` (the same, at another line) would be written; ``applied`` and
+    ``upstream`` are in already; all others are refused.
+
+    >>> vm.Verdict("moved").writes, vm.Verdict("upstream").ok, vm.Verdict("conflict").ok
+    (True, True, False)
+    """
 
     APPLIES = "applies"
     MOVED = "moved"
@@ -53,7 +58,13 @@ class Finding(NamedTuple):
 
     ``code`` is a stable identifier; ``path`` and ``line`` (1-based) are places in
     the target tree, ``hunk`` counts from 1 in the patch's part for that file, and
-    ``scope`` is a dotted chain of classes and functions (``""`` is module level).
+    ``scope`` is a dotted chain of classes and functions (``""`` is module level). What a finding does
+    not have is None. A finding of the ``level`` ``error`` decides a verdict, a ``note`` does not.
+
+    >>> (one,) = vm.plan(vm.Library("library").mods("stale"), vm.open_tree("site-packages")).mods
+    >>> finding = one.findings[0]
+    >>> finding.level.value, finding.path, finding.hunk
+    ('error', 'vllm/loader.py', 1)
     """
 
     code: str
@@ -63,6 +74,10 @@ class Finding(NamedTuple):
     hunk: int | None = None
     scope: str | None = None
     level: Level = Level.ERROR
+
+    def __str__(self) -> str:
+        """Say it on one line, a note marked as such."""
+        return f"{'note: ' * (self.level is Level.NOTE)}{self.message} [{self.code}]"
 
 
 class FileChange(NamedTuple):
@@ -78,51 +93,54 @@ class FileChange(NamedTuple):
     mode: int | None = None
 
 
-if TYPE_CHECKING:  # what it takes to make a protocol at run time, nothing uses
+class Tree(Protocol):
+    """A vLLM source tree to read: an installed folder, an archive, a release, a revision.
 
-    class Tree(Protocol):
-        """A vLLM source tree to read: an installed folder, an archive, a release, a revision.
+    A protocol: whatever has these properties and methods is one. An archive or a revision is
+    ``pristine``; a folder, which anybody may have edited, is not.
 
-        An archive or a revision is ``pristine``; a folder, which anybody may have edited, is not.
+    >>> tree = vm.open_tree("site-packages")
+    >>> tree.pristine, "vllm/loader.py" in tree.paths("vllm"), tree.read("vllm/none.py")
+    (False, True, None)
+    """
+
+    @property
+    def spec(self) -> str:
+        """The tree as the user named it."""
+        ...
+
+    @property
+    def version(self) -> str | None:
+        """What the tree says of itself; None where it says nothing."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Whether each read may cost a round trip."""
+        ...
+
+    @property
+    def pristine(self) -> bool:
+        """Whether its files are known to be as released."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, ``None`` if there is none.
+
+        Raises ``TreeError`` if the path escapes the root or the file cannot be read.
         """
+        ...
 
-        @property
-        def spec(self) -> str:
-            """The tree as the user named it."""
-            ...
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        """Return the paths of all files below the folder ``under``, in no particular order."""
+        ...
 
-        @property
-        def version(self) -> str | None:
-            """What the tree says of itself; None where it says nothing."""
-            ...
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Tell whether ``data`` is what the distribution shipped at ``path``.
 
-        @property
-        def remote(self) -> bool:
-            """Whether each read may cost a round trip."""
-            ...
-
-        @property
-        def pristine(self) -> bool:
-            """Whether its files are known to be as released."""
-            ...
-
-        def read(self, path: str) -> bytes | None:
-            """Return the bytes of a file, ``None`` if there is none.
-
-            Raises ``TreeError`` if the path escapes the root or the file cannot be read.
-            """
-            ...
-
-        def paths(self, under: str = "vllm") -> Iterable[str]:
-            """Return the paths of all files below the folder ``under``, in no particular order."""
-            ...
-
-        def is_released(self, path: str, data: bytes) -> bool | None:
-            """Tell whether ``data`` is what the distribution shipped at ``path``.
-
-            ``None`` where nothing in the tree can tell (no RECORD).
-            """
-            ...
+        ``None`` where nothing in the tree can tell (no RECORD).
+        """
+        ...
 
 
 class PatchFile(NamedTuple):
@@ -248,6 +266,10 @@ class ModPlan(NamedTuple):
 
     ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed.
     ``beside`` are the files of vLLM that the fit rests on, ``witness`` the digest of their bytes.
+
+    >>> (one,) = vm.plan(vm.Library("library").mods("fast"), vm.open_tree("site-packages")).mods
+    >>> one.mod.name, one.variant.id, one.verdict.value, [hunk.line for hunk in one.hunks]
+    ('fast', 'a', 'applies', [3])
     """
 
     mod: Mod
@@ -263,7 +285,14 @@ class ModPlan(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Mods on one tree. ``changes`` is the net effect of all mods that would write."""
+    """Mods on one tree. ``changes`` is the net effect of all mods that would write.
+
+    ``spec`` is the tree as it was named, ``version`` what it says of itself.
+
+    >>> planned = vm.plan(vm.Library("library").mods("fast", "stale"), vm.open_tree("site-packages"))
+    >>> planned.ok, planned.version, [one.verdict.ok for one in planned.mods]
+    (False, '0.19.1', [True, False])
+    """
 
     spec: str
     version: str | None

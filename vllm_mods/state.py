@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vllm_mods.model import Tree
-    from vllm_mods.receipt import Receipt
+    from vllm_mods.receipt import Receipt, ReceiptMod
 
 
 class State(NamedTuple):
-    """What an earlier run left in the tree at ``root``.
+    """What an earlier run left in the tree at ``root``: its receipt, and the bytes that this is of.
 
     ``unfinished`` is the work folder of an interrupted transaction: until ``recover`` has
     undone it, the tree is neither what it was nor what the receipt says.
@@ -27,16 +27,24 @@ class State(NamedTuple):
     root: str
     receipt: Receipt | None
     unfinished: str | None = None
+    data: bytes | None = None
+
+    @property
+    def mods(self) -> tuple[ReceiptMod, ...]:
+        """The mods that are in, in the order they went in."""
+        return () if self.receipt is None else self.receipt.mods
 
 
-def read_state(root: str) -> State | None:
-    """Return what lies in a tree, None if nothing does. Raises ``Refused`` for a broken receipt."""
+def read_state(root: str, known: State | None = None) -> State:
+    """Return what lies in a tree. Raises ``Refused`` for a broken receipt.
+
+    ``known`` is what was read before: a receipt of the same bytes is not parsed again.
+    """
     root = os.path.realpath(root)
-    there = read_receipt(root)
-    unfinished = journal.find(root)
-    if there is None and unfinished is None:
-        return None
-    return State(root=root, receipt=there, unfinished=unfinished)
+    data = _receipt_bytes(root)
+    same = known is not None and known.root == root and known.data == data
+    there = known.receipt if known is not None and same else _parsed(root, data)
+    return State(root=root, receipt=there, unfinished=journal.find(root), data=data)
 
 
 def read_receipt(root: str) -> Receipt | None:
@@ -44,15 +52,28 @@ def read_receipt(root: str) -> Receipt | None:
 
     Raises ``Refused`` if it is broken, cannot be read or lies behind a symbolic link.
     """
+    return _parsed(root, _receipt_bytes(root))
+
+
+def receipt_of(tree: Tree) -> Receipt | None:
+    """Return what a tree of whatever kind says was applied to it, None if it says nothing."""
+    raw = None if tree.remote else tree.read(receipt.RECEIPT)
+    return None if raw is None else receipt.parse(raw)
+
+
+def _parsed(root: str, data: bytes | None) -> Receipt | None:
+    return None if data is None else receipt.parse(data, f"{root}/{receipt.RECEIPT}")
+
+
+def _receipt_bytes(root: str) -> bytes | None:
     path = f"{root}/{receipt.RECEIPT}"
     try:
         info = site.Look(site=site.Site(root=root), folders={}).file(receipt.RECEIPT)
-        data = None if info is None else site.read(path)
+        return None if info is None else site.read(path)
     except OSError as error:
         raise Refused(
             f"{path}: cannot be read: {error.strerror}", hint=f"ls -la {os.path.dirname(path)}"
         ) from error
-    return None if data is None else receipt.parse(data, path)
 
 
 class Pristine:

@@ -19,7 +19,7 @@ from vllm_mods.errors import NotRestored, Refused
 from vllm_mods.held import Held
 from vllm_mods.signals import Interrupted
 from vllm_mods.site import Site
-from vllm_mods.state import read_receipt
+from vllm_mods.state import State, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,13 +58,14 @@ def commit(
     workspace: str | None = None,
     source_date_epoch: int | None = None,
     break_links: bool = False,
+    known: State | None = None,
 ) -> Outcome:
     """Bring the tree at the site root ``root`` from what it is to what ``transition`` says.
 
     ``workspace`` is the absolute folder outside the root that chat templates may go to;
     ``source_date_epoch`` (seconds) the mtime of every file written and folder made, else now.
-    ``break_links`` replaces hard-linked files by a copy of this tree's own. Folders that stay keep
-    their mtimes.
+    ``break_links`` replaces hard-linked files by a copy of this tree's own; ``known`` is what the
+    caller read of the tree's state. Folders that stay keep their mtimes.
 
     Raises ``Refused`` if nothing was changed or everything was put back, ``NotRestored`` if not,
     and passes on an interruption after everything was put back.
@@ -73,7 +74,7 @@ def commit(
     lock = _lock(root)
     try:
         recovered = _recovered(root, lock)
-        there = read_receipt(root)
+        there = read_state(root, known).receipt
         _still_as_planned(root, there, transition)
         where = Site(root=root, workspaces=_workspaces(there, workspace))
         try:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import plan, versions
+from vllm_mods import planner, versions
 from vllm_mods.errors import TreeError
 from vllm_mods.fit.world import Cache
-from vllm_mods.matrix import choose, work
+from vllm_mods.grid import choose, work
 from vllm_mods.model import Finding, ModPlan, Verdict
 from vllm_mods.view import View
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.library import Library
     from vllm_mods.model import HunkState, Mod, Tree
-    from vllm_mods.plan import Origin
+    from vllm_mods.planner import Origin
     from vllm_mods.receipt import Receipt
     from vllm_mods.trees.index import ReleaseFile
 
@@ -79,11 +79,11 @@ def rows(
             tree = opener(spec)
             version = tree.version or "unknown"
             meant = work.is_meant(mod, tree.version)
-            whole = plan.plan(mods, tree, receipt=receipt_of(tree), cache=cache, origin=origin)
+            whole = planner.plan(mods, tree, receipt=receipt_of(tree), cache=cache, origin=origin)
             planned = next(one for one in whole.mods if one.mod.name == mod.name)
             others = [one for one in whole.mods if one is not planned and one.verdict.writes]
             below = View(tree, [change for one in others for change in one.changes])
-            hunks = plan.hunk_states(planned, below, origin)
+            hunks = planner.hunk_states(planned, below, origin)
         except TreeError as error:
             finding = Finding(code="unreadable", message=error.message)
             planned = ModPlan(mod, None, Verdict.UNREADABLE, in_range=False, findings=(finding,))

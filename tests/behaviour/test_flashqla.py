@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vllm_mods.library import data_root, load_mod
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

@@ -235,7 +235,7 @@ def test_the_fast_path_imports_nothing_slow(
     from making import lock_of
 
     from vllm_mods.library import load_mod
-    from vllm_mods.plan import plan
+    from vllm_mods.planner import plan
     from vllm_mods.trees.open import open_tree
 
     folder = library / "patches" / "fast"
@@ -282,3 +282,51 @@ def test_a_receipt_that_would_have_files_elsewhere_replaced(
     mods = ("limit",) if command == "apply" else ()
     refuse(call, site, command, *mods, code=3, says="it was written by somebody else")
     assert (outside / "x").read_bytes() == b"good\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "exit_code"),
+    [
+        ("check nothing-like-it --target SITE --json", "usage", 2),
+        ("check --json --target", "usage", 2),
+        ("apply --no-such-option --target SITE --json", "usage", 2),
+        ("chekc --json", "usage", 2),
+        ("check faulty --json --target SITE", "manifest", 2),
+        ("status --json --target /nowhere", "usage", 2),
+        ("check fast --json --target sdist:DAMAGED", "tree", 1),
+    ],
+)
+def test_an_error_is_an_object_too_where_json_is_asked_for(
+    call: Call, site: Path, line: str, code: str, exit_code: int
+) -> None:
+    library, archive = site.parent / "library", site.parent / "damaged.tar.gz"
+    write_mod(library, "faulty", b"").joinpath("mod.toml").write_text("schema = 1\n")
+    archive.write_bytes(b"no archive")
+    words = line.replace("SITE", str(site)).replace("DAMAGED", str(archive))
+    answer = call(*words.split())
+    assert answer.code == exit_code
+    said = answer.json
+    assert said.keys() == {"schema", "error"}
+    error = said["error"]
+    assert (said["schema"], error["code"], error["exit_code"]) == (1, code, exit_code)
+    assert f"error: {error['message']}" in answer.err
+    assert error["hint"] is None or f"hint: {error['hint']}" in answer.err
+    plain = call(*(word for word in words.split() if word != "--json"))
+    assert (plain.code, plain.out) == (exit_code, "")
+
+
+def test_a_refusal_is_the_plan_and_the_error_in_one_object(
+    call: Call, site: Path, library: Path
+) -> None:
+    write_mod(library, "stale", diff_of("vllm/a.py", "B = 1\n", "B = 2\n"))
+    answer = call("apply", "stale", "--target", site, "--json")
+    assert answer.code == 3
+    assert answer.json["ok"] is False
+    assert answer.json["changed"] == []
+    assert answer.json["mods"][0]["findings"][0]["level"] == "error"
+    assert (answer.json["error"]["code"], answer.json["error"]["exit_code"]) == ("refused", 3)
+
+
+def test_json_behind_two_dashes_asks_for_nothing(call: Call) -> None:
+    answer = call("check", "--target", "/nowhere", "--", "--json")
+    assert (answer.code, answer.out) == (2, "")

@@ -15,7 +15,7 @@ from small_site import RECORD, snapshot
 from vllm_mods import journal
 from vllm_mods.held import Held
 from vllm_mods.library import load_mod
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 from vllm_mods.site import Site
 from vllm_mods.trees.open import open_tree
 

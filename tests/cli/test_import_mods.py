@@ -11,7 +11,7 @@ from mod_folders import FIX, KINDS, SITE, TOP
 from small_site import snapshot
 
 from vllm_mods import library as libraries
-from vllm_mods import plan
+from vllm_mods import planner
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def written(parent: Path, files: dict[str, str], name: str = "mine") -> Path:
 def made(folder: Path, site: Path) -> dict[str, str | None]:
     """Return what a mod would make of the files of the site."""
     mod = libraries.load_mod(str(folder))
-    planned = plan.plan([mod], FolderTree(str(site))).mods[0]
+    planned = planner.plan([mod], FolderTree(str(site))).mods[0]
     assert planned.verdict.writes, planned.findings
     return {
         change.path: None if change.after is None else change.after.decode()

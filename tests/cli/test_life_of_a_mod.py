@@ -119,7 +119,7 @@ def test_the_findings_of_check_in_json(call: Call, site: Path) -> None:
     (mod,) = answer.json["mods"]
     assert mod["verdict"] == "missing"
     (finding,) = mod["findings"]
-    assert finding.keys() == {"code", "message", "path", "line", "hunk", "scope"}
+    assert finding.keys() == {"code", "message", "path", "line", "hunk", "scope", "level"}
     assert (finding["path"], finding["hunk"], finding["scope"]) == ("vllm/loader.py", 1, "Loader")
 
 

@@ -17,7 +17,7 @@ from making import diff_of, write_mod
 from package_server import PackageServer, make_sdist, make_wheel, serving
 from small_site import build
 
-from vllm_mods import plan
+from vllm_mods import planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,7 +105,7 @@ def test_nothing_changed_asks_nobody_and_plans_nothing(
 ) -> None:
     first = call("matrix", "fast", "limit", "--json")
     index.requests.clear()
-    monkeypatch.setattr(plan, "plan", None)
+    monkeypatch.setattr(planner, "plan", None)
     second = call("matrix", "fast", "limit", "--json")
     assert second.out == first.out
     assert second.code == first.code
@@ -179,13 +179,13 @@ def test_a_tree_that_answers_alike_is_not_planned_again(
     sites = [build(tmp_path / name, FILES) for name in ("one", "other")]
     first = call("matrix", "limit", "--tree", sites[0], "--json")
     planned = []
-    real = plan.plan
+    real = planner.plan
 
     def counting(*given: Any, **more: Any) -> Plan:
         planned.append(1)
         return real(*given, **more)
 
-    monkeypatch.setattr(plan, "plan", counting)
+    monkeypatch.setattr(planner, "plan", counting)
     again = call("matrix", "limit", "--tree", sites[1], "--json")
     assert again.json["cells"][0] == {**first.json["cells"][0], "tree": str(sites[1])}
     assert planned == []

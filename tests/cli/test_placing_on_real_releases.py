@@ -11,7 +11,7 @@ from making import diff_of, mod, variant
 
 from vllm_mods.library import Library
 from vllm_mods.model import Level, Mod, ModPlan, PatchFile, Verdict
-from vllm_mods.plan import hunk_states, plan
+from vllm_mods.planner import hunk_states, plan
 from vllm_mods.trees.open import open_tree
 
 pytestmark = pytest.mark.network

@@ -10,7 +10,7 @@ import pytest
 from conftest import FILES, LOADER
 from making import diff_of
 
-from vllm_mods import lock, locking, plan
+from vllm_mods import lock, locking, planner
 from vllm_mods.library import load_mod
 from vllm_mods.port import recut, writing
 from vllm_mods.trees.open import open_tree
@@ -336,7 +336,7 @@ def recorded(library: Path, trees: dict[str, Path]) -> None:
     mod = load_mod(str(library / "patches/fast"))
     entries = []
     for version, folder in trees.items():
-        planned = plan.plan([mod], open_tree(str(folder))).mods[0]
+        planned = planner.plan([mod], open_tree(str(folder))).mods[0]
         entry = locking.entry(planned)
         assert entry is not None
         entries.append(entry._replace(vllm=(version,), witness=(planned.witness,)))
@@ -381,5 +381,7 @@ def test_refresh_takes_the_context_that_every_release_needs(
     (library / "patches/fast/mod.lock").unlink()
     writing.overwrite(mod, done.files)
     assert base.exists()
-    planned = plan.plan([load_mod(str(library / "patches/fast"))], open_tree(str(trees["0.19.1"])))
+    planned = planner.plan(
+        [load_mod(str(library / "patches/fast"))], open_tree(str(trees["0.19.1"]))
+    )
     assert planned.changes[0].after == changed.encode()

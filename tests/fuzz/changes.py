@@ -11,7 +11,7 @@ from mod_folders import FAST, FIX, LOADER
 
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
-from vllm_mods import diff, keep, library, lock, manifest, plan, unified
+from vllm_mods import diff, keep, library, lock, manifest, planner, unified
 from vllm_mods.library import data_root
 from vllm_mods.making import from_diff
 from vllm_mods.model import Expectation
@@ -66,7 +66,7 @@ def _bundled(name: str) -> Iterator[bytes]:
 def _diff(data: bytes, _folder: str) -> None:
     for file in diff.parse(data, "x.patch"):
         file.reversed()
-    plan.plan([mod(variant(data))], MemoryTree(dict(SMALL)))
+    planner.plan([mod(variant(data))], MemoryTree(dict(SMALL)))
 
 
 def _diff_seeds() -> tuple[bytes, ...]:
@@ -90,7 +90,7 @@ def _manifest(data: bytes, _folder: str) -> None:
     files = {"/mod/mod.toml": data, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
     made = library.load_mod("/mod", read=files.get)
     keep.unpack(keep.pack(made), "kept", "mod")
-    plan.plan([made._replace(requires=())], MemoryTree(dict(SMALL)))
+    planner.plan([made._replace(requires=())], MemoryTree(dict(SMALL)))
 
 
 def _lock(data: bytes, _folder: str) -> None:
@@ -106,7 +106,7 @@ def _lock(data: bytes, _folder: str) -> None:
     # the digest is the library's own; the rest of the lock is what came
     read = lock.parse(data, "mod.lock")
     whole = lock.dump(read._replace(digest=made.digest))
-    plan.plan([made._replace(lock=whole)], MemoryTree(dict(SMALL)))
+    planner.plan([made._replace(lock=whole)], MemoryTree(dict(SMALL)))
 
 
 def _lock_seeds() -> tuple[bytes, ...]:
@@ -116,7 +116,7 @@ def _lock_seeds() -> tuple[bytes, ...]:
     toml = MANIFEST.replace('requires = ["other"]\n', "").encode()
     files = {"/mod/mod.toml": toml, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
     made = library.load_mod("/mod", read=files.get)
-    planned = plan.plan([made], tree).mods[0]
+    planned = planner.plan([made], tree).mods[0]
     assert planned.verdict.writes, planned.findings
     table = manifest.from_toml(toml, "x")
     assert table.name == "mod"
@@ -147,12 +147,12 @@ def _python(data: bytes, _folder: str) -> None:
         Expectation("vllm/loader.py", "Loader.load", signature.decode("utf-8", "surrogateescape")),
     )
     made = mod(variant(patch, expects=expects))
-    plan.plan([made], MemoryTree(dict(SMALL)))
+    planner.plan([made], MemoryTree(dict(SMALL)))
     # and as what lies in the tree already
     files = {**SMALL, "vllm/loader.py": after}
-    plan.plan([mod(variant(FIX.encode()))], MemoryTree(files))
+    planner.plan([mod(variant(FIX.encode()))], MemoryTree(files))
     with_user = diff_of("vllm/user.py", SMALL["vllm/user.py"].decode(), "import vllm.loader\n")
-    plan.plan([mod(variant(with_user))], MemoryTree(files))
+    planner.plan([mod(variant(with_user))], MemoryTree(files))
 
 
 def _python_seeds() -> tuple[bytes, ...]:

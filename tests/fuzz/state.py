@@ -7,9 +7,9 @@ import os
 
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
-from vllm_mods import journal, receipt, record, state, transaction, verify
+from vllm_mods import integrity, journal, receipt, record, state, transaction
 from vllm_mods.digest import sha256
-from vllm_mods.matrix import answer, questions
+from vllm_mods.grid import answer, questions
 from vllm_mods.trees.folder import FolderTree
 
 X = b"x = 1\n"
@@ -37,7 +37,7 @@ def _receipt(data: bytes, folder: str) -> None:
     for path in ("vllm/x.py", "vllm/__init__.py"):
         before.is_released(path, before.read(path) or b"")
     list(before.paths())
-    verify.verify(root)
+    integrity.verify(root)
     assert receipt.parse(receipt.dump(there)) == there
 
 
@@ -106,7 +106,7 @@ def _kept_answers(data: bytes, folder: str) -> None:
     import hashlib
     import zlib
 
-    from vllm_mods.matrix.store import Store
+    from vllm_mods.grid.store import Store
     from vllm_mods.trees.cache import Cache
 
     cache = Cache(os.path.join(folder, "cache"))

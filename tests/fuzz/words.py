@@ -183,12 +183,12 @@ def _template(data: bytes, folder: str) -> None:
     """A chat template is put in place by its bytes, and found in them by nothing else."""
     from making import mod, variant
 
-    from vllm_mods import plan
+    from vllm_mods import planner
     from vllm_mods.model import TemplateFile
 
     one = TemplateFile("small", "small.jinja", "templates/small/template.jinja", data)
     made = mod(variant(templates=(one,)))
-    planned = plan.plan([made], MemoryTree({"vllm/__init__.py": b""}), workspace=folder)
+    planned = planner.plan([made], MemoryTree({"vllm/__init__.py": b""}), workspace=folder)
     assert [change.after for change in planned.changes] == [data]
 
 

@@ -8,7 +8,7 @@ from making import diff_of, mod, variant
 from memory_tree import MemoryTree
 
 from vllm_mods.bisect import Point, search
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 from vllm_mods.trees.git import Commit
 
 PATH = "vllm/x.py"

@@ -17,7 +17,7 @@ from memory_tree import MemoryTree
 from vllm_mods import diff, locate
 from vllm_mods.errors import DiffError
 from vllm_mods.model import Verdict
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 
 if TYPE_CHECKING:
     import random

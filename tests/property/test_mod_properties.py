@@ -21,7 +21,7 @@ from making import lock_of, mod, patched, variant, write_mod
 from memory_tree import MemoryTree
 
 from vllm_mods.cli import run
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 
 PATH = "vllm/m.py"
 # few of them, so that text that occurs twice, which is what goes wrong, is common

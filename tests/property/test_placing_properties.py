@@ -10,7 +10,7 @@ from memory_tree import MemoryTree
 from troubled import CASES, Case
 
 from vllm_mods.model import ModPlan, Verdict
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 
 IN = {Verdict.APPLIED, Verdict.UPSTREAM}
 MANY = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))

@@ -19,9 +19,9 @@ from small_site import FILES, ONE, TWO, build, snapshot, transition, write
 from vllm_mods.errors import NotRestored, Refused
 from vllm_mods.journal import PREFIX
 from vllm_mods.model import FileChange
-from vllm_mods.revert import revert_transition
 from vllm_mods.state import read_state
 from vllm_mods.transaction import Transition, commit, recover
+from vllm_mods.transitions import revert_transition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,6 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, memory: Path) -> Case:
         wanted = two
     else:
         state = read_state(str(root))
-        assert state is not None
         assert state.receipt is not None
         if request.param == "revert-all":
             wanted = revert_transition(str(root), state.receipt)
@@ -468,6 +467,5 @@ def test_two_at_once_never_mix(tmp_path: Path) -> None:
     assert (root / "vllm/a.py").read_bytes() == b"A = %d\n" % winner
     assert (root / "vllm/b.py").read_bytes() == b"B = %d\n" % winner
     state = read_state(str(root))
-    assert state is not None
     assert state.receipt is not None
     assert [mod.name for mod in state.receipt.mods] == [f"mod{winner}"]

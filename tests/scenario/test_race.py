@@ -79,14 +79,13 @@ def test_a_folder_becomes_a_link_at_any_moment(
 
 
 def _change(root: Path, name: str, outside: Path, number: int, change: str) -> None:
-    from vllm_mods.revert import revert_transition
     from vllm_mods.state import read_state
+    from vllm_mods.transitions import revert_transition
 
     def work() -> None:
         wanted = ONE
         if change == "revert":
             state = read_state(str(root))
-            assert state is not None
             assert state.receipt is not None
             wanted = revert_transition(str(root), state.receipt)
         faults.at(number, lambda: swap(root, name, outside))

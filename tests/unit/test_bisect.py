@@ -11,7 +11,7 @@ from memory_tree import MemoryTree
 from vllm_mods.bisect import Outcome, Point, narrowed, over_releases, search
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.model import Verdict
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 from vllm_mods.trees.git import Commit
 from vllm_mods.trees.index import ReleaseFile
 

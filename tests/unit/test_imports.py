@@ -11,10 +11,10 @@ PACKAGE = Path(vllm_mods.__file__).parent
 # Lower layers first. A module may import from layers below its own, and from its own package.
 # A part of a package may have a layer of its own, and then no other part of it is its own.
 LAYERS = (
+    ("model",),
     ("errors",),
     ("untrusted",),
     (
-        "model",
         "versions",
         "digest",
         "diff_names",
@@ -42,7 +42,7 @@ LAYERS = (
     ("fit",),
     ("attempt", "together"),
     ("vouch",),
-    ("plan",),
+    ("planner",),
     ("pinning",),
     ("library",),
     ("template",),
@@ -54,10 +54,11 @@ LAYERS = (
     ("folders", "state"),
     ("steps",),
     ("drafting",),
-    ("transaction", "revert", "applying", "verify", "nodes"),
+    ("transaction", "transitions", "integrity", "nodes"),
+    ("applying",),
     ("image",),
     ("locking",),
-    ("matrix", "port", "making"),
+    ("grid", "port", "making"),
     ("bisect", "upstream"),
     ("serve", "doctor"),
     ("report",),
@@ -78,7 +79,7 @@ HOT = (
     "diff_forms",
     "library",
     "keep",
-    "plan",
+    "planner",
     "attempt",
     "together",
     "vouch",
@@ -100,6 +101,11 @@ HOT = (
     "signals",
     "state",
     "applying",
+    "transitions",
+    "integrity",
+    "pairing",
+    "shell",
+    "toml_text",
     "trees/folder",
     "trees/open",
 )
@@ -144,7 +150,7 @@ def imports(path: Path, *, top_only: bool) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             packages = {
                 f"vllm_mods{one}"
-                for one in ("", ".trees", ".fit", ".image", ".serve", ".matrix", ".template")
+                for one in ("", ".trees", ".fit", ".image", ".serve", ".grid", ".template")
             }
             if node.module in packages:
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
@@ -180,6 +186,13 @@ def test_imports_point_down() -> None:
             if other and other != part and RANK[other] >= RANK[part]:
                 wrong.append(f"{name} imports {imported}")
     assert not wrong
+
+
+def test_the_planner_and_the_writer_meet_in_one_module() -> None:
+    both = {"vllm_mods.planner", "vllm_mods.transaction"}
+    assert [name for name, path in modules() if both <= imports(path, top_only=False)] == [
+        "applying"
+    ]
 
 
 def test_every_module_has_its_layer() -> None:

@@ -29,7 +29,7 @@ def write_mod(library: Path, name: str, *, more: str = "", variant: str = "") ->
 
 def test_a_mod_is_read_with_all_its_files(tmp_path: Path) -> None:
     folder = write_mod(tmp_path, "mine")
-    mod = Library([str(tmp_path)]).load("mine")
+    mod = Library(str(tmp_path)).load("mine")
     assert mod.directory == str(folder)
     assert mod.variants[0].patches[0].data.startswith(b"--- a/vllm/x.py")
 
@@ -48,27 +48,27 @@ def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> 
     write_mod(tmp_path / "one", "twice")
     write_mod(tmp_path / "two", "twice")
     with pytest.raises(UsageError) as caught:
-        Library([str(tmp_path / "one"), str(tmp_path / "two")])
+        Library(str(tmp_path / "one"), str(tmp_path / "two"))
     assert str(tmp_path / "one") in caught.value.message
     assert str(tmp_path / "two") in caught.value.message
 
 
 def test_the_same_library_twice_is_one(tmp_path: Path) -> None:
     write_mod(tmp_path, "mine")
-    assert "mine" in Library([str(tmp_path), str(tmp_path)]).names()
+    assert "mine" in Library(str(tmp_path), str(tmp_path)).names()
 
 
 def test_requirements_come_along_first(tmp_path: Path) -> None:
     write_mod(tmp_path, "top", more='requires = ["base"]')
     write_mod(tmp_path, "base")
-    assert [mod.name for mod in Library([str(tmp_path)]).select(["top"])] == ["base", "top"]
+    assert [mod.name for mod in Library(str(tmp_path)).select(["top"])] == ["base", "top"]
 
 
 def test_a_circle_of_requirements_is_reported(tmp_path: Path) -> None:
     write_mod(tmp_path, "a", more='requires = ["b"]')
     write_mod(tmp_path, "b", more='requires = ["a"]')
     with pytest.raises(UsageError, match="a → b → a"):
-        Library([str(tmp_path)]).select(["a"])
+        Library(str(tmp_path)).select(["a"])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_template_is_found_in_its_library(tmp_path: Path) -> None:
     write_mod(tmp_path, "mine", variant='templates = [{ name = "chat", file = "c.jinja" }]')
     (tmp_path / "templates" / "chat").mkdir(parents=True)
     (tmp_path / "templates" / "chat" / "template.jinja").write_text("{{ x }}")
-    (file,) = Library([str(tmp_path)]).load("mine").variants[0].templates
+    (file,) = Library(str(tmp_path)).load("mine").variants[0].templates
     assert file.data == b"{{ x }}"
 
 
@@ -114,10 +114,10 @@ def test_the_folder_and_the_name_must_agree(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a folder"):
-        Library([str(tmp_path / "nowhere")])
+        Library(str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match="has no patches"):
-        Library([str(tmp_path)])
+        Library(str(tmp_path))
     one = write_mod(tmp_path, "mine")
     with pytest.raises(UsageError) as caught:
-        Library([str(one)])
+        Library(str(one))
     assert "this is one mod" in (caught.value.hint or "")

@@ -26,7 +26,7 @@ from vllm_mods import (
     lock,
     manifest,
     pairing,
-    plan,
+    planner,
     receipt,
     recipe_yaml,
     scopes,
@@ -81,7 +81,7 @@ def test_python_that_is_nested_deeply_has_no_scopes_and_kills_nobody(kind: str, 
     tree = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": data})
     before = data.decode()
     patch = diff_of("vllm/a.py", before, before + "x = 1\n", context=1)
-    (one,) = plan.plan([mod(variant(patch))], tree).mods
+    (one,) = planner.plan([mod(variant(patch))], tree).mods
     # What the patch touches is not deep, and what stands there is this Python's to read.
     assert not one.verdict.writes or syntax_tree.module(data) is not None
 
@@ -355,7 +355,7 @@ def test_a_text_that_stands_in_a_hundred_thousand_places(name: str) -> None:
     head = f"--- a/{name}\n+++ b/{name}\n"
     for old in ("x = 1", "x = 2"):
         hunk = f"@@ -5,3 +5,4 @@\n x = 1\n {old}\n+y = 1\n x = 1\n"
-        (one,) = plan.plan([mod(variant((head + hunk).encode()))], tree).mods
+        (one,) = planner.plan([mod(variant((head + hunk).encode()))], tree).mods
         wanted = Verdict.MISPLACED if old == "x = 1" else Verdict.CONFLICT
         assert one.verdict is wanted
 
@@ -364,7 +364,7 @@ def test_one_line_of_a_million_letters() -> None:
     data = b"x" * 1_000_000
     tree = MemoryTree({"vllm/__init__.py": b"", "vllm/a.txt": data})
     patch = b"--- a/vllm/a.txt\n+++ b/vllm/a.txt\n@@ -1 +1 @@\n-%b\n\\ No\n+y\n" % data
-    (one,) = plan.plan([mod(variant(patch))], tree).mods
+    (one,) = planner.plan([mod(variant(patch))], tree).mods
     assert one.changes[0].after == b"y\n"
 
 

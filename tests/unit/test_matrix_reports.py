@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from matrix_making import EVIL, cell, example, hostile, large
 
-from vllm_mods.matrix.cell import MatrixResult, Problem, Together
+from vllm_mods.grid.cell import MatrixResult, Problem, Together
 from vllm_mods.model import Finding, Verdict
 from vllm_mods.report import html, junit, matrix_grid, matrix_markdown, matrix_text
 

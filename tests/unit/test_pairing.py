@@ -189,7 +189,7 @@ def write(library: Path, name: str, text: str = LEAST) -> Path:
 
 def test_a_library_of_pairings_alone(tmp_path: Path) -> None:
     path = write(tmp_path, "p")
-    library = Library([str(tmp_path)])
+    library = Library(str(tmp_path))
     assert "p" in library.pairing_names()
     assert library.pairing("p").model == "example/m"
     assert library.pairing_file("p") == str(path)
@@ -197,7 +197,7 @@ def test_a_library_of_pairings_alone(tmp_path: Path) -> None:
 
 def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> None:
     paths = [write(tmp_path / one, "p") for one in ("a", "b")]
-    library = Library([str(tmp_path / "a"), str(tmp_path / "b")])
+    library = Library(str(tmp_path / "a"), str(tmp_path / "b"))
     with pytest.raises(UsageError) as caught:
         library.pairing("p")
     assert all(str(path) in caught.value.message for path in paths)
@@ -206,13 +206,13 @@ def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> 
 def test_the_file_has_the_name_of_the_pairing(tmp_path: Path) -> None:
     write(tmp_path, "q")
     with pytest.raises(ManifestError, match="'p' is not the name of its file, 'q'"):
-        Library([str(tmp_path)]).pairing("q")
+        Library(str(tmp_path)).pairing("q")
 
 
 def test_an_unknown_pairing_gets_a_suggestion(tmp_path: Path) -> None:
     write(tmp_path, "mine", LEAST.replace('"p"', '"mine"'))
     with pytest.raises(UsageError) as caught:
-        Library([str(tmp_path)]).pairing("mien")
+        Library(str(tmp_path)).pairing("mien")
     assert caught.value.hint is not None
     assert "`mine`" in caught.value.hint
 
@@ -228,7 +228,7 @@ def test_a_template_stands_for_the_mod_that_brings_it(tmp_path: Path) -> None:
             f'[[variant]]\nid = "v"\nvllm = ">=0.1"\n'
             f'templates = [{{ name = "{brings}", file = "{brings}.jinja" }}]\n'
         )
-    library = Library([str(tmp_path)])
+    library = Library(str(tmp_path))
     pairing = made("x", mods=("a",), templates=("t",))
     assert library.mods_of(pairing) == ("a", "bringer")
     assert library.mods_of(pairing._replace(mods=("bringer", "a"))) == ("bringer", "a")

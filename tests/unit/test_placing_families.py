@@ -14,7 +14,7 @@ from memory_tree import MemoryTree
 from vllm_mods import lock
 from vllm_mods.digest import sha256
 from vllm_mods.model import Mod, ModPlan, Verdict
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 
 PATH = "vllm/x.py"
 IN = {Verdict.APPLIED, Verdict.UPSTREAM}

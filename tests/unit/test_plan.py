@@ -8,7 +8,7 @@ from memory_tree import MemoryTree
 
 from vllm_mods.errors import DiffError, UsageError
 from vllm_mods.model import Mod, ModPlan, OverlayFile, TemplateFile, Verdict
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 from vllm_mods.receipt import Receipt
 
 PATH = "vllm/x.py"

@@ -8,7 +8,7 @@ from making import mod, variant
 from memory_tree import MemoryTree
 
 from vllm_mods.model import TemplateFile
-from vllm_mods.plan import plan
+from vllm_mods.planner import plan
 from vllm_mods.report import text
 
 

@@ -34,9 +34,9 @@ from small_site import (
 from vllm_mods import journal, receipt
 from vllm_mods.errors import Refused, TreeError
 from vllm_mods.model import FileChange
-from vllm_mods.revert import revert_transition
-from vllm_mods.state import pristine, read_state
+from vllm_mods.state import State, pristine, read_state
 from vllm_mods.transaction import Outcome, Transition, commit
+from vllm_mods.transitions import revert_transition
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def site(tmp_path: Path) -> Path:
 
 def receipt_of(site: Path) -> Receipt:
     state = read_state(str(site))
-    assert state is not None
     assert state.receipt is not None
     return state.receipt
 
@@ -632,7 +631,7 @@ def test_files_of_others_in_folders_of_ours_stay_and_are_named(site: Path) -> No
     assert (site / "vllm/new/mine.txt").read_bytes() == b"mine"
     assert (site / ".vllm-mods/notes").read_bytes() == b"mine"
     assert sorted(one.name for one in (site / ".vllm-mods").iterdir()) == ["notes"]
-    assert read_state(str(site)) is None
+    assert read_state(str(site)) == State(root=str(site), receipt=None)
 
 
 # --- the tree as it was -------------------------------------------------------------
@@ -659,7 +658,7 @@ def test_pristine_names_a_damaged_original(site: Path) -> None:
 
 def test_a_tree_without_mods_is_its_own_pristine_form(site: Path) -> None:
     tree = FolderTree(str(site))
-    assert read_state(str(site)) is None
+    assert read_state(str(site)) == State(root=str(site), receipt=None)
     assert pristine(tree, None) is tree
 
 

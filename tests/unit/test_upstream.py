@@ -12,7 +12,7 @@ from memory_tree import MemoryTree
 from vllm_mods import upstream
 from vllm_mods.errors import TreeError
 from vllm_mods.model import ModPlan, OverlayFile, Verdict
-from vllm_mods.plan import hunk_states, plan
+from vllm_mods.planner import hunk_states, plan
 from vllm_mods.report.upstream import rows_text
 from vllm_mods.trees.index import ReleaseFile
 

@@ -12,9 +12,9 @@ from small_site import FILES, ONE, PYC, RECORD, build, row, snapshot, transition
 
 from vllm_mods import receipt
 from vllm_mods.errors import Refused
+from vllm_mods.integrity import verify
 from vllm_mods.model import Level
 from vllm_mods.transaction import commit
-from vllm_mods.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path

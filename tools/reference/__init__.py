@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from reference import commands, keys, messages, words
+from reference import commands, keys, library, messages, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "pairing-keys": keys.of_pairings,
     "codes": messages.codes,
     "errors": messages.errors,
+    "library": library.library,
 }
 MARK = re.compile(r"^<!-- generate: ([\w-]+) -->$", re.MULTILINE)
 

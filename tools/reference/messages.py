@@ -35,11 +35,11 @@ _ERRORS = {
 }
 _CODE = re.compile("[a-z]+(-[a-z]+)*")
 # Of the same names, and made of keys or of what went wrong with a process: no findings.
-_NO_FINDINGS = {"matrix/work.py", "matrix/cluster.py"}
+_NO_FINDINGS = {"grid/work.py", "grid/cluster.py"}
 _GROUPS = (
-    ("Placing, planning, fitting", "check, apply, matrix, bisect", ("plan", "attempt", "locate", "together", "fit/", "matrix/explain", "vouch", "upstream")),
-    ("Ranges and locks", "matrix --strict", ("matrix/",)),
-    ("What was applied", "verify, status", ("verify", "nodes")),
+    ("Placing, planning, fitting", "check, apply, matrix, bisect", ("planner", "attempt", "locate", "together", "fit/", "grid/explain", "vouch", "upstream")),
+    ("Ranges and locks", "matrix --strict", ("grid/",)),
+    ("What was applied", "verify, status", ("integrity", "nodes")),
     ("Installations and trees", "doctor", ("doctor/",)),
     ("Images", "image inspect, image verify", ("image/",)),
     ("Porting", "port", ("port/",)),

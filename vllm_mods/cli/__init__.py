@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -130,7 +131,16 @@ def main() -> None:
     """  # noqa: D301
 
 
-def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  (one exit code each)
+class Said(NamedTuple):
+    """What ends a command that has no answer. ``code`` names the kind of error."""
+
+    code: str
+    message: str
+    hint: str | None
+    exit_code: int
+
+
+def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error ends here."""
     # What the report of a bug should have: `options.remember` puts more in.
     made: dict[str, object] = {"arguments": tuple(arguments)}
@@ -144,15 +154,12 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  (one exit code each)
         )
         sys.stdout.flush()
     except VllmModsError as error:
-        complain(error.message, error.hint)
-        return error.exit_code
+        said = Said(error.code, error.message, error.hint, error.exit_code)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "vllm-mods"
-        complain(error.format_message(), f"{command} --help")
-        return EXIT_USAGE
+        said = Said("usage", error.format_message(), f"{command} --help", EXIT_USAGE)
     except click.ClickException as error:
-        complain(error.format_message())
-        return EXIT_USAGE
+        said = Said("usage", error.format_message(), None, EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return EXIT_INTERRUPTED
@@ -164,8 +171,26 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  (one exit code each)
     except Exception as error:  # noqa: BLE001  (the one place where a bug is turned into an exit code)
         from vllm_mods.cli import unexpected  # noqa: PLC0415
 
-        return unexpected.tell(error, arguments, made)
-    return code if isinstance(code, int) else EXIT_OK
+        said = unexpected.tell(error, arguments, made)
+    else:
+        return code if isinstance(code, int) else EXIT_OK
+    complain(said.message, said.hint)
+    if "answered" not in made and "--json" in itertools.takewhile("--".__ne__, arguments):
+        _print_error(said)
+    return said.exit_code
+
+
+def _print_error(said: Said) -> None:
+    """Print on stdout, for who asked for JSON, one object all the same."""
+    import json  # noqa: PLC0415
+
+    from vllm_mods.report import data  # noqa: PLC0415
+
+    try:
+        click.echo(json.dumps(data.error(*said), indent=2))
+        sys.stdout.flush()
+    except OSError:  # nobody reads it
+        drop_output()
 
 
 def drop_output() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from vllm_mods import pairing_lock
+from vllm_mods.applying import refusing
 from vllm_mods.cli import imaging, options
 from vllm_mods.cli.lock import describe
-from vllm_mods.cli.planning import refusing
 from vllm_mods.errors import EXIT_OK, Refused
 
 if TYPE_CHECKING:

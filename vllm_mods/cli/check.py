@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from vllm_mods.applying import plan
 from vllm_mods.cli import options
-from vllm_mods.cli.planning import ask
+from vllm_mods.cli.planning import choose, told
 from vllm_mods.errors import EXIT_NO, EXIT_OK
 from vllm_mods.report import data, text
 from vllm_mods.trees.open import open_tree
@@ -43,15 +44,16 @@ def command(
         target, offline=offline, workspace=workspace, progress=options.progress(), note=options.note
     )
     options.close_later(tree)
-    planned = ask(
-        library,
-        mods,
+    paired = None if pairing is None else library.pairing(pairing)
+    chosen = choose(library, mods, paired)
+    planned = plan(
+        chosen,
         tree,
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,
-        pairing=None if pairing is None else library.pairing(pairing),
-    ).planned
+    )
+    told(planned, chosen, paired)
     if as_json:
         options.print_json(data.plan(planned))
     else:

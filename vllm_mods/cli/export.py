@@ -56,14 +56,14 @@ def command(
         )
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
-    from vllm_mods import plan  # noqa: PLC0415
+    from vllm_mods import planner  # noqa: PLC0415
     from vllm_mods.cli import new  # noqa: PLC0415
     from vllm_mods.making import exporting  # noqa: PLC0415
 
     mod = library.load(name)
     alone = mod._replace(requires=(), conflicts=(), after=())
     trees = [new.opened(spec, offline=offline) for spec in specs]
-    planned = [(tree.version or tree.spec, plan.plan([alone], tree).mods[0]) for tree in trees]
+    planned = [(tree.version or tree.spec, planner.plan([alone], tree).mods[0]) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
     new.write_folder(output, files)
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)

@@ -93,7 +93,7 @@ def on_base(
     try:
         site_root = find_site_root(base)
         tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
-        advise(wanted, tree)
+        advise(wanted, tree.version)
 
         def wheels(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
             from vllm_mods.image import wheels  # noqa: PLC0415  (zipfile, packaging: 30 ms)

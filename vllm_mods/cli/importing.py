@@ -258,9 +258,7 @@ def answer(
         "pairing": made.decode(),
         "repaired": mend,
         "changes": [one._asdict() for one in changes],
-        "findings": [
-            {**data.finding(found), "level": found.level.value} for found in imported.findings
-        ],
+        "findings": [data.finding(found) for found in imported.findings],
     }
 
 

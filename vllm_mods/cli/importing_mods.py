@@ -58,7 +58,7 @@ def run(asked: Asked) -> int:
 
 def _take_back(asked: Asked, mod: Mod, files: dict[str, bytes]) -> int:
     """Take the mod out of a folder that ``export`` wrote."""
-    from vllm_mods import plan  # noqa: PLC0415
+    from vllm_mods import planner  # noqa: PLC0415
     from vllm_mods.making.from_script import Understood  # noqa: PLC0415
 
     if asked.name not in {None, mod.name} or any((asked.summary, asked.terms, asked.spec)):
@@ -69,7 +69,7 @@ def _take_back(asked: Asked, mod: Mod, files: dict[str, bytes]) -> int:
     planned = None
     if asked.tree is not None:
         tree = new.opened(asked.tree, offline=asked.offline)
-        planned = plan.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
+        planned = planner.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
     place = None if asked.library is None else new.write(asked.library, mod.name, files)
     _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)
     return EXIT_OK

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vllm_mods import pairing_lock
+from vllm_mods.applying import refusing
 from vllm_mods.cli import imaging, options
 from vllm_mods.cli.apply import source_date_epoch
-from vllm_mods.cli.planning import refusing
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
 
 if TYPE_CHECKING:

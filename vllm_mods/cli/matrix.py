@@ -10,8 +10,8 @@ import click
 from vllm_mods import lock, versions
 from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.matrix import choose, locks, ranges, run, spread, work
-from vllm_mods.matrix.cell import MatrixResult
+from vllm_mods.grid import choose, locks, ranges, run, spread, work
+from vllm_mods.grid.cell import MatrixResult
 from vllm_mods.output import write_whole
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
@@ -21,9 +21,9 @@ from vllm_mods.trees.cache import cache_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.matrix.cell import Cell
-    from vllm_mods.matrix.run import Computed
-    from vllm_mods.matrix.work import Executor
+    from vllm_mods.grid.cell import Cell
+    from vllm_mods.grid.run import Computed
+    from vllm_mods.grid.work import Executor
     from vllm_mods.model import Mod
 
 
@@ -121,7 +121,7 @@ def command(
     planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
     setting = work.Setting(planned, cache_folder(os.environ), offline=offline, store=not no_cache)
     workshop = work.Workshop(setting, note=options.note)
-    specs = _trees(workshop, chosen, trees, spec, pre=pre)
+    specs = choose.specs(workshop.releases.files, chosen, trees, spec, pre=pre)
     if cell is not None:
         trees = (_spec(cell[1]),)
         specs = _with(specs, trees[0])
@@ -149,24 +149,11 @@ def command(
         click.echo(matrix_text.render(result, paint=options.paint), nl=False)
     else:
         click.echo(FORMS[form](result, explained), nl=False)
+        options.remember("answered", thing=True)
     if update_lock:
         _write_locks(chosen, computed)
     bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
     return EXIT_NO if bad or (strict and problems) else EXIT_OK
-
-
-def _trees(
-    workshop: work.Workshop,
-    mods: Sequence[Mod],
-    named: Sequence[str],
-    spec: str | None,
-    *,
-    pre: bool,
-) -> tuple[str, ...]:
-    """Return the trees to look at, each once."""
-    if named:
-        return tuple(dict.fromkeys(one for tree in named for one in choose.expand(tree, pre=pre)))
-    return choose.choose_releases(mods, workshop.releases.files(), spec, pre=pre)
 
 
 def _spec(tree: str) -> str:
@@ -200,7 +187,7 @@ def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> E
         return spread.local(jobs or len(os.sched_getaffinity(0)), workshop)
     if where != "ray" and not where.startswith("ray://"):
         raise UsageError(f"there is no executor called {where!r}", hint="ray, or ray://HOST:10001")
-    from vllm_mods.matrix.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
+    from vllm_mods.grid.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
 
     return ray_executor(where)
 

@@ -169,7 +169,7 @@ def open_library(extra: tuple[str, ...]) -> Library:
     meta: dict[str, Any] = {} if context is None else context.meta
     required, signers = meta.get(_REQUIRED) or (), meta.get(_SIGNERS)
     if not required and signers is None:
-        return Library(folders)
+        return Library(*folders)
     if not folders:
         raise UsageError(
             "there is no library to pin: the mods that come with vllm-mods are its own",
@@ -177,7 +177,7 @@ def open_library(extra: tuple[str, ...]) -> Library:
         )
     from vllm_mods import pinning  # noqa: PLC0415
 
-    return Library(folders, lambda folder: pinning.sums(folder, required, signers))
+    return Library(*folders, pins=lambda folder: pinning.sums(folder, required, signers))
 
 
 def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:
@@ -212,6 +212,7 @@ def print_json(answer: dict[str, Any]) -> None:
     import json  # noqa: PLC0415
 
     click.echo(json.dumps(answer, indent=2))
+    remember("answered", thing=True)
 
 
 def note(text: str) -> None:

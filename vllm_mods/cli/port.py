@@ -112,7 +112,7 @@ def _one(job: Job, *, as_json: bool) -> int:
 
 def _range(asked: _Asked, spec: str, *, as_json: bool) -> int:
     """Port to each release that no variant fits."""
-    from vllm_mods.matrix.choose import choose_releases  # noqa: PLC0415
+    from vllm_mods.grid.choose import choose_releases  # noqa: PLC0415
     from vllm_mods.port import span, writing  # noqa: PLC0415
     from vllm_mods.report import port as report  # noqa: PLC0415
 
@@ -308,10 +308,12 @@ def _lock(mod: Mod, outcome: Outcome) -> dict[str, bytes]:
 
 def _needless(job: Job, outcome: Outcome) -> tuple[str, ...]:
     """Say it if a variant that is there would do as well."""
-    from vllm_mods import plan  # noqa: PLC0415
+    from vllm_mods import planner  # noqa: PLC0415
 
     assert outcome.new is not None  # noqa: S101  (the caller has looked)
-    before = plan.plan([job.mod._replace(requires=(), conflicts=(), after=())], job.target).mods[0]
+    before = planner.plan([job.mod._replace(requires=(), conflicts=(), after=())], job.target).mods[
+        0
+    ]
     if before.variant is None or before.changes != outcome.new.planned.changes:
         return ()
     told = f"variant `{before.variant.id}` goes in there too ({before.verdict}), and gives the same bytes"

@@ -129,10 +129,10 @@ def _ask(asked: _Asked) -> Callable[[Tree], Answer]:
         serving = Serving(asked.argv, asked.env, asked.unknown, container=container)
         if not asked.mods:
             return check(Known(tree), serving)
-        from vllm_mods import plan  # noqa: PLC0415  (only where there are mods)
-        from vllm_mods.cli.planning import receipt_of  # noqa: PLC0415
+        from vllm_mods import planner  # noqa: PLC0415  (only where there are mods)
+        from vllm_mods.state import receipt_of  # noqa: PLC0415
 
-        planned = plan.plan(asked.mods, tree, receipt=receipt_of(tree))
+        planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree))
         return check(Known(View(tree, planned.changes)), serving._replace(mods=planned.mods))
 
     return ask
@@ -196,7 +196,7 @@ def _default_target(asked: _Asked, *, offline: bool) -> str:
 
 
 def _releases(spec: str, *, offline: bool) -> tuple[Callable[[str], Tree], tuple[str, ...]]:
-    from vllm_mods.matrix.choose import choose_releases  # noqa: PLC0415
+    from vllm_mods.grid.choose import choose_releases  # noqa: PLC0415
     from vllm_mods.trees.release import Releases  # noqa: PLC0415
 
     index = Releases(offline=offline, progress=options.progress(), note=options.note)
@@ -215,7 +215,7 @@ def _known_flags(
     index = Releases(offline=offline or spec is None)
     known: dict[str, frozenset[str]] = {}
     try:
-        from vllm_mods.matrix.choose import choose_releases  # noqa: PLC0415
+        from vllm_mods.grid.choose import choose_releases  # noqa: PLC0415
 
         specs = choose_releases((), index.files(), spec or ">=0.9")
     except TreeError:

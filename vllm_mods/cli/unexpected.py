@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vllm_mods import __version__
-from vllm_mods.cli import complain, drop_output
+from vllm_mods.cli import Said, drop_output
 from vllm_mods.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
 from vllm_mods.model import Plan
 
@@ -18,23 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> int:
-    """Say what happened and return the exit code; of a bug, leave a report in a file."""
+def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:
+    """Return what is to be said; of a bug, show the traceback and leave a report in a file."""
     if isinstance(error, MemoryError):
-        complain("there is not enough memory", "free -m; ulimit -v")
-        return EXIT_NO
+        return Said("memory", "there is not enough memory", "free -m; ulimit -v", EXIT_NO)
     if isinstance(error, OSError) and _output_is_broken(error):
         drop_output()
-        complain(f"the answer could not be written: {error.strerror}", "df -h")
-        return EXIT_NO
+        return Said(
+            "output", f"the answer could not be written: {error.strerror}", "df -h", EXIT_NO
+        )
     if isinstance(error, FileNotFoundError) and _current_is_gone():
-        complain("the current folder is not there any more", "cd /")
-        return EXIT_USAGE
-    _bug(error, arguments, made)
-    return EXIT_BUG
+        return Said("usage", "the current folder is not there any more", "cd /", EXIT_USAGE)
+    return _bug(error, arguments, made)
 
 
-def _bug(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> None:
+def _bug(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:
     from vllm_mods.doctor import bug, secrets  # noqa: PLC0415  (these may be what is broken)
     from vllm_mods.report import data  # noqa: PLC0415
 
@@ -51,7 +49,8 @@ def _bug(error: Exception, arguments: Sequence[str], made: Mapping[str, object])
         hint = "report it with what stands above"
     else:
         hint = f"read {place}, then report it: it has the traceback, versions and the plan, no secrets that could be told"
-    complain(f"this is a bug in vllm-mods {__version__}: {type(error).__name__}", hint)
+    message = f"this is a bug in vllm-mods {__version__}: {type(error).__name__}"
+    return Said("bug", message, hint, EXIT_BUG)
 
 
 def _output_is_broken(error: OSError) -> bool:

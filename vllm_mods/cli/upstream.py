@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from vllm_mods import upstream
-from vllm_mods.cli import options, planning
+from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.origins import Origins
 from vllm_mods.report import upstream as report
+from vllm_mods.state import receipt_of
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 
@@ -56,7 +57,7 @@ def command(
         options.close_later(tree)
         return tree
 
-    rows = tuple(upstream.rows(mods, specs, opener, planning.receipt_of, Origins(releases)))
+    rows = tuple(upstream.rows(mods, specs, opener, receipt_of, Origins(releases)))
     dependents = upstream.dependents(library, mod)
     if as_json:
         options.print_json(report.rows_data(rows, dependents))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods import verify
+from vllm_mods import applying
 from vllm_mods.cli import options
-from vllm_mods.cli.planning import open_folder
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.model import Level
 from vllm_mods.report import data, text
-from vllm_mods.state import read_state
 
 
 @click.command(name="verify")
@@ -42,41 +39,29 @@ def command(
         return _compare((*receipts, *mods), target, as_json=as_json)
     if target is None:
         raise UsageError("no --target is named", hint="vllm-mods verify --target DIR")
-    tree = open_folder(target, None)
-    state = read_state(tree.root)
-    entries = state.receipt.mods if state is not None and state.receipt is not None else ()
-    for name in mods:
-        if name not in {entry.name for entry in entries}:
-            raise UsageError(
-                f"{name} is not in {target}", hint=f"vllm-mods status --target {target}"
-            )
-    chosen = {file.path for entry in entries if entry.name in mods for file in entry.files}
-    found = [finding for finding in verify.verify(tree.root) if not mods or finding.path in chosen]
-    ok = not any(finding.level is Level.ERROR for finding in found)
+    there = applying.verify(target, *mods)
     if as_json:
         options.print_json(
             {
                 "schema": data.SCHEMA,
-                "tree": {"spec": target, "version": tree.version},
-                "ok": ok,
-                "mods": [
-                    data.applied(entry) for entry in entries if not mods or entry.name in mods
-                ],
-                "findings": [data.finding(finding) for finding in found],
+                "tree": {"spec": target, "version": there.version},
+                "ok": there.ok,
+                "mods": [data.applied(entry) for entry in there.mods],
+                "findings": [data.finding(finding) for finding in there.findings],
             }
         )
-        return EXIT_OK if ok else EXIT_NO
-    click.echo(f"vLLM {tree.version or 'of unknown version'} ({target})")
-    for finding, line in zip(found, text.findings(found), strict=True):
-        click.echo(f"  {finding.path}: {line}" if finding.path else f"  {line}")
-    if ok:
-        count = len(mods or entries)
+        return EXIT_OK if there.ok else EXIT_NO
+    click.echo(text.tree_name(there.version, target))
+    for finding in there.findings:
+        click.echo(f"  {finding.path}: {finding}" if finding.path else f"  {finding}")
+    if there.ok:
+        count = len(there.mods)
         click.echo(
             f"  {count} mod{'s' * (count != 1)}, every file as it was left"
             if count
             else "  no mods are in"
         )
-    return EXIT_OK if ok else EXIT_NO
+    return EXIT_OK if there.ok else EXIT_NO
 
 
 def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> int:
@@ -91,9 +76,8 @@ def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> in
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
     if target is not None:
-        state = read_state(open_folder(target, None).root)
         names.append(target)
-        there.append(state.receipt if state is not None else None)
+        there.append(applying.status(target).receipt)
     if len(names) < 2:
         raise UsageError(
             f"one receipt alone differs from none: {names[0]}",

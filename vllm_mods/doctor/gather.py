@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from vllm_mods import applying, drafting, lock, plan, receipt
+from vllm_mods import drafting, lock, planner, receipt, transitions
 from vllm_mods.digest import sha256
 from vllm_mods.doctor import installed, search
 from vllm_mods.doctor.facts import Facts, Fit, Known, Refusal, Target
 from vllm_mods.doctor.tool import tool
 from vllm_mods.errors import ManifestError, Refused, VllmModsError
+from vllm_mods.integrity import verify
 from vllm_mods.library import Library
 from vllm_mods.site import Site
 from vllm_mods.state import pristine, read_receipt
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.image import ImageTree
-from vllm_mods.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def gather(
 
 def _library(folders: Sequence[str], faults: list[VllmModsError]) -> Library:
     try:
-        return Library(folders)
+        return Library(*folders)
     except VllmModsError as error:
         faults.append(error)
         return Library()
@@ -156,11 +156,11 @@ def _fit(
 ) -> Fit:
     """Plan a mod with what it requires, and draft on disk what ``apply`` would do. Writes nothing."""
     try:
-        planned = plan.plan(
+        planned = planner.plan(
             library.select((mod.name,)),
             tree,
             receipt=there,
-            workspace=os.path.realpath(workspace) if workspace else plan.WORKSPACE,
+            workspace=os.path.realpath(workspace) if workspace else planner.WORKSPACE,
         )
     except VllmModsError as error:
         return Fit(mod.name, None, Refusal(error.message, error.hint))
@@ -170,7 +170,7 @@ def _fit(
         spaces = tuple(filter(None, (there.workspace if there else None, workspace)))
         where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
         try:
-            drafting.draft(where, there, applying.transition(planned, there))
+            drafting.draft(where, there, transitions.forward(planned, there))
         except Refused as error:
             refusal = Refusal(error.message, error.hint)
         except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import applying, pairing_lock
+from vllm_mods import pairing_lock, transitions
 from vllm_mods.image import layer, oci
 from vllm_mods.image.content import content
 from vllm_mods.image.layer import Node
@@ -47,7 +47,7 @@ def build(base: Base, resolved: Resolved, data: bytes, wheels: Iterable[Node] = 
             base,
             site_root,
             resolved.there,
-            applying.transition(resolved.planned, resolved.there),
+            transitions.forward(resolved.planned, resolved.there),
             epoch=lock.epoch,
         )
         nodes += written.nodes

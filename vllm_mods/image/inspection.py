@@ -10,8 +10,8 @@ from vllm_mods import nodes, pairing_lock, receipt
 from vllm_mods.digest import sha256
 from vllm_mods.errors import TreeError, VllmModsError
 from vllm_mods.image.base import DIR, FILE, LINK, resolve
+from vllm_mods.integrity import compare
 from vllm_mods.model import Finding, Level
-from vllm_mods.verify import compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import pairing, plan, receipt
+from vllm_mods import pairing, planner, receipt
 from vllm_mods.digest import sha256
 from vllm_mods.errors import Refused
 from vllm_mods.image.base import resolve as resolve_path
@@ -54,12 +54,12 @@ def resolve(
     raw = tree.read(receipt.RECEIPT)
     there = None if raw is None else receipt.parse(raw, f"{base.reference}: {receipt.RECEIPT}")
     outside = workspace(base)
-    planned = plan.plan(
-        mods, tree, receipt=there, workspace=outside if outside is not None else plan.WORKSPACE
+    planned = planner.plan(
+        mods, tree, receipt=there, workspace=outside if outside is not None else planner.WORKSPACE
     )
     if not planned.ok:
         raise _refusal(planned, base)
-    folder = outside or f"/{site_root}/{plan.WORKSPACE}"
+    folder = outside or f"/{site_root}/{planner.WORKSPACE}"
     files = [
         file
         for one in planned.mods

@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import library, plan, toml_text, unified
+from vllm_mods import library, planner, toml_text, unified
 from vllm_mods.digest import sha256
 from vllm_mods.errors import Refused, UsageError
 from vllm_mods.table import NAME
@@ -115,7 +115,7 @@ def _composed(
     files[library.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = library.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
-    planned = plan.plan([mod], tree).mods[0]
+    planned = planner.plan([mod], tree).mods[0]
     return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)))
 
 

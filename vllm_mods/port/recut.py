@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import library, lock, locking, plan, unified
+from vllm_mods import library, lock, locking, planner, unified
 from vllm_mods.digest import sha256
 from vllm_mods.errors import Refused, UsageError
 from vllm_mods.port import variant as making
@@ -96,7 +96,7 @@ def _same(
     labels: dict[LockedTree, list[str]] = {}
     witnesses: dict[LockedTree, list[str]] = {}
     for version, state in states:
-        planned = plan.plan([alone], trees[version]).mods[0]
+        planned = planner.plan([alone], trees[version]).mods[0]
         after = {change.path: sha256(change.after) for change in planned.changes}
         entry = locking.entry(planned)
         if entry is None or after != {file.path: file.after for file in state.files}:

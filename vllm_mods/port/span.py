@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import library, plan
+from vllm_mods import library, planner
 from vllm_mods.port import job as porting
 from vllm_mods.port import variant as making
 
@@ -47,7 +47,7 @@ def run(
     stopped = None
     for tree in trees:
         version = tree.version or tree.spec
-        planned = plan.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
+        planned = planner.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
         if planned.verdict.ok:
             used = planned.variant.id if planned.variant is not None else None
             rows.append(Row(version, used, planned.verdict.value))

@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import diff, library, plan, toml_text, unified
+from vllm_mods import diff, library, planner, toml_text, unified
 from vllm_mods.errors import Refused, UsageError
 from vllm_mods.lock import Lock, parse
 
@@ -40,7 +40,7 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
     Raises ``Refused`` if they do not go in there.
     """
     alone = mod._replace(variants=(variant,), requires=(), conflicts=(), after=())
-    planned = plan.plan([alone], tree).mods[0]
+    planned = planner.plan([alone], tree).mods[0]
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
         raise Refused(
@@ -159,7 +159,7 @@ def make(
         }
         new = loaded(mod, files, roots)
         alone = next(one for one in new.variants if one.id == name)
-        planned = plan.plan(
+        planned = planner.plan(
             [new._replace(variants=(alone,), requires=(), conflicts=(), after=())], tree
         ).mods[0]
         made = NewVariant(new, files, planned)

@@ -8,7 +8,7 @@ from vllm_mods.digest import sha256
 
 if TYPE_CHECKING:
     from vllm_mods.errors import ManifestError
-    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult
+    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
     from vllm_mods.model import Finding, ModPlan, Plan
     from vllm_mods.nodes import Disagreement
     from vllm_mods.receipt import ReceiptMod
@@ -21,6 +21,12 @@ def fault(found: ManifestError) -> dict[str, Any]:
     return {"where": found.where, "problems": list(found.problems)}
 
 
+def error(code: str, message: str, hint: str | None, exit_code: int) -> dict[str, Any]:
+    """Return what went wrong in place of an answer."""
+    told = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
+    return {"schema": SCHEMA, "error": told}
+
+
 def finding(found: Finding) -> dict[str, Any]:
     """Return one finding."""
     return {
@@ -30,6 +36,7 @@ def finding(found: Finding) -> dict[str, Any]:
         "line": found.line,
         "hunk": found.hunk,
         "scope": found.scope,
+        "level": found.level.value,
     }
 
 

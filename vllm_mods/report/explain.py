@@ -10,7 +10,7 @@ from vllm_mods.report import text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.matrix.cell import Explanation, History, HunkView
+    from vllm_mods.grid.cell import Explanation, History, HunkView
 
 _WIDTH = 80
 

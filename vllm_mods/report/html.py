@@ -22,7 +22,7 @@ from vllm_mods.report.page_legend import ICONS, MEANINGS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult
+    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 
 
 def render(result: MatrixResult, explained: Mapping[tuple[str, str], Explanation]) -> str:

@@ -16,7 +16,7 @@ from vllm_mods.report.text import MEANING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult
+    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 
 
 def render(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from vllm_mods.matrix.cell import Explanation, MatrixResult
+from vllm_mods.grid.cell import Explanation, MatrixResult
 from vllm_mods.report import data, html, junit, matrix_markdown, matrix_text
 
 Form = Callable[[MatrixResult, Mapping[tuple[str, str], Explanation]], str]

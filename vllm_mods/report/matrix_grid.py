@@ -12,7 +12,7 @@ from vllm_mods.report.text import label
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from vllm_mods.matrix.cell import Cell, MatrixResult, Problem, Together
+    from vllm_mods.grid.cell import Cell, MatrixResult, Problem, Together
     from vllm_mods.model import Finding
 
 # What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),

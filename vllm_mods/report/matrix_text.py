@@ -13,7 +13,7 @@ from vllm_mods.report import matrix_grid as view
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from vllm_mods.matrix.cell import Cell, Explanation, MatrixResult, Together
+    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult, Together
     from vllm_mods.report.text import Paint
 
 _COLUMNS = 80

@@ -17,7 +17,7 @@ from vllm_mods.report.side_by_side import pairs
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from vllm_mods.matrix.cell import Cell, Explanation, History, HunkView
+    from vllm_mods.grid.cell import Cell, Explanation, History, HunkView
     from vllm_mods.model import Finding
 
 

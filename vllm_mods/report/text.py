@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from vllm_mods.model import Level, Verdict
+from vllm_mods.model import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -95,10 +95,7 @@ def done(paths: Sequence[str]) -> str:
 
 def findings(found: Iterable[Finding]) -> list[str]:
     """Return a line per finding, notes marked as such."""
-    return [
-        ("note: " if one.level is Level.NOTE else "") + f"{one.message} [{one.code}]"
-        for one in found
-    ]
+    return [str(one) for one in found]
 
 
 _DISAGREEMENTS = {

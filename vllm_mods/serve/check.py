@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from vllm_mods.model import Level
-from vllm_mods.plan import WORKSPACE
+from vllm_mods.planner import WORKSPACE
 from vllm_mods.serve import command, envs, flags, registry, values
 from vllm_mods.serve.source import dotted
 from vllm_mods.trees.names import is_plain

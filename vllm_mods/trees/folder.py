@@ -149,24 +149,25 @@ class FolderTree:
 
 
 def find_site_root(path: str) -> str:
-    """Return the resolved site root for the ``vllm`` package folder or the site root itself.
+    """Return the resolved site root for itself, its ``vllm`` package folder, or a folder inside that.
 
-    Raises ``UsageError`` if there is no vLLM at ``path`` or if both readings are possible.
+    Raises ``UsageError`` if there is no vLLM at ``path`` or if several readings are possible.
     """
-    as_root = os.path.isfile(os.path.join(path, "vllm", "__init__.py"))
     resolved = os.path.realpath(path)
-    as_package = os.path.basename(resolved) == "vllm" and os.path.isfile(
-        os.path.join(resolved, "__init__.py")
-    )
-    if as_root and as_package:
+    roots = [resolved] if os.path.isfile(os.path.join(path, _MARKER)) else []
+    folder = resolved
+    while os.path.isdir(resolved) and folder != os.path.dirname(folder):
+        above, name = os.path.split(folder)
+        if name == "vllm" and os.path.isfile(os.path.join(folder, "__init__.py")):
+            roots.append(above)
+        folder = above
+    if len(roots) > 1:
         raise UsageError(
-            f"{path} is a vllm package folder and also holds another one ({path}/vllm)",
-            hint=f"name the one you mean: {os.path.dirname(resolved)} or {resolved}/vllm",
+            f"{path} is of a vllm package folder that also holds another one",
+            hint=f"name the one you mean: {' or '.join(f'{root}/vllm' for root in roots)}",
         )
-    if as_root:
-        return resolved
-    if as_package:
-        return os.path.dirname(resolved)
+    if roots:
+        return roots[0]
     raise _no_vllm(path)
 
 

@@ -1,17 +1,13 @@
 """From what the user typed to a tree."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
+from collections.abc import Callable
 
 from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.model import Tree
 from vllm_mods.trees.folder import FolderTree, find_site_root
-
-TYPE_CHECKING = False  # ``typing`` costs 5 ms on the hot path
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.model import Tree
 
 _FORMS = (
     "a TREE is a path to the vllm folder or its site root, pypi:VERSION, pypi:WHEEL-FILE-NAME, "
@@ -20,7 +16,7 @@ _FORMS = (
 
 
 def open_tree(
-    spec: str,
+    spec: str | os.PathLike[str],
     *,
     offline: bool = False,
     workspace: str | None = None,
@@ -28,17 +24,27 @@ def open_tree(
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
 ) -> Tree:
-    """Open the tree that ``spec`` names.
+    """Open a vLLM source tree to read: a folder, a release, a wheel, a revision, an image.
+
+    ``spec`` is a path to the site root (``site-packages``), to its ``vllm`` folder or to one inside
+    that, or ``pypi:VERSION``, ``pypi:WHEEL-FILE-NAME``, ``wheel:FILE``, ``sdist:FILE``,
+    ``git:REPO@REV``, ``image:REF``. A release is read over HTTP by byte ranges.
 
     ``offline`` opens no connection; ``workspace`` is an absolute folder that may be read by
     absolute path; ``progress`` is called with what is being read, the bytes done and the total
     (``None`` if unknown); ``note`` with each thing the user should know; ``cache_dir`` replaces
     the default cache.
 
-    A tree may hold something that has to be given back: one that has a ``close`` wants it called.
+    Returns a ``Tree``. It may hold something that has to be given back (a container, a mount): one
+    that has a ``close`` wants it called.
 
     Raises ``UsageError`` for a spec that names nothing, ``TreeError`` for what can't be read.
+
+    >>> tree = vm.open_tree("site-packages/vllm/sub")
+    >>> tree.version, tree.read("vllm/a.py").decode().strip()
+    ('0.19.1', 'A = 1')
     """
+    spec = os.fspath(spec)
     kind, colon, rest = spec.partition(":")
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
         if colon and kind.isalnum() and "/" not in kind and not os.path.lexists(spec):

@@ -9,7 +9,7 @@ import pytest
 from making import mod, variant
 
 from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.matrix.choose import choose_releases, expand
+from vllm_mods.grid.choose import choose_releases, expand
 from vllm_mods.trees.index import ReleaseFile, release_file
 
 if TYPE_CHECKING:

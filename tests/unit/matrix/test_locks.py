@@ -6,10 +6,10 @@ import pytest
 from making import mod, variant
 
 from vllm_mods import lock
+from vllm_mods.grid.answer import Answer, failed
+from vllm_mods.grid.locks import Updated, against_committed, lock_from, updated
+from vllm_mods.grid.run import Computed
 from vllm_mods.lock import LockedFile, LockedTree
-from vllm_mods.matrix.answer import Answer, failed
-from vllm_mods.matrix.locks import Updated, against_committed, lock_from, updated
-from vllm_mods.matrix.run import Computed
 from vllm_mods.model import Mod, Verdict
 
 MOD = mod(variant(vllm=">=0.19"), manifest=b"schema = 1\n")

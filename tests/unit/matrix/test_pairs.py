@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from making import diff_of, mod, variant
 from memory_tree import MemoryTree
 
-from vllm_mods import plan
+from vllm_mods import planner
 from vllm_mods.fit.world import Cache
-from vllm_mods.matrix import pairs
-from vllm_mods.matrix.answer import PairAnswer, answer_of
-from vllm_mods.matrix.cell import Together
+from vllm_mods.grid import pairs
+from vllm_mods.grid.answer import PairAnswer, answer_of
+from vllm_mods.grid.cell import Together
 
 if TYPE_CHECKING:
     from vllm_mods.model import Mod
@@ -43,7 +43,7 @@ def change(name: str, old: str, new: str, *, context: int = 1, **more: object) -
 
 
 def meet(*mods: Mod) -> tuple[tuple[str, str], ...]:
-    answers = {one.name: answer_of(plan.plan([one], TREE).mods[0]) for one in mods}
+    answers = {one.name: answer_of(planner.plan([one], TREE).mods[0]) for one in mods}
     return pairs.meeting(mods, answers)
 
 

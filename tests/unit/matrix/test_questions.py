@@ -6,8 +6,8 @@ import pytest
 from memory_tree import MemoryTree
 
 from vllm_mods.errors import TreeError
-from vllm_mods.matrix import questions
-from vllm_mods.matrix.questions import Recorder, pack
+from vllm_mods.grid import questions
+from vllm_mods.grid.questions import Recorder, pack
 
 FILES = {"vllm/a.py": b"a", "vllm/b.py": b"b", "other/c.py": b"c"}
 

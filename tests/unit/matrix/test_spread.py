@@ -6,9 +6,9 @@ import os
 import signal
 from pathlib import Path
 
-from vllm_mods.matrix.answer import Answer
-from vllm_mods.matrix.spread import spread
-from vllm_mods.matrix.work import Outcome, Setting, Subject, Task, Workshop
+from vllm_mods.grid.answer import Answer
+from vllm_mods.grid.spread import spread
+from vllm_mods.grid.work import Outcome, Setting, Subject, Task, Workshop
 from vllm_mods.model import Verdict
 
 

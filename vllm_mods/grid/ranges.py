@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_mods.matrix.cell import Problem
+from vllm_mods.grid.cell import Problem
 from vllm_mods.model import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from vllm_mods.matrix.cell import Cell
+    from vllm_mods.grid.cell import Cell
     from vllm_mods.model import Mod
 
 

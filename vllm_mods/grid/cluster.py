@@ -13,14 +13,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.errors import UsageError
-from vllm_mods.matrix.store import code_digest
-from vllm_mods.matrix.work import Fault, Outcome, Setting, Task, Workshop, dead
+from vllm_mods.grid.store import code_digest
+from vllm_mods.grid.work import Fault, Outcome, Setting, Task, Workshop, dead
 from vllm_mods.trees.cache import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.matrix.work import Executor
+    from vllm_mods.grid.work import Executor
 
 _DIED = "the worker of the Ray cluster that computed it died, twice"
 # Tasks given out at a time: enough for any cluster that a matrix is worth, and the rest can be

@@ -6,19 +6,19 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from vllm_mods.errors import UsageError
-from vllm_mods.matrix import pairs
-from vllm_mods.matrix.answer import cell_of
-from vllm_mods.matrix.cell import Explanation
-from vllm_mods.matrix.explain import last_good
-from vllm_mods.matrix.work import Subject, Task, is_meant
+from vllm_mods.grid import pairs
+from vllm_mods.grid.answer import cell_of
+from vllm_mods.grid.cell import Explanation
+from vllm_mods.grid.explain import last_good
+from vllm_mods.grid.work import Subject, Task, is_meant
 from vllm_mods.trees.index import release_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from vllm_mods.matrix.answer import Answer, PairAnswer, Said, Shown
-    from vllm_mods.matrix.cell import Cell, Together
-    from vllm_mods.matrix.work import Executor, Outcome, Setting, Workshop
+    from vllm_mods.grid.answer import Answer, PairAnswer, Said, Shown
+    from vllm_mods.grid.cell import Cell, Together
+    from vllm_mods.grid.work import Executor, Outcome, Setting, Workshop
     from vllm_mods.model import Mod
 
     Progress = Callable[[int, int], None]

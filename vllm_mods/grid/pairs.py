@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from vllm_mods import plan
+from vllm_mods import planner
 from vllm_mods.digest import sha256
-from vllm_mods.matrix.answer import PairAnswer
-from vllm_mods.matrix.cell import Together
+from vllm_mods.grid.answer import PairAnswer
+from vllm_mods.grid.cell import Together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from vllm_mods.fit.world import Cache
-    from vllm_mods.matrix.answer import Answer
+    from vllm_mods.grid.answer import Answer
     from vllm_mods.model import Mod, ModPlan, Plan, Tree
 
 
@@ -48,7 +48,7 @@ def judge(one: Mod, other: Mod, needed: Sequence[Mod], tree: Tree, cache: Cache)
     below = [mod for mod in needed if mod.name not in names]
     plans: dict[tuple[str, ...], Plan] = {}
     for pair in ((one, other), (other, one)):
-        planned = plan.plan((*below, *pair), tree, cache=cache)
+        planned = planner.plan((*below, *pair), tree, cache=cache)
         found = tuple(mod.mod.name for mod in planned.mods if mod.mod.name in names)
         plans[found] = planned
     whole = {order: planned for order, planned in plans.items() if planned.ok}

@@ -9,16 +9,30 @@ from packaging.version import Version
 
 from vllm_mods import versions
 from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.matrix.work import is_meant
+from vllm_mods.grid.work import is_meant
 from vllm_mods.trees.index import release_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from vllm_mods.model import Mod
     from vllm_mods.trees.index import ReleaseFile
 
 _BEYOND = 3
+
+
+def specs(
+    files: Callable[[], Iterable[ReleaseFile]],
+    mods: Sequence[Mod],
+    named: Sequence[str],
+    spec: str | None,
+    *,
+    pre: bool = False,
+) -> tuple[str, ...]:
+    """Return the trees to look at, each once: the ``named`` ones, else releases."""
+    if named:
+        return tuple(dict.fromkeys(one for tree in named for one in expand(tree, pre=pre)))
+    return choose_releases(mods, files(), spec, pre=pre)
 
 
 def choose_releases(

@@ -5,8 +5,8 @@
 from typing import Any, NamedTuple
 
 from vllm_mods import lock, locking
+from vllm_mods.grid.cell import Cell, History, HunkView
 from vllm_mods.lock import LockedTree
-from vllm_mods.matrix.cell import Cell, History, HunkView
 from vllm_mods.model import Finding, Level, Mod, ModPlan, Verdict
 
 

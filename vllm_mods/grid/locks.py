@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import lock, locking, versions
 from vllm_mods.errors import ManifestError
-from vllm_mods.matrix.cell import Problem
+from vllm_mods.grid.cell import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from vllm_mods.grid.run import Computed
     from vllm_mods.lock import Lock, LockedTree
-    from vllm_mods.matrix.run import Computed
     from vllm_mods.model import Mod
 
 _UPDATE = "`vllm-mods matrix --update-lock` writes it anew"

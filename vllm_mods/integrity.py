@@ -14,7 +14,7 @@ from vllm_mods import bytecode, receipt, record, site
 from vllm_mods.digest import sha256
 from vllm_mods.errors import VllmModsError
 from vllm_mods.model import Finding, Level
-from vllm_mods.state import read_state
+from vllm_mods.state import State, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,12 +50,16 @@ class Place(Protocol):
 def verify(root: str) -> tuple[Finding, ...]:
     """Return everything in which a tree differs from its receipt; ``()`` if nothing does.
 
-    Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them. Raises
-    ``Refused`` for a broken receipt.
+    Raises ``Refused`` for a broken receipt.
     """
-    there = read_state(root)
-    if there is None:
-        return ()
+    return findings(read_state(root))
+
+
+def findings(there: State) -> tuple[Finding, ...]:
+    """Return everything in which a tree differs from what ``there`` says of it.
+
+    Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them.
+    """
     found: list[Finding] = []
     if there.unfinished is not None:
         found.append(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from vllm_mods import plan, receipt, versions
+from vllm_mods import planner, receipt, versions
 from vllm_mods.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
 from vllm_mods.fit.world import Cache as FitCache
-from vllm_mods.matrix import explain, pairs
-from vllm_mods.matrix.answer import Shown, answer_of, cell_of, failed, unknown
-from vllm_mods.matrix.questions import Recorder
-from vllm_mods.matrix.store import Store, key_of
+from vllm_mods.grid import explain, pairs
+from vllm_mods.grid.answer import Shown, answer_of, cell_of, failed, unknown
+from vllm_mods.grid.questions import Recorder
+from vllm_mods.grid.store import Store, key_of
 from vllm_mods.origins import Origins
 from vllm_mods.trees.cache import Cache
 from vllm_mods.trees.open import open_tree
@@ -23,8 +23,8 @@ from vllm_mods.trees.release import Releases
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from vllm_mods.matrix.answer import Answer, Said
-    from vllm_mods.matrix.cell import Cell
+    from vllm_mods.grid.answer import Answer, Said
+    from vllm_mods.grid.cell import Cell
     from vllm_mods.model import Mod, Tree
     from vllm_mods.receipt import Receipt
 
@@ -221,7 +221,7 @@ class Workshop:
             if len(subject.mods) == 2:
                 one, other = (self._mods[name] for name in subject.mods)
                 return pairs.judge(one, other, mods, tree, self._fit), False
-            planned = plan.plan(
+            planned = planner.plan(
                 mods, tree, receipt=_receipt(tree), cache=self._fit, origin=self.origins
             ).mods
         except TreeError as error:

@@ -18,13 +18,13 @@ from itertools import pairwise
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
-from vllm_mods.matrix.work import Outcome, Setting, Task, Workshop, dead
+from vllm_mods.grid.work import Outcome, Setting, Task, Workshop, dead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from vllm_mods.matrix.work import Executor
+    from vllm_mods.grid.work import Executor
 
 _DIED = (
     "the process that computed it was killed, twice: its memory may not have been enough "
@@ -32,7 +32,7 @@ _DIED = (
 )
 # So few are done before processes are ready to do them.
 _FEW = 2
-_PRELOADED = ["vllm_mods.matrix.spread"]
+_PRELOADED = ["vllm_mods.grid.spread"]
 _workshop: Workshop | None = None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import attempt, locate, scopes, vouch
 from vllm_mods.concrete_syntax import UnparsableError
-from vllm_mods.matrix.cell import Explanation, History, HunkView
+from vllm_mods.grid.cell import Explanation, History, HunkView
 from vllm_mods.model import FileChange, Verdict
 from vllm_mods.view import View
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vllm_mods.diff import FileDiff, Hunk
-    from vllm_mods.matrix.cell import Cell
+    from vllm_mods.grid.cell import Cell
     from vllm_mods.model import Mod, Tree, Variant
 
 _BESIDE = 3

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_mods import __version__
 from vllm_mods.digest import sha256
-from vllm_mods.matrix import questions
-from vllm_mods.matrix.answer import from_data, to_data
+from vllm_mods.grid import questions
+from vllm_mods.grid.answer import from_data, to_data
 from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.matrix.answer import Said
-    from vllm_mods.matrix.questions import Question
+    from vllm_mods.grid.answer import Said
+    from vllm_mods.grid.questions import Question
     from vllm_mods.model import Mod, Tree
     from vllm_mods.trees.cache import Cache
 
