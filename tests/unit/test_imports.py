@@ -29,6 +29,7 @@ LAYERS = (
         "zips",
         "toml_text",
         "output",
+        "sessions",
         "trees/cache",
         "trees/names",
         "image/base",
