@@ -12,7 +12,7 @@ PACKAGE = Path(vllm_mods.__file__).parent
 # A part of a package may have a layer of its own, and then no other part of it is its own.
 LAYERS = (
     ("errors",),
-    ("untrusted",),
+    ("untrusted", "decode"),
     (
         "model",
         "versions",
