@@ -196,3 +196,12 @@ def test_modules_on_the_fast_path_import_nothing_slow() -> None:
         if imported.split(".")[0] in SLOW
     ]
     assert not wrong
+
+
+def test_the_program_of_an_exported_mod_is_text_to_the_package() -> None:
+    """It writes a tree in a way of its own, where this package is not; here the transaction does."""
+    assert not [
+        name
+        for name, path in modules()
+        if any("applier" in one for one in imports(path, top_only=False))
+    ]
