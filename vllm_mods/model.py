@@ -5,8 +5,7 @@ Paths are POSIX paths relative to the *site root*, the folder that holds
 the site root: its path is absolute.
 """
 
-# Without `from __future__ import annotations`: typing compiles each annotation of a NamedTuple that
-# is a string, which would take most of the time that importing this module takes.
+from __future__ import annotations
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol

@@ -1,6 +1,6 @@
 """What one plan said, without the bytes: enough for a cell, for mod.lock and for the cache."""
 
-# Without `from __future__ import annotations`: see model.py.
+# Without `from __future__ import annotations`: what is decoded to needs its types when it runs.
 
 from typing import Any, NamedTuple
 

@@ -14,6 +14,7 @@ import urllib3
 
 from vllm_mods.errors import TreeError, Unreachable
 from vllm_mods.sessions import AGAIN, BROKEN, Adapter, reason, session
+from vllm_mods.trees.index import Page, place, redact
 from vllm_mods.untrusted import number_of
 
 if TYPE_CHECKING:
@@ -34,18 +35,6 @@ _LARGEST_FILE = 16 << 30
 
 class _CutError(urllib3.exceptions.HTTPError):
     """More or less came than there is."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
-    """A page as it came.
-
-    ``url`` is where it was found in the end, without user and password: links are relative to it.
-    """
-
-    url: str
-    content_type: str
-    body: bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +62,7 @@ class Http:
             # A context of one's own insists on host names, also where nothing is to be checked.
             self._session.mount(f"https://{host}", Adapter(settings.retries, backoff=backoff))
         self._logins = {
-            _place(url): login
+            place(url): login
             for url in (*settings.index_urls, *settings.find_links)
             if (login := _login(url)) is not None
         }
@@ -187,7 +176,7 @@ class Http:
             return self._session.get(
                 url,
                 headers=dict(headers),
-                auth=_login(url) or self._logins.get(_place(url)),
+                auth=_login(url) or self._logins.get(place(url)),
                 # Given with each call: requests would prefer its environment variables otherwise.
                 verify=False if trusted else (self._settings.verify or True),
                 cert=self._settings.client_cert,
@@ -234,19 +223,9 @@ class Http:
         return b"".join(parts)
 
 
-def _place(url: str) -> str:
-    return urlsplit(url).netloc.rpartition("@")[2]
-
-
 def _without_login(url: str) -> str:
     """Return the URL without user and password: those of an index are known by its host."""
-    return urlunsplit(urlsplit(url)._replace(netloc=_place(url)))
-
-
-def redact(url: str) -> str:
-    """Return a URL to show: without the user, the password and the query (a token may be in it)."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, _place(url), parts.path, "", ""))
+    return urlunsplit(urlsplit(url)._replace(netloc=place(url)))
 
 
 def _content_range(response: requests.Response, start: int, end: int) -> int | None:
@@ -256,8 +235,8 @@ def _content_range(response: requests.Response, start: int, end: int) -> int | N
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return None  # A range of a compressed stream is of no use.
     unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
-    place, _, total = rest.partition("/")
-    if unit != "bytes" or place != f"{start}-{end - 1}":
+    extent, _, total = rest.partition("/")
+    if unit != "bytes" or extent != f"{start}-{end - 1}":
         return None
     return number_of(total)
 
