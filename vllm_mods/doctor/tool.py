@@ -18,7 +18,11 @@ from vllm_mods.trees.cache import cache_folder
 
 SINGLE_FILE = "VLLM_MODS_SINGLE_FILE"
 """Set by the file that ``tools/single_file.py`` makes: where that file is."""
-_MODULES = {"gitpython": "git", "pyyaml": "yaml"}  # the others are called as they are imported
+_MODULES = {
+    "backports-zstd": "backports.zstd",
+    "gitpython": "git",
+    "pyyaml": "yaml",
+}  # the others are called as they are imported
 
 
 class Package(NamedTuple):
