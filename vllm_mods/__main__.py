@@ -11,51 +11,24 @@ if __name__ == "__main__" and not sys.flags.safe_path and os.path.abspath(sys.pa
     # a json.py would be run.
     del sys.path[0]
 
-import gc  # noqa: E402  (behind what keeps these imports safe)
-from types import ModuleType  # noqa: E402
-from typing import Any  # noqa: E402
-
-
-class _Inspect(ModuleType):
-    """Stands in for ``inspect`` until somebody needs it.
-
-    click imports it for ``cleandoc`` alone, and with it come the tokenizer, the syntax tree and
-    the disassembler: a tenth of the time that ``apply`` takes.
-    """
-
-    def cleandoc(self, text: str) -> str:
-        if "\n" not in text and not text[:1].isspace():
-            return text
-        cleaned: str = self.__getattr__("cleandoc")(text)
-        return cleaned
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever ``inspect`` has)
-        del sys.modules[self.__name__]
-        import inspect  # noqa: PLC0415
-
-        vars(self).update(vars(inspect))
-        return getattr(inspect, name)
-
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    # A run is short and allocates little: collecting while modules load costs a tenth of its time.
-    gc.disable()
-    sys.modules.setdefault("inspect", _Inspect("inspect"))
     _streams()
     code = 1
     try:
         from vllm_mods.cli import run  # noqa: PLC0415
 
         code = run(sys.argv[1:])
-        # All is printed and on disk. Taking the interpreter apart, module by module, would cost as
-        # much time as half a bare start.
         sys.stderr.flush()
     except KeyboardInterrupt:  # while modules were loaded
         code = 130
-    except OSError:  # nobody reads what is said on stderr
+    except (
+        OSError
+    ):  # nobody reads what is said on stderr, nor what Python would say of that at its end
         code = code or 1
-    os._exit(code)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    sys.exit(code)
 
 
 def _streams() -> None:

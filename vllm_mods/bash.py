@@ -372,9 +372,16 @@ class _Reader:
         # The grammar has what follows `<<END` on its line inside of the redirect.
         nodes += [c for one in nodes for c in one.named_children if c.type.endswith("_redirect")]
         redirects = tuple(self.redirect(child) for child in nodes)
+        # What follows on the line is the command's, and the grammar gives it to the redirect.
+        rest = [one for child in nodes for one in child.children_by_field_name("destination")[1:]]
+        words = tuple(self.word(one) for one in rest)
         inner = None if body is None else self.statement(body)
         if inner is None:
-            return Call(line, text, (), (), redirects)
+            return Call(line, text, words, (), redirects)
+        if isinstance(inner, Call):
+            inner = inner._replace(argv=(*inner.argv, *words))
+        elif words:
+            return Other(line, text, "redirected_statement", (inner,))
         found = _with(inner, redirects, text)
         for one in nodes:
             for child in one.named_children:

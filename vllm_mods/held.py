@@ -5,14 +5,18 @@ its folders. A folder that is open is the same whatever becomes of its name: pat
 ``/proc/self/fd`` (proc(5)), and each folder is opened in the one above it, links not followed.
 """
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from vllm_mods import site
-from vllm_mods.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.site import Site
 
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _PROC = "/proc/self/fd"

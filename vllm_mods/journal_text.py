@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from vllm_mods.decode import decode
 from vllm_mods.errors import NotRestored
 from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
     from vllm_mods.site import Site
 
 _SCHEMA = 1
+
 _MOST_ID, _MOST_NS = 2**32 - 2, 2**63 - 1
+
+
+def _within(least: int, most: int) -> Callable[[int], str | None]:
+    return lambda number: None if least <= number <= most else f"{number} is out of bounds"
 
 
 class Step(NamedTuple):
@@ -39,10 +45,10 @@ class Folder(NamedTuple):
     """A folder of the tree as it was."""
 
     path: str
-    mode: int
-    uid: int
-    gid: int
-    mtime_ns: int
+    mode: Annotated[int, _within(0, 0o7777)]
+    uid: Annotated[int, _within(0, _MOST_ID)]
+    gid: Annotated[int, _within(0, _MOST_ID)]
+    mtime_ns: Annotated[int, _within(-_MOST_NS, _MOST_NS)]
 
 
 class Journal(NamedTuple):
@@ -62,10 +68,7 @@ def dump(journal: Journal, inode: int) -> bytes:
     raw = {
         "schema": _SCHEMA,
         "folder": inode,
-        "steps": [[one.path, one.before, one.after, one.backup, one.temp] for one in journal.steps],
-        "kept": [_folder_row(one) for one in journal.kept],
-        "made": list(journal.made),
-        "gone": [_folder_row(one) for one in journal.gone],
+        **journal._asdict(),
     }
     return json.dumps(raw).encode()
 
@@ -80,19 +83,21 @@ def parse(data: bytes, work: str, name: str, where: Site, inode: int) -> Journal
         raw = json_of(data)
         if raw["schema"] != _SCHEMA:
             raise ValueError(f"schema {raw['schema']!r}")  # noqa: TRY301
-        read = Journal(
-            steps=tuple(_step_of(row, where) for row in raw["steps"]),
-            kept=tuple(_folder_of(row) for row in raw["kept"]),
-            made=tuple(raw["made"]),
-            gone=tuple(_folder_of(row) for row in raw["gone"]),
+        read = decode(
+            Journal,
+            {
+                "steps": _named(Step, raw["steps"]),
+                "kept": _named(Folder, raw["kept"]),
+                "made": raw["made"],
+                "gone": _named(Folder, raw["gone"]),
+            },
         )
-        if {type(path) for path in read.made} - {str}:
-            raise TypeError("a folder's path is no string")  # noqa: TRY301
         for path in (
             *(one.path for part in (read.steps, read.kept, read.gone) for one in part),
             *read.made,
         ):
             _check_path(path, own=raw.get("folder") == inode)
+        return read._replace(steps=tuple(_step_of(step, where) for step in read.steps))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotRestored(
             f"{work}/{name}: the journal of an interrupted transaction cannot be read "
@@ -100,20 +105,19 @@ def parse(data: bytes, work: str, name: str, where: Site, inode: int) -> Journal
             hint=f"ls -la {work}  # put them back by hand, or restore vLLM; then rm -r {work}",
         ) from error
 
-    return read
+
+def _named(kind: type[Step | Folder], rows: list[list[object]]) -> list[dict[str, object]]:
+    return [dict(zip(kind._fields, row, strict=True)) for row in rows]
 
 
-def _step_of(row: list[Any], where: Site) -> Step:
-    path, before, after, backup, temp = row
-    if {type(one) for one in row} - {str, type(None)} or (
-        backup is not None and not (backup.isascii() and backup.isdigit())
-    ):
-        raise ValueError(f"the step of {path!r} is none")
+def _step_of(step: Step, where: Site) -> Step:
+    if step.backup is not None and not (step.backup.isascii() and step.backup.isdigit()):
+        raise ValueError(f"the step of {step.path!r} is none")
     # Always beside the file: of what is written, the name counts.
-    folder, name = os.path.dirname(where.absolute(path)), os.path.basename(temp)
+    folder, name = os.path.dirname(where.absolute(step.path)), os.path.basename(step.temp)
     if not name.startswith(".") or ".vllm-mods" not in name:
-        raise ValueError(f"{temp} is no name of a staged file")
-    return Step(path=path, before=before, after=after, backup=backup, temp=f"{folder}/{name}")
+        raise ValueError(f"{step.temp} is no name of a staged file")
+    return step._replace(temp=f"{folder}/{name}")
 
 
 def _check_path(path: str, *, own: bool) -> None:
@@ -123,18 +127,3 @@ def _check_path(path: str, *, own: bool) -> None:
         raise ValueError(f"{path!r} is no plain path")
     if path.startswith("/") and not own:
         raise ValueError(f"{path} is outside of the tree, and the journal was not written here")
-
-
-def _folder_row(one: Folder) -> list[object]:
-    return [one.path, one.mode, one.uid, one.gid, one.mtime_ns]
-
-
-def _folder_of(row: list[object]) -> Folder:
-    path, mode, uid, gid, mtime_ns = row
-    if not isinstance(path, str):
-        raise TypeError("a folder's path is no string")
-    limits = zip((mode, uid, gid, mtime_ns), (0o7777, _MOST_ID, _MOST_ID, _MOST_NS), strict=True)
-    numbers = [one for one, most in limits if type(one) is int and -most <= one <= most]
-    if len(numbers) != 4 or min(numbers[:3]) < 0:
-        raise TypeError(f"the status of {path} is not four numbers")
-    return Folder(path=path, mode=numbers[0], uid=numbers[1], gid=numbers[2], mtime_ns=numbers[3])

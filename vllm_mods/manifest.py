@@ -4,16 +4,18 @@ Problems carry their key path (``variant[0].overlay[1].path: …``). Nothing her
 reads a file: ``library`` does, and turns a manifest into a ``model.Mod``.
 """
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.errors import ManifestError
 from vllm_mods.model import Allowance, Expectation
 from vllm_mods.table import NAME, Table
 from vllm_mods.untrusted import toml_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.

@@ -5,10 +5,9 @@ Paths are POSIX paths relative to the *site root*, the folder that holds
 the site root: its path is absolute.
 """
 
-# Without `from __future__ import annotations`: typing compiles each annotation of a NamedTuple that
-# is a string, which would take most of the time that importing this module takes.
+from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable  # noqa: TC003  (get_type_hints resolves the protocol)
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from vllm_mods.decode import DecodeError, decode, encode
 from vllm_mods.digest import sha256
 from vllm_mods.errors import ManifestError
 from vllm_mods.receipt import TOOL
 from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 SCHEMA = 1
 LAYER_FORMAT = 1
@@ -26,6 +27,10 @@ PLACE = ".vllm-mods/pairing.lock"
 """Where an image keeps the lock that it was built from, in its site root."""
 _SHA256 = re.compile(r"(sha256:)?[0-9a-f]{64}\Z")
 
+Text = Annotated[str, lambda value: None if value else "is missing"]
+Sha256 = Annotated[str, lambda value: None if _SHA256.match(value) else "must be a sha256"]
+Number = Annotated[int, lambda value: None if value >= 0 else "must be a whole number"]
+
 
 class LockedBase(NamedTuple):
     """The image that is built on. ``config`` and ``diff_ids`` say which; ``manifest`` where one exists.
@@ -33,11 +38,11 @@ class LockedBase(NamedTuple):
     All digests have the form ``sha256:…``; ``platform`` is ``os/architecture`` as OCI writes it.
     """
 
-    ref: str
-    config: str
+    ref: Text
+    config: Sha256
     diff_ids: tuple[str, ...]
-    platform: str
-    manifest: str | None = None
+    platform: Text
+    manifest: Sha256 | None = None
 
 
 class LockedVllm(NamedTuple):
@@ -48,43 +53,43 @@ class LockedVllm(NamedTuple):
     """
 
     version: str | None
-    site_root: str
-    record: str | None
+    site_root: Text
+    record: Sha256 | None
 
 
 class LockedChange(NamedTuple):
     """A file's sha256 before and after a mod; None stands for "no such file"."""
 
-    path: str
-    before: str | None
-    after: str | None
+    path: Text
+    before: Sha256 | None
+    after: Sha256 | None
 
 
 class LockedMod(NamedTuple):
     """A mod as it went in, in the order of ``PairingLock.mods``."""
 
-    name: str
-    version: str
-    digest: str
+    name: Text
+    version: Text
+    digest: Sha256
     variant: str | None
-    verdict: str
+    verdict: Text
     files: tuple[LockedChange, ...]
 
 
 class LockedTemplate(NamedTuple):
     """A chat template: where it lies in the image, and its sha256."""
 
-    path: str
-    sha256: str
+    path: Text
+    sha256: Sha256
 
 
 class LockedWheel(NamedTuple):
     """A Python package that a mod needs; wherever its wheel comes from, it has this sha256."""
 
-    name: str
-    version: str
-    filename: str
-    sha256: str
+    name: Text
+    version: Text
+    filename: Text
+    sha256: Sha256
 
 
 class PairingLock(NamedTuple):
@@ -94,19 +99,19 @@ class PairingLock(NamedTuple):
     environment and command, defaults filled in, a chat template where it lies.
     """
 
-    pairing: str
-    pairing_digest: str
-    model: str
+    pairing: Text
+    pairing_digest: Sha256
+    model: Text
     revision: str | None
     base: LockedBase
     vllm: LockedVllm
     mods: tuple[LockedMod, ...]
     templates: tuple[LockedTemplate, ...]
     wheels: tuple[LockedWheel, ...]
-    command: str
-    epoch: int = 0
-    tool: str = TOOL
-    layer_format: int = LAYER_FORMAT
+    command: Text
+    epoch: Number = 0
+    tool: Text = TOOL
+    layer_format: Number = LAYER_FORMAT
 
 
 class Difference(NamedTuple):
@@ -131,7 +136,7 @@ def tag(lock: PairingLock, data: bytes) -> str:
 
 def dump(lock: PairingLock) -> bytes:
     """Write a lock, the same bytes for the same content on every machine."""
-    raw = {"schema": SCHEMA, **_plain(lock)}
+    raw = {"schema": SCHEMA, **encode(lock)}
     return (json.dumps(raw, sort_keys=True, indent=1, ensure_ascii=True) + "\n").encode()
 
 
@@ -141,18 +146,18 @@ def parse(data: bytes, where: str) -> PairingLock:
         raw = json_of(data)
     except ValueError as error:
         raise _broken(where, [f"not JSON: {error}"]) from None
-    problems: list[str] = []
-    top = _Reader(raw, "", problems)
-    if top.raw.get("schema") != SCHEMA:
+    top = raw if isinstance(raw, dict) else {}
+    schema = top.pop("schema", None)
+    if schema != SCHEMA:
         raise ManifestError(
             where,
-            (f"schema: {top.raw.get('schema')!r}, and this version of vllm-mods reads {SCHEMA}",),
-            hint=f"use the version that wrote it: {top.raw.get('tool', 'a newer vllm-mods')}",
+            (f"schema: {schema!r}, and this version of vllm-mods reads {SCHEMA}",),
+            hint=f"use the version that wrote it: {top.get('tool', 'a newer vllm-mods')}",
         )
-    lock = _lock(top)
-    if problems:
-        raise _broken(where, problems)
-    return lock
+    try:
+        return decode(PairingLock, top)
+    except DecodeError as error:
+        raise _broken(where, error.problems) from None
 
 
 def moved(old: PairingLock, new: PairingLock) -> tuple[Difference, ...]:
@@ -172,21 +177,13 @@ def differences(old: PairingLock, new: PairingLock) -> tuple[Difference, ...]:
 
     Mods, files and wheels are compared by name, wherever they stand; the order of mods by itself.
     """
-    before = dict(_flat("", _plain(old)))
-    after = dict(_flat("", _plain(new)))
+    before = dict(_flat("", encode(old)))
+    after = dict(_flat("", encode(new)))
     return tuple(
         Difference(path=path, before=before.get(path), after=after.get(path))
         for path in sorted(before.keys() | after.keys())
         if before.get(path) != after.get(path)
     )
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401  (any JSON)
-    if hasattr(value, "_asdict"):
-        return {key: _plain(one) for key, one in value._asdict().items()}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return dict(value) if hasattr(value, "keys") else value
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  (any JSON)
@@ -207,153 +204,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  
         yield path, str(value)
 
 
-def _broken(where: str, problems: list[str]) -> ManifestError:
+def _broken(where: str, problems: Sequence[str]) -> ManifestError:
     return ManifestError(
         where, tuple(problems), hint="it is generated: `vllm-mods lock PAIRING` writes it anew"
-    )
-
-
-class _Reader:
-    """One JSON object: typed getters that note a problem and go on."""
-
-    def __init__(self, raw: object, where: str, problems: list[str]) -> None:
-        self.raw: dict[str, Any] = raw if isinstance(raw, dict) else {}
-        self.where = where
-        self.problems = problems
-        if not isinstance(raw, dict):
-            self.problem("", "must be an object")
-
-    def problem(self, name: str, why: str) -> None:
-        place = ".".join(part for part in (self.where, name) if part)
-        self.problems.append(f"{place or 'the file'}: {why}")
-
-    def text(self, name: str) -> str:
-        return self.maybe(name) or self._missing(name)
-
-    def maybe(self, name: str) -> str | None:
-        value = self.raw.get(name)
-        if value is not None and not isinstance(value, str):
-            self.problem(name, "must be text")
-            return None
-        return value
-
-    def sha256(self, name: str) -> str:
-        return self.maybe_sha256(name) or self._missing(name)
-
-    def maybe_sha256(self, name: str) -> str | None:
-        value = self.maybe(name)
-        if value is not None and not _SHA256.match(value):
-            self.problem(name, "must be a sha256")
-        return value
-
-    def number(self, name: str) -> int:
-        value = self.raw.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            self.problem(name, "must be a whole number")
-            return 0
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self.raw.get(name)
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            self.problem(name, "must be a list of texts")
-            return ()
-        return tuple(value)
-
-    def inner(self, name: str) -> _Reader:
-        place = f"{self.where}.{name}" if self.where else name
-        return _Reader(self.raw.get(name), place, self.problems)
-
-    def each(self, name: str, read: Callable[[_Reader], Any]) -> tuple[Any, ...]:
-        value = self.raw.get(name)
-        if not isinstance(value, list):
-            self.problem(name, "must be a list")
-            return ()
-        place = f"{self.where}.{name}" if self.where else name
-        return tuple(
-            read(_Reader(one, f"{place}[{i}]", self.problems)) for i, one in enumerate(value)
-        )
-
-    def only(self, fields: Sequence[str]) -> None:
-        for name in self.raw.keys() - {*fields, "schema"}:
-            self.problem(name, "is not known")
-
-    def _missing(self, name: str) -> str:
-        if not isinstance(self.raw.get(name), str) or not self.raw[name]:
-            self.problem(name, "is missing")
-        return ""
-
-
-def _lock(top: _Reader) -> PairingLock:
-    top.only(PairingLock._fields)
-    return PairingLock(
-        pairing=top.text("pairing"),
-        pairing_digest=top.sha256("pairing_digest"),
-        model=top.text("model"),
-        revision=top.maybe("revision"),
-        base=_base(top.inner("base")),
-        vllm=_vllm(top.inner("vllm")),
-        mods=top.each("mods", _mod),
-        templates=top.each("templates", _template),
-        wheels=top.each("wheels", _wheel),
-        command=top.text("command"),
-        epoch=top.number("epoch"),
-        tool=top.text("tool"),
-        layer_format=top.number("layer_format"),
-    )
-
-
-def _base(at: _Reader) -> LockedBase:
-    at.only(LockedBase._fields)
-    return LockedBase(
-        ref=at.text("ref"),
-        config=at.sha256("config"),
-        diff_ids=at.texts("diff_ids"),
-        platform=at.text("platform"),
-        manifest=at.maybe_sha256("manifest"),
-    )
-
-
-def _vllm(at: _Reader) -> LockedVllm:
-    at.only(LockedVllm._fields)
-    return LockedVllm(
-        version=at.maybe("version"),
-        site_root=at.text("site_root"),
-        record=at.maybe_sha256("record"),
-    )
-
-
-def _mod(at: _Reader) -> LockedMod:
-    at.only(LockedMod._fields)
-    return LockedMod(
-        name=at.text("name"),
-        version=at.text("version"),
-        digest=at.sha256("digest"),
-        variant=at.maybe("variant"),
-        verdict=at.text("verdict"),
-        files=at.each("files", _change),
-    )
-
-
-def _change(at: _Reader) -> LockedChange:
-    at.only(LockedChange._fields)
-    return LockedChange(
-        path=at.text("path"),
-        before=at.maybe_sha256("before"),
-        after=at.maybe_sha256("after"),
-    )
-
-
-def _template(at: _Reader) -> LockedTemplate:
-    at.only(LockedTemplate._fields)
-    return LockedTemplate(path=at.text("path"), sha256=at.sha256("sha256"))
-
-
-def _wheel(at: _Reader) -> LockedWheel:
-    at.only(LockedWheel._fields)
-    return LockedWheel(
-        name=at.text("name"),
-        version=at.text("version"),
-        filename=at.text("filename"),
-        sha256=at.sha256("sha256"),
     )

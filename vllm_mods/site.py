@@ -4,18 +4,20 @@ The small steps that the transaction is made of. Every path is relative to the s
 or absolute and inside a workspace.
 """
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import errno
 import os
 import stat
 import threading
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.digest import sha256
 from vllm_mods.errors import Refused
 from vllm_mods.receipt import STATE, TEMPLATES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # What `link` answers where there are no hard links, not across these two places, or not for us.
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP})

@@ -4,7 +4,7 @@ The parsers recurse, so text that is nested deeply enough would come out as a ``
 JSON can spell half a character, which no file name and no file can hold.
 """
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import json
 import re

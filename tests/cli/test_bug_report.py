@@ -217,3 +217,29 @@ def test_any_locale_can_print_any_name(environ: dict[str, str], site: Path, libr
     done = shell(f'vm check arrow --library {library} --target "$PLACE"', PLACE=place, **environ)
     assert (done.returncode, done.stderr) == (0, "")
     assert "arrow 1.0.0  applies" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'raise ImportError("libz9.so.1: cannot open shared object file: No such file or directory")',
+        'import ctypes; ctypes.CDLL("libz9.so.1")',
+        "import of_which_there_is_none",
+    ],
+)
+def test_a_package_that_does_not_load_is_no_bug(text: str, tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/docker.py").write_text(text + "\n")
+    done = shell("vm check --target image:docker:x", PYTHONPATH=str(tmp_path / "broken"))
+    assert done.returncode == 2, done.stderr
+    assert "docker, which vllm-mods needs, does not load: " in done.stderr
+    assert "pip install --force-reinstall docker" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_module_of_ours_that_does_not_load_is_a_bug(
+    call: Call, planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vllm_mods.image.sources.docker", None)
+    assert call("check", "--target", "image:docker:x").code == 70
+    assert the_report(planted)

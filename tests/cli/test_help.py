@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -49,6 +51,16 @@ def test_help_shows_them(path: str, call: Call) -> None:
         assert f"\n  {line}\n" in answer.out
     if path:
         assert call("help", *path.split()).out == answer.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_loads_nothing_that_talks_to_a_server(name: str) -> None:
+    code = (
+        "import sys; from vllm_mods.cli import run; "
+        "code = run([sys.argv[1], '--help']); print(code, 'requests' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, name], capture_output=True, check=True)
+    assert done.stdout.splitlines()[-1] == b"0 False"
 
 
 def words(line: str) -> list[str]:

@@ -54,6 +54,15 @@ def test_words_are_what_bash_makes_of_them(text: str) -> None:
     assert told.splitlines() == values
 
 
+def test_words_behind_a_redirect_are_the_commands() -> None:
+    call = only("cp a >/dev/null b 2>&1 c\n")
+    assert isinstance(call, Call)
+    assert [word.text for word in call.argv] == ["cp", "a", "b", "c"]
+    call = only("> log cp a b\n")
+    assert isinstance(call, Call)
+    assert [word.text for word in call.argv] == ["cp", "a", "b"]
+
+
 def test_a_redirect_belongs_to_the_last_command_of_a_list() -> None:
     one = only('cd "$ROOT" && patch -p1 < x.patch || echo "done"')
     assert isinstance(one, Chain)

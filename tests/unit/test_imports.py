@@ -13,7 +13,7 @@ PACKAGE = Path(vllm_mods.__file__).parent
 LAYERS = (
     ("model",),
     ("errors",),
-    ("untrusted",),
+    ("untrusted", "decode"),
     (
         "versions",
         "digest",
@@ -29,6 +29,7 @@ LAYERS = (
         "zips",
         "toml_text",
         "output",
+        "sessions",
         "trees/cache",
         "trees/names",
         "image/base",
@@ -208,3 +209,12 @@ def test_modules_on_the_fast_path_import_nothing_slow() -> None:
         if imported.split(".")[0] in SLOW
     ]
     assert not wrong
+
+
+def test_the_program_of_an_exported_mod_is_text_to_the_package() -> None:
+    """It writes a tree in a way of its own, where this package is not; here the transaction does."""
+    assert not [
+        name
+        for name, path in modules()
+        if any("applier" in one for one in imports(path, top_only=False))
+    ]

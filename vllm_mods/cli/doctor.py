@@ -9,7 +9,6 @@ import click
 
 from vllm_mods.cli import options
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.model import Level
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ def command(
 
     Nothing but --report is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
     """
-    from vllm_mods.doctor.checks import check  # noqa: PLC0415  (with `--help` all this is not needed)
-    from vllm_mods.doctor.gather import gather  # noqa: PLC0415
+    from vllm_mods.doctor.checks import examine  # noqa: PLC0415  (not needed with `--help`)
     from vllm_mods.report import doctor as report  # noqa: PLC0415
 
     def opener(spec: str) -> Tree:
@@ -60,18 +58,16 @@ def command(
         options.close_later(tree)
         return tree
 
-    named = options.library_folders(libraries)
-    facts = gather(target, named, opener, workspace=workspace)
-    troubles = check(facts)
+    found = examine(target, options.library_folders(libraries), opener, workspace=workspace)
     if output is not None:
-        _write_report(output, report.as_data(facts, troubles))
+        _write_report(output, report.as_data(found))
     if output == "-":
         pass
     elif as_json:
-        options.print_json(report.as_data(facts, troubles))
+        options.print_json(report.as_data(found))
     else:
-        click.echo(report.render(facts, troubles, options.paint))
-    return EXIT_NO if any(one.level is Level.ERROR for one in troubles) else EXIT_OK
+        click.echo(report.render(found, options.paint))
+    return EXIT_OK if found.ok else EXIT_NO
 
 
 def _write_report(output: str, found: dict[str, Any]) -> None:

@@ -27,6 +27,15 @@ def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object])
         return Said(
             "output", f"the answer could not be written: {error.strerror}", "df -h", EXIT_NO
         )
+    if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
+        said = str(error).strip() or type(error).__name__
+        return Said(
+            "broken-package",
+            f"{package}, which vllm-mods needs, does not load: {said.splitlines()[0]}",
+            f"{sys.executable} -m pip install --force-reinstall {package}  # or, of a library (.so) "
+            "that is missing, the system's package that has it; `vllm-mods doctor` tries them all",
+            EXIT_USAGE,
+        )
     if isinstance(error, FileNotFoundError) and _current_is_gone():
         return Said("usage", "the current folder is not there any more", "cd /", EXIT_USAGE)
     return _bug(error, arguments, made)
@@ -51,6 +60,25 @@ def _bug(error: Exception, arguments: Sequence[str], made: Mapping[str, object])
         hint = f"read {place}, then report it: it has the traceback, versions and the plan, no secrets that could be told"
     message = f"this is a bug in vllm-mods {__version__}: {type(error).__name__}"
     return Said("bug", message, hint, EXIT_BUG)
+
+
+def _broken_package(error: Exception) -> str | None:
+    """Name the package of somebody else whose module did not load; None for an error of another kind.
+
+    A shared library that is missing is an ``ImportError`` of the module that wants it, an ``OSError`` of ctypes.
+    """
+    if isinstance(error, OSError) and "cannot open shared object file" not in str(error):
+        return None
+    trace = error.__traceback__
+    while trace is not None:
+        # Where we left our own code: nothing of ours is amiss from there on.
+        name = str(trace.tb_frame.f_globals.get("__name__", ""))
+        top = name.partition(".")[0]
+        if top not in {"vllm_mods", "importlib", "click", "__main__"}:
+            return top
+        trace = trace.tb_next
+    missing = (getattr(error, "name", None) or "").partition(".")[0]
+    return missing if missing and missing != "vllm_mods" else None
 
 
 def _output_is_broken(error: OSError) -> bool:

@@ -6,9 +6,9 @@ import json
 import os
 import platform
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vllm_mods.doctor import installed, secrets
+from vllm_mods.doctor import secrets
 from vllm_mods.doctor.tool import tool
 from vllm_mods.state import read_receipt
 from vllm_mods.trees.folder import find_site_root
@@ -97,19 +97,13 @@ def _target(arguments: Sequence[str]) -> str | None:
 
 def _folder(target: str) -> str:
     root = find_site_root(target)
-    there = read_receipt(root)
-    said: dict[str, Any] = {
+    there, disk = read_receipt(root), os.statvfs(root)
+    mods = there.mods if there else ()
+    said = {
         "site root": root,
         "owner": os.stat(root).st_uid,
         "user": os.geteuid(),
-        "disk": installed.disk(root)._asdict(),
-        "receipt": None
-        if there is None
-        else {
-            "tool": there.tool,
-            "vllm": there.vllm,
-            "mods": [f"{mod.name} {mod.version} {mod.variant} {mod.digest}" for mod in there.mods],
-            "files": len(there.files),
-        },
+        "free": disk.f_bavail * disk.f_frsize,
+        "receipt": [f"{one.name} {one.version} {one.variant} {one.digest}" for one in mods],
     }
     return _json(said)

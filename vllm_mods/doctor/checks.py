@@ -1,22 +1,43 @@
-"""What is wrong with the facts. Each check is a pure function of them; none has a second opinion.
+"""What is wrong with this installation and with a tree. Reads only, imports no vLLM.
 
-Whether a mod fits says the plan, whether it could be written says the draft of the transaction,
-whether it is still in says ``verify``.
+None of it is a second opinion: whether a mod fits says the plan, whether it could be written says the
+draft of the transaction, whether it is still in says ``verify``.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from packaging.version import InvalidVersion, Version
+
+from vllm_mods import drafting, planner, receipt, transitions
+from vllm_mods.doctor import search
+from vllm_mods.doctor.listing import Listed, compare, dist_infos, listed, unresolved
+from vllm_mods.doctor.tool import Tool, tool
+from vllm_mods.errors import Refused, VllmModsError
+from vllm_mods.integrity import verify
+from vllm_mods.library import Library
 from vllm_mods.model import Level, Verdict
+from vllm_mods.site import Site
+from vllm_mods.state import read_receipt
+from vllm_mods.trees.folder import FolderTree
+from vllm_mods.trees.image import ImageTree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from vllm_mods.doctor.facts import Facts, Folder, Target, Tool
+    from vllm_mods.model import Finding, Mod, ModPlan, Tree
+    from vllm_mods.receipt import Receipt
 
 _SHOWN = 3
+_ENOUGH = 4 << 20
+"""Bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB."""
+_BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})
+"""Verdicts that say that the tree is not in order; every other is an answer."""
 
 
 class Trouble(NamedTuple):
@@ -28,257 +49,327 @@ class Trouble(NamedTuple):
     level: Level = Level.ERROR
 
 
-def check(facts: Facts) -> tuple[Trouble, ...]:
-    """Return everything that is wrong, errors first."""
-    found = [*_tool(facts.tool)]
-    found += [Trouble("unreadable", one.message, one.hint) for one in facts.unreadable]
-    if facts.target is None:
-        found += _no_target(facts.elsewhere)
-    else:
-        found += _state(facts.target)
-        found += _mods(facts.target)
-        found += _version(facts.target)
-        if facts.target.folder is not None:
-            found += _metadata(facts.target, facts.target.folder)
-            found += _files(facts.target, facts.target.folder)
-            found += _disk(facts.target.folder)
-            found += _around(facts.target.folder)
-    return tuple(sorted(found, key=lambda one: one.level is Level.NOTE))
+class Target(NamedTuple):
+    """The tree that was asked about. ``fits`` are the mods that could be planned on it."""
+
+    tree: Tree
+    kind: str
+    version: str | None
+    receipt: Receipt | None
+    findings: tuple[Finding, ...]
+    fits: tuple[ModPlan, ...]
+    listed: Listed | None
 
 
-def _tool(tool: Tool) -> Iterator[Trouble]:
-    for one in tool.packages:
+class Answer(NamedTuple):
+    """Everything. ``elsewhere`` are trees that were found while none was named."""
+
+    tool: Tool
+    target: Target | None
+    elsewhere: tuple[str, ...]
+    troubles: tuple[Trouble, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found to be wrong."""
+        return not any(one.level is Level.ERROR for one in self.troubles)
+
+
+def examine(
+    spec: str | None,
+    libraries: Sequence[str],
+    opener: Callable[[str], Tree],
+    *,
+    workspace: str | None = None,
+) -> Answer:
+    """Look at this installation and at the tree ``spec``, else at the vLLM of this Python.
+
+    ``libraries`` are folders of the caller's own. Raises what ``opener`` does for a tree that is
+    named and is none.
+    """
+    found: list[Trouble] = []
+    mine = tool()
+    found += _packages(mine)
+    spec = spec if spec is not None else search.here()
+    if spec is None:
+        elsewhere = search.elsewhere(os.environ)
+        place = elsewhere[0] if elsewhere else "TREE"
+        more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
+        message = f"the Python that this runs in has no vLLM{more}"
+        hint = f"vllm-mods doctor --target {place}"
+        found.append(Trouble("no-target", message, hint, Level.NOTE))
+        return Answer(mine, None, elsewhere, tuple(found))
+    tree = opener(spec)
+    library = Library()
+    with _telling(found):
+        library = Library(*libraries)
+    mods = []
+    for name in library.names():
+        with _telling(found):
+            mods.append(library.load(name))
+    target = _look(tree, library, mods, workspace, found)
+    found.sort(key=lambda one: one.level is Level.NOTE)
+    return Answer(mine, target, (), tuple(found))
+
+
+@contextmanager
+def _telling(found: list[Trouble]) -> Iterator[None]:
+    """Make a trouble of what cannot be read, and go on."""
+    try:
+        yield
+    except VllmModsError as error:
+        found.append(Trouble("unreadable", error.message, error.hint))
+
+
+def _look(
+    tree: Tree, library: Library, mods: Sequence[Mod], workspace: str | None, found: list[Trouble]
+) -> Target:
+    there: Receipt | None = None
+    version: str | None = None
+    files: Listed | None = None
+    findings: tuple[Finding, ...] = ()
+    with _telling(found):  # a damaged receipt, say: the rest can still be told
+        there, findings = _state(tree)
+    with _telling(found):
+        version = tree.version
+    again = _again(tree, version)
+    found += _changed(tree, there, findings, again)
+    if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
+        with _telling(found):
+            found += _distributions(tree)
+            files = listed(tree)
+            found += _files(tree, files, there, again)
+    fits = tuple(_fits(tree, library, mods, there, workspace, found=found))
+    found += _mods(tree, fits, there, again, listed=files is not None)
+    if isinstance(tree, FolderTree):
+        found += _around(tree.root)
+    return Target(tree, _kind(tree), version, there, findings, fits, files)
+
+
+def _packages(mine: Tool) -> Iterator[Trouble]:
+    for one in mine.packages:
         if one.fault is not None:
             yield Trouble(
                 "package",
                 f"{one.name} {one.version or ''}".strip() + f": {one.fault}",
-                f"{shlex.quote(tool.executable)} -m pip install --force-reinstall "
+                f"{shlex.quote(mine.executable)} -m pip install --force-reinstall "
                 f"{shlex.quote(one.name + one.needs)}",
             )
-    if tool.git is None:
-        yield Trouble(
-            "no-git",
-            "there is no git program: git: trees and `bisect --repo` cannot be read; nothing else "
-            "needs it",
-            "apt-get install git",
-            Level.NOTE,
-        )
-    if tool.cache_fault is not None:
-        yield Trouble(
-            "no-cache",
-            f"nothing can be kept in {tool.cache}: {tool.cache_fault}; each command reads a release "
-            "anew",
-            "VLLM_MODS_CACHE=FOLDER names another place",
-            Level.NOTE,
-        )
 
 
-def _no_target(elsewhere: tuple[str, ...]) -> Iterator[Trouble]:
-    place = elsewhere[0] if elsewhere else "TREE"
-    more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
-    yield Trouble(
-        "no-target",
-        f"the Python that this runs in has no vLLM{more}",
-        f"vllm-mods doctor --target {place}",
-        Level.NOTE,
-    )
+def _kind(tree: Tree) -> str:
+    if not isinstance(tree, FolderTree):
+        return tree.spec.partition(":")[0]
+    source = any(os.path.lexists(f"{tree.root}/{name}") for name in ("setup.py", "pyproject.toml"))
+    return "source" if source else "installed"
 
 
-def _state(target: Target) -> Iterator[Trouble]:
+def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
+    """Return the receipt, and everything that is not as it says."""
+    if isinstance(tree, FolderTree):
+        found = verify(tree.root)
+        return read_receipt(tree.root), found
+    if isinstance(tree, ImageTree):
+        from vllm_mods.image.inspection import inspect  # noqa: PLC0415  (what folders do without)
+
+        seen = inspect(tree)
+        return seen.receipt, seen.findings
+    raw = None if tree.remote else tree.read(receipt.RECEIPT)
+    return (None if raw is None else receipt.parse(raw)), ()
+
+
+def _again(tree: Tree, version: str | None) -> str:
+    """Return how to install a tree's vLLM anew.
+
+    An index is named for a release that an installer took from one, and for nothing else: in place of
+    a build of somebody's own (a local version, a development version, a source folder, a file, a
+    distribution without metadata) it would put another.
+    """
+    if isinstance(tree, ImageTree):
+        return "build the image again"
+    dists = dist_infos(tree)
+    if len(dists) == 1:
+        ((folder, (name, stated)),) = dists.items()
+        place = f"{tree.root}/{folder}" if isinstance(tree, FolderTree) else ""
+        by = (tree.read(f"{folder}/INSTALLER") or b"").decode("ascii", "replace").strip()
+        if by in {"pip", "uv"} and not os.path.lexists(f"{place}/direct_url.json"):
+            try:
+                custom = Version(stated).local is not None or Version(stated).is_devrelease
+            except InvalidVersion:
+                custom = True
+            if not custom:
+                return f"pip install --force-reinstall --no-deps {name}=={stated}"
+    named = f"vLLM {version}" if version else "this vLLM"
+    return f"install the very build of {named} again, from where it came: an index has another one"
+
+
+def _changed(
+    tree: Tree, there: Receipt | None, findings: Iterable[Finding], again: str
+) -> Iterator[Trouble]:
     """Say what is not as the receipt says, and what puts it right."""
-    spec = shlex.quote(target.spec)
-    entries = target.receipt.mods if target.receipt else ()
-    names = " ".join(one.name for one in entries)
-    for one in target.findings:
+    spec = shlex.quote(tree.spec)
+    names = " ".join(one.name for one in there.mods) if there else ""
+    for one in findings:
         hint = None
         if one.code == "unfinished":
             # Each of these undoes it first, and then has nothing to do.
             hint = f"vllm-mods apply {names} --target {spec}" if names else None
             hint = hint or f"vllm-mods revert --target {spec}"
-        elif one.code == "stale-bytecode" and target.folder is not None:
-            hint = f"rm {shlex.quote(f'{target.folder.root}/{one.path}')}"
-        elif one.code in {"changed-since", "missing"} and target.kind != "image":
+        elif one.code == "stale-bytecode" and isinstance(tree, FolderTree):
+            hint = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
+        elif one.code in {"changed-since", "missing"} and not isinstance(tree, ImageTree):
             hint = f"vllm-mods revert --target {spec} --discard-edits  # then apply again"
         elif one.code == "mode-changed":
             hint = f"vllm-mods verify --target {spec}"
         elif one.level is Level.ERROR:
-            hint = f"pip install --force-reinstall --no-deps {_release(target)}  # then apply again"
-            hint = "build the image again" if target.kind == "image" else hint
+            hint = f"{again}  # then apply again"
         where = f"{one.path}: " if one.path else ""
         yield Trouble(one.code, f"{where}{one.message}", hint, one.level)
 
 
-def _mods(target: Target) -> Iterator[Trouble]:
-    spec = shlex.quote(target.spec)
-    refused: dict[str, list[str]] = {}
-    hints: dict[str, str | None] = {}
-    known = {one.name for one in target.receipt.mods} if target.receipt else set()
-    for one in target.fits:
-        if one.mod in known:
-            continue  # `verify` has told
-        if one.refusal is not None:
-            refused.setdefault(one.refusal.message, []).append(one.mod)
-            hints[one.refusal.message] = one.refusal.hint
-        elif one.planned is not None and one.planned.verdict in _BROKEN:
-            said = [found.message for found in one.planned.findings if found.level is Level.ERROR]
-            yield Trouble(
-                f"mod-{one.planned.verdict.value}",
-                f"{one.mod} is {one.planned.verdict.value}: {said[0] if said else 'no reason given'}",
-                f"vllm-mods check {one.mod} --target {spec}",
+def _distributions(tree: Tree) -> Iterator[Trouble]:
+    found = dist_infos(tree)
+    if len(found) < 2:
+        return
+    stale = [folder for folder, said in found.items() if said != ("vllm", tree.version)]
+    yield Trouble(
+        "two-distributions",
+        f"several distributions say that vllm/ is theirs: {', '.join(found)}; an upgrade was not clean",
+        # The metadata alone: to uninstall it would take the files of the other too.
+        f"rm -r {' '.join(shlex.quote(f'{tree.root}/{one}') for one in stale)}"
+        if isinstance(tree, FolderTree) and len(stale) < len(found)
+        else None,
+    )
+
+
+def _files(
+    tree: Tree, listed: Listed | None, there: Receipt | None, again: str
+) -> Iterator[Trouble]:
+    if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
+        yield Trouble(
+            "no-vllm", "vllm/__init__.py is empty: this is no vLLM, or what is left of one", again
+        )
+    if listed is None and not tree.remote:
+        lost = unresolved(tree)
+        if lost:
+            message = f"{_some(lost)}: imported by several files of vllm/, and not there"
+            yield Trouble("lost", message, again)
+        yield Trouble(
+            "no-list",
+            "nothing lists the files of this tree: whether one is missing or edited cannot be told",
+            level=Level.NOTE,
+        )
+    if listed is None:
+        return
+    found = compare(tree, listed)
+    touched = {file.path for file in there.files} if there else set()  # of those `verify` has told
+    for code, paths, what in (
+        ("edited", found.differs, f"not as {listed.name} lists: edited, or of another tool"),
+        ("lost", found.gone, f"listed in {listed.name} and not there"),
+        ("links", found.links, "a symbolic link, which is not followed: others may share the file"),
+        (
+            "unlisted",
+            found.extra,
+            f"not in {listed.name}: added, left by `patch`, or of another version",
+        ),
+    ):
+        some = [path for path in paths if path not in touched]
+        if some:
+            level = Level.NOTE if code == "unlisted" else Level.ERROR
+            hint = None if code == "unlisted" else again
+            yield Trouble(code, f"{_some(some)}: {what}", hint, level)
+
+
+def _fits(
+    tree: Tree,
+    library: Library,
+    mods: Sequence[Mod],
+    there: Receipt | None,
+    workspace: str | None,
+    *,
+    found: list[Trouble],
+) -> Iterator[ModPlan]:
+    """Plan each mod with what it requires, and draft on disk what ``apply`` would do."""
+    refused: dict[tuple[str, str | None], list[str]] = {}
+    for mod in mods:
+        with _telling(found):
+            planned = planner.plan(
+                library.select((mod.name,)),
+                tree,
+                receipt=there,
+                workspace=os.path.realpath(workspace) if workspace else planner.WORKSPACE,
             )
-        elif one.planned is not None and one.planned.verdict is Verdict.APPLIED:
+            mine = next(one for one in planned.mods if one.mod.name == mod.name)
+            yield mine
+            if planned.ok and mine.verdict.writes and isinstance(tree, FolderTree):
+                spaces = filter(None, (there.workspace if there else None, workspace))
+                where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
+                try:
+                    drafting.draft(where, there, transitions.forward(planned, there))
+                except Refused as error:
+                    refused.setdefault((error.message, error.hint), []).append(mod.name)
+                except OSError as error:
+                    refused.setdefault((str(error), f"ls -la {tree.root}"), []).append(mod.name)
+    for (message, hint), some in refused.items():
+        found.append(
+            Trouble("not-writable", f"apply would refuse {', '.join(some)}: {message}", hint)
+        )
+
+
+def _mods(
+    tree: Tree, fits: Iterable[ModPlan], there: Receipt | None, again: str, *, listed: bool
+) -> Iterator[Trouble]:
+    known = {one.name for one in there.mods} if there else set()
+    for one in fits:
+        name, verdict = one.mod.name, one.verdict
+        if name in known:
+            continue  # `verify` has told
+        # What this version should have; where a list has the files, that says what is lost.
+        lost = verdict is Verdict.MISSING and one.in_range and not listed
+        if lost or verdict in _BROKEN:
+            said = [found.message for found in one.findings if found.level is Level.ERROR]
+            yield Trouble(
+                f"mod-{verdict.value}",
+                f"{name} is {verdict.value}: {said[0] if said else 'no reason given'}",
+                f"vllm-mods check {name} --target {shlex.quote(tree.spec)}",
+            )
+        elif verdict is Verdict.APPLIED:
             yield Trouble(
                 "no-receipt",
-                f"{one.mod} is in, and no receipt says so: something else put it there, and "
-                "`revert` cannot take it out",
-                f"pip install --force-reinstall --no-deps {_release(target)}  # then apply it",
+                f"{name} is in, and no receipt says so: something else put it there, and `revert` "
+                "cannot take it out",
+                f"{again}  # then apply it",
                 Level.NOTE,
             )
-    for message, mods in refused.items():
-        yield Trouble(
-            "not-writable", f"apply would refuse {', '.join(mods)}: {message}", hints[message]
-        )
 
 
-_BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})
-"""Verdicts that say that the tree is not in order; every other is an answer."""
-
-
-def _version(target: Target) -> Iterator[Trouble]:
-    """Hold the version against the files, as far as the locks of mods know them."""
-    for one in target.known:
-        if not one.stated or target.version in one.releases:
-            continue
-        what = f"the tree says it is {target.version}, and {_some(one.paths)} "
-        if one.releases:
-            what += f"{'is' if len(one.paths) == 1 else 'are'} of {_range(one.releases)}"
-        else:
-            what += f"{'is' if len(one.paths) == 1 else 'are'} of no release that {one.mod} knows"
-        yield Trouble(
-            "version-disagrees",
-            f"{what}: a rebuilt wheel, or an edited file",
-            f"vllm-mods check {one.mod} --target {shlex.quote(target.spec)}  # the bytes decide",
-            Level.NOTE,
-        )
-
-
-def _metadata(target: Target, folder: Folder) -> Iterator[Trouble]:
-    if len(folder.distributions) > 1:
-        listed = ", ".join(one.folder for one in folder.distributions)
-        wrong = [one for one in folder.distributions if one.version != target.version]
-        stale = (wrong or folder.distributions)[0]
-        yield Trouble(
-            "two-distributions",
-            f"several distributions say that vllm/ is theirs: {listed}; an upgrade was not clean",
-            f"pip uninstall {stale.name}  # then install the one that you want",
-        )
-    recorded = folder.recorded
-    again = f"pip install --force-reinstall --no-deps {_release(target)}"
-    if recorded is None:
-        return
-    touched = {file.path for file in target.receipt.files} if target.receipt else set()
-    for code, paths, what in (
-        ("edited", recorded.differs, "not as {} lists: edited by hand, or by another tool"),
-        ("lost", recorded.gone, "listed in {} and not there"),
-    ):
-        left = [path for path in paths if path not in touched]  # of those `verify` has told
-        if left:
-            verb = "is" if len(left) == 1 else "are"
-            yield Trouble(code, f"{_some(left)} {verb} {what.format(recorded.folder)}", again)
-    if recorded.extra:
-        yield Trouble(
-            "unlisted",
-            f"{_some(recorded.extra)}: no row of {recorded.folder} names "
-            f"{'it' if len(recorded.extra) == 1 else 'them'}; somebody added "
-            f"{'it' if len(recorded.extra) == 1 else 'them'}, or they are left of another version",
-            level=Level.NOTE,
-        )
-
-
-def _files(target: Target, folder: Folder) -> Iterator[Trouble]:
-    if folder.closed:
-        yield Trouble(
-            "closed",
-            f"{_some(folder.closed)} cannot be read, and what lies there is left out",
-            f"ls -la {shlex.quote(f'{folder.root}/{folder.closed[0]}')}",
-        )
-    if folder.links:
-        yield Trouble(
-            "links",
-            f"{_some(folder.links)}: symbolic links, which are not followed: what lies behind them "
-            "may be an installer's cache that other environments share",
-            f"uv pip install --link-mode copy --reinstall {_release(target)}",
-        )
-    told = {one.path for one in target.findings}  # leftovers beside patched files
-    left = [path for path in folder.leftovers if path not in told]
-    if left:
-        yield Trouble(
-            "leftovers",
-            f"{_some(left)}: left by `patch` or an editor; somebody has patched this tree by hand",
-            level=Level.NOTE,
-        )
-
-
-def _disk(folder: Folder) -> Iterator[Trouble]:
-    disk, place = folder.disk, shlex.quote(folder.root)
-    if disk.read_only:
-        yield Trouble(
-            "read-only",
-            f"{folder.root} lies on a file system that is mounted read-only ({disk.kind})",
-            f"findmnt -T {place}",
-        )
-    elif disk.full:
+def _around(root: str) -> Iterator[Trouble]:
+    disk = os.statvfs(root)
+    free = disk.f_bavail * disk.f_frsize
+    if free < _ENOUGH or (disk.f_files > 0 and disk.f_favail == 0):
+        place = shlex.quote(root)
         yield Trouble(
             "disk-full",
-            f"{folder.root} lies on a disk with {disk.free / 1e6:.1f} MB left, or no room for "
-            "more files",
+            f"{root} lies on a disk with {free / 1e6:.1f} MB left, or no room for more files",
             f"df -h {place}; df -i {place}",
         )
-    if disk.lock_fault is not None:
+    other = search.before(root, os.environ, sys.path)
+    if other is not None:
         yield Trouble(
-            "no-lock",
-            f"a folder in {folder.root} cannot be locked ({disk.kind}: {disk.lock_fault}), and "
-            "nothing is changed without a lock",
-            "copy the tree to a local disk, or apply in the image: vllm-mods build",
+            "shadowed",
+            f"Python would take the vLLM in {other} for the one in {root}",
+            f"vllm-mods doctor --target {shlex.quote(other)}, or take that one away",
+        )
+    for pid, name, file in search.old_processes(root):
+        yield Trouble(
+            "old-code-runs",
+            f"process {pid} ({name}) started before the mods went in and has loaded {file}: it "
+            "runs the old code",
+            "start it again",
         )
 
 
-def _around(folder: Folder) -> Iterator[Trouble]:
-    for other in folder.others:
-        if other.first:
-            yield Trouble(
-                "shadowed",
-                f"Python would take the vLLM in {other.place} for the one in {folder.root}: "
-                f"{other.why}",
-                f"vllm-mods doctor --target {shlex.quote(other.place)}, or take that one away",
-            )
-        else:
-            yield Trouble(
-                "another",
-                f"there is another vLLM in {other.place}: {other.why}",
-                level=Level.NOTE,
-            )
-    for one in folder.processes:
-        if one.stale:
-            yield Trouble(
-                "old-code-runs",
-                f"process {one.pid} ({one.name}) started before the mods went in and has loaded "
-                f"{one.file}: it runs the old code",
-                "start it again",
-            )
-
-
-def _release(target: Target) -> str:
-    version = target.version
-    return f"vllm=={version}" if version and "+" not in version else "vllm"
-
-
-def _range(labels: tuple[str, ...]) -> str:
-    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
-
-
-def _some(paths: Iterable[str]) -> str:
+def _some(paths: Sequence[str]) -> str:
     """Name the first few of many."""
-    named = list(paths)
-    more = len(named) - _SHOWN
-    return ", ".join(named[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(paths) - _SHOWN
+    return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

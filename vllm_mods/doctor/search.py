@@ -1,4 +1,4 @@
-"""Where Python finds a vLLM, told without importing one."""
+"""Where Python finds a vLLM, and what runs one, told without importing any."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 import re
 import shutil
 import sys
+import time
 from importlib import metadata
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from vllm_mods.doctor.facts import Other
+from vllm_mods import receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,88 +22,89 @@ _PYTHON = re.compile(r"(?P<prefix>.*)/lib(?:64)?/python(?P<minor>3\.\d+)/(?:site
 
 
 def here() -> str | None:
-    """Return the site root of the vLLM that the running Python would import, None if there is none.
-
-    The current folder is left out, unless PYTHONPATH names it: a program that is installed does not
-    look there.
-    """
-    for folder in _search_path(os.environ, sys.path):
-        if _holds(folder):
-            return folder
-    return _editable()
+    """Return the site root of the vLLM that the running Python would import, None if there is none."""
+    found = (folder for folder in _path(os.environ, sys.path) if _holds(folder))
+    return next(found, None) or _editable()
 
 
 def elsewhere(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return site roots with a vLLM in the environments that are active, and in the system."""
     program = shutil.which("python3", path=environ.get("PATH"))
+    active = [environ.get("VIRTUAL_ENV"), environ.get("CONDA_PREFIX")]
     prefixes = [
-        environ.get("VIRTUAL_ENV"),
-        environ.get("CONDA_PREFIX"),
+        *active,
         program and os.path.dirname(os.path.dirname(program)),
         "/usr/local",
         "/usr",
     ]
-    found: dict[str, None] = {}
-    for prefix in filter(None, prefixes):
-        pattern = os.path.join(glob.escape(prefix), "lib", "python3*", "*-packages", "vllm")
-        for place in sorted(glob.glob(pattern)):
-            folder = os.path.dirname(place)
-            if _holds(folder):
-                found[os.path.realpath(folder)] = None
-    return tuple(found)
+    found = (
+        os.path.realpath(folder)
+        for prefix in filter(None, prefixes)
+        for folder in sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages"))
+        if _holds(folder)
+    )
+    return tuple(dict.fromkeys(found))
 
 
-def others(root: str, environ: Mapping[str, str], path: Sequence[str]) -> tuple[Other, ...]:
-    """Return every other vLLM that Python could take for the one in ``root``.
+def before(root: str, environ: Mapping[str, str], path: Sequence[str]) -> str | None:
+    """Return the site root of a vLLM that Python would take for the one in ``root``.
 
     ``path`` is the running Python's; where ``root`` is not on it, another Python's is, of which only
     PYTHONPATH and the user's own packages can be told.
     """
-    found: dict[str, Other] = {}
-    ours = [os.path.realpath(folder) for folder in _search_path(environ, path)]
-    if root in ours:
-        before = True
-        for folder in ours:
-            before = before and folder != root
-            if folder != root and _holds(folder):
-                found.setdefault(folder, Other(folder, "it is on Python's search path", before))
-    else:
-        for folder, why in _foreign(root, environ):
-            if folder == root:
-                break
-            if _holds(folder):
-                found.setdefault(folder, Other(folder, why, first=True))
-    current = os.path.realpath(_current())
-    if current not in {root, *found} and _holds(current):
-        why = "it is the current folder, where `python -m` and `python -c` look first"
-        found[current] = Other(current, why, first=False)
-    return tuple(found.values())
+    folders = [os.path.realpath(folder) for folder in _path(environ, path)]
+    if root not in folders:
+        named = environ.get("PYTHONPATH", "").split(os.pathsep)
+        folders = [os.path.realpath(folder) for folder in named if folder]
+        match = _PYTHON.match(root)
+        # In an environment the user's own packages are not looked at.
+        if match is not None and not os.path.exists(f"{match['prefix']}/pyvenv.cfg"):
+            base = environ.get("PYTHONUSERBASE") or os.path.expanduser("~/.local")
+            folders.append(os.path.realpath(f"{base}/lib/python{match['minor']}/site-packages"))
+    first = next((folder for folder in folders if folder == root or _holds(folder)), root)
+    return None if first == root else first
 
 
-def _search_path(environ: Mapping[str, str], path: Sequence[str]) -> list[str]:
-    named = environ.get("PYTHONPATH", "").split(os.pathsep)
-    current = _current()
-    return [folder for folder in path if folder and (folder != current or folder in named)]
+def old_processes(root: str) -> Iterator[tuple[str, str, str]]:
+    """Yield pid, name and file of processes that mapped a file of ``vllm/`` before the mods came.
+
+    Python's own source files are not mapped, so a process that loaded none of vLLM's extensions is not
+    seen, nor one of somebody else, nor one in a container: its paths are others.
+    """
+    try:  # its mtime may be a stated one; this is not
+        since = os.stat(f"{root}/{receipt.RECEIPT}").st_ctime
+    except OSError:
+        return
+    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    wanted = re.compile(re.escape(f" {root}/vllm/") + r".*")
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        match = wanted.search(_text(f"/proc/{pid}/maps"))
+        if match is None:
+            continue
+        # pid (comm) state …: the name may hold spaces and parentheses (proc(5))
+        head, _, tail = _text(f"/proc/{pid}/stat").rpartition(")")
+        started = tail.split()[19:20]
+        if started and boot + int(started[0]) / os.sysconf("SC_CLK_TCK") < since:
+            yield pid, head.partition("(")[2], match[0].strip().removesuffix(" (deleted)")
 
 
-def _current() -> str:
+def _text(path: str) -> str:
+    """Return a file, nothing where it may not be read or is gone by now."""
     try:
-        return os.getcwd()
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _path(environ: Mapping[str, str], path: Sequence[str]) -> list[str]:
+    """Return the search path without the current folder: an installed program does not look there."""
+    named = environ.get("PYTHONPATH", "").split(os.pathsep)
+    try:
+        current = os.getcwd()
     except FileNotFoundError:  # it was removed
-        return "/"
-
-
-def _foreign(root: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield where the Python that ``root`` belongs to looks before it comes there."""
-    for folder in environ.get("PYTHONPATH", "").split(os.pathsep):
-        if folder:
-            yield os.path.realpath(folder), "PYTHONPATH names it"
-    match = _PYTHON.match(root)
-    if match is None or os.path.exists(f"{match['prefix']}/pyvenv.cfg"):
-        return  # in an environment the user's own packages are not looked at
-    base = environ.get("PYTHONUSERBASE") or os.path.join(os.path.expanduser("~"), ".local")
-    folder = os.path.join(base, "lib", f"python{match['minor']}", "site-packages")
-    yield os.path.realpath(folder), "Python looks among the user's own packages first"
+        current = "/"
+    return [folder for folder in path if folder and (folder != current or folder in named)]
 
 
 def _holds(folder: str) -> bool:
@@ -112,13 +114,9 @@ def _holds(folder: str) -> bool:
 def _editable() -> str | None:
     """Return where an editable install has its source (PEP 610)."""
     try:
-        raw = metadata.distribution("vllm").read_text("direct_url.json")
-    except metadata.PackageNotFoundError:
-        return None
-    try:
-        said = json.loads(raw or "null")
+        said = json.loads(metadata.distribution("vllm").read_text("direct_url.json") or "null")
         folder = unquote(urlsplit(said["url"]).path)
         editable = said["dir_info"].get("editable", False)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (metadata.PackageNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return folder if editable and _holds(folder) else None

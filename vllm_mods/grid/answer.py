@@ -1,13 +1,14 @@
 """What one plan said, without the bytes: enough for a cell, for mod.lock and for the cache."""
 
-# Without `from __future__ import annotations`: see model.py.
+# Without `from __future__ import annotations`: what is decoded to needs its types when it runs.
 
 from typing import Any, NamedTuple
 
-from vllm_mods import lock, locking
+from vllm_mods import locking
+from vllm_mods.decode import decode, encode
 from vllm_mods.grid.cell import Cell, History, HunkView
 from vllm_mods.lock import LockedTree
-from vllm_mods.model import Finding, Level, Mod, ModPlan, Verdict
+from vllm_mods.model import Finding, Mod, ModPlan, Verdict
 
 
 class Answer(NamedTuple):
@@ -95,49 +96,14 @@ def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -
 
 
 def to_data(answer: Said) -> dict[str, Any]:
-    """Return an answer as what JSON can hold."""
-    if isinstance(answer, PairAnswer):
-        return {"pair": answer._asdict()}
-    if isinstance(answer, Shown):
-        hunks, history = ([one._asdict() for one in part] for part in answer)
-        return {"shown": {"hunks": hunks, "history": history}}
-    return {
-        **answer._asdict(),
-        "findings": [one._asdict() for one in answer.findings],
-        "locked": None if answer.locked is None else lock.tree_data(answer.locked),
-    }
+    """Return an answer as what JSON can hold, under the name of its kind."""
+    return {type(answer).__name__: encode(answer)}
 
 
-def from_data(data: Any) -> Said:  # noqa: ANN401  (as ``json.loads`` has it)
-    """Take back what ``to_data`` made. Raises ``ValueError``, ``KeyError`` or ``TypeError``."""
-    if "pair" in data:
-        pair = data["pair"]
-        return PairAnswer(pair["kind"], tuple(pair["scopes"]), pair["message"])
-    if "shown" in data:
-        shown = data["shown"]
-        return Shown(
-            hunks=tuple(
-                HunkView(
-                    **{
-                        **one,
-                        "lines": tuple(one["lines"]),
-                        "target": tuple((number, line) for number, line in one["target"]),
-                    }
-                )
-                for one in shown["hunks"]
-            ),
-            history=tuple(
-                History(**{**one, "diff": tuple(one["diff"])}) for one in shown["history"]
-            ),
-        )
-    return Answer(
-        **{
-            **data,
-            "verdict": Verdict(data["verdict"]),
-            "findings": tuple(
-                Finding(**{**one, "level": Level(one["level"])}) for one in data["findings"]
-            ),
-            "offsets": tuple(data["offsets"]),
-            "locked": None if data["locked"] is None else lock.tree_of(data["locked"]),
-        }
-    )
+def from_data(data: dict[str, Any]) -> Said:
+    """Take back what ``to_data`` made. Raises ``ValueError`` for anything else."""
+    ((name, raw),) = data.items()
+    kinds: dict[str, type[Said]] = {one.__name__: one for one in (Answer, PairAnswer, Shown)}
+    if name not in kinds:
+        raise ValueError(f"{name} is no answer")
+    return decode(kinds[name], raw)

@@ -1,6 +1,6 @@
 """What a matrix says, as plain data: it crosses processes, lies in the cache and feeds the reports."""
 
-# Without `from __future__ import annotations`: see model.py.
+# Without `from __future__ import annotations`: what is decoded to needs its types when it runs.
 
 from typing import NamedTuple
 

@@ -14,7 +14,6 @@ import os
 import sys
 import zlib
 from functools import lru_cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods import __version__
@@ -138,6 +137,8 @@ def _kind(tree: Tree) -> str:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Return a digest of all that decides a verdict beside mods and trees: this code and what it uses."""
+    from importlib.metadata import version  # noqa: PLC0415  (it brings all of email)
+
     digest = hashlib.sha256(f"{__version__} {sys.version_info[:3]}".encode())
     for name in ("libcst", "unidiff", "packaging"):
         digest.update(f" {name} {version(name)}".encode())

@@ -42,13 +42,17 @@ def plan(planned: Plan, paint: Paint = str) -> str:
     for one in planned.mods:
         head = f"{one.mod.name} {one.mod.version}".ljust(width)
         variant = f" (variant {one.variant.id})" if one.variant and one.verdict.ok else ""
-        whole = one.verdict is Verdict.APPLIES and not one.hunks
-        meaning = "every file it brings is new" if whole else MEANING[one.verdict]
-        lines = [f"  {head}  {paint(one.verdict)}: {meaning}{variant}"]
+        lines = [f"  {head}  {paint(one.verdict)}: {meaning(one)}{variant}"]
         lines += [f"    {line}" for line in changed(one)]
         lines += [f"    {line}" for line in findings(one.findings)]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
+
+
+def meaning(one: ModPlan) -> str:
+    """Say what a verdict means."""
+    whole = one.verdict is Verdict.APPLIES and not one.hunks
+    return "every file it brings is new" if whole else MEANING[one.verdict]
 
 
 def changed(one: ModPlan) -> list[str]:

@@ -1,11 +1,9 @@
-"""HTTP with pip's settings: pages, byte ranges and whole files, retried.
-
-The one place that imports requests.
-"""
+"""HTTP with pip's settings: pages, byte ranges and whole files, asked for again where they break off."""
 
 from __future__ import annotations
 
 import ipaddress
+import ssl
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
@@ -13,10 +11,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
 
-from vllm_mods import __version__
 from vllm_mods.errors import TreeError, Unreachable
+from vllm_mods.sessions import AGAIN, BROKEN, Adapter, reason, session
+from vllm_mods.trees.index import Page, place, redact
 from vllm_mods.untrusted import number_of
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 527})
 _ABSENT = frozenset({404, 410})
 _CHUNK = 1 << 18
 _LONGEST_WAIT = 10.0
@@ -36,24 +33,8 @@ _LARGEST_SPAN = 512 << 20
 _LARGEST_FILE = 16 << 30
 
 
-class _TransientError(Exception):
-    """A fault that may be gone the next time; ``wait`` is what the server asked for, in seconds."""
-
-    def __init__(self, why: str, wait: float = 0.0) -> None:
-        super().__init__(why)
-        self.wait = wait
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
-    """A page as it came.
-
-    ``url`` is where it was found in the end, without user and password: links are relative to it.
-    """
-
-    url: str
-    content_type: str
-    body: bytes
+class _CutError(urllib3.exceptions.HTTPError):
+    """More or less came than there is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,15 +55,14 @@ class Http:
         self.received = 0
         self._settings = settings
         self._backoff = backoff
-        self._session = requests.Session()
-        self._session.headers["User-Agent"] = f"vllm-mods/{__version__}"
-        if settings.verify is None:
-            self._session.mount("https://", _SystemCertificates())
+        # The system's certificates too, as pip has them since 24.2, beside those of certifi.
+        context = ssl.create_default_context() if settings.verify is None else None
+        self._session = session(settings.retries, backoff=backoff, context=context)
         for host in settings.trusted_hosts:
             # A context of one's own insists on host names, also where nothing is to be checked.
-            self._session.mount(f"https://{host}", HTTPAdapter())
+            self._session.mount(f"https://{host}", Adapter(settings.retries, backoff=backoff))
         self._logins = {
-            _place(url): login
+            place(url): login
             for url in (*settings.index_urls, *settings.find_links)
             if (login := _login(url)) is not None
         }
@@ -126,7 +106,7 @@ class Http:
                     )
                 data = self._body(response, end - start)
                 if len(data) != end - start:
-                    raise _TransientError(f"{len(data)} bytes came of {end - start}")
+                    raise _CutError(f"{len(data)} bytes came of {end - start}")
                 return Span(data=data, total=total)
 
         return self._retried(url, once)
@@ -159,39 +139,26 @@ class Http:
                 finally:
                     self.received += response.raw.tell()
                 if total is not None and done != total:
-                    raise _TransientError(f"{done} bytes came of {total}")
+                    raise _CutError(f"{done} bytes came of {total}")
 
         self._retried(url, once)
 
     def _retried(self, url: str, once: Callable[[], T]) -> T:
-        tries = self._settings.retries + 1
+        """Ask again for what breaks off. Whether anything comes is the session's to try."""
         why = ""
-        for attempt in range(tries):
+        for attempt in range(self._settings.retries + 1):
+            if attempt:
+                time.sleep(min(self._backoff * 2**attempt, _LONGEST_WAIT))
             try:
                 return once()
-            except _TransientError as error:
-                why, wait = str(error), error.wait
-            except requests.exceptions.SSLError as error:
-                raise TreeError(
-                    f"{redact(url)}: the server's certificate is not trusted: {_reason(error)}",
-                    hint="pip config set global.cert FILE  # the certificates of your network",
-                ) from error
-            except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
-                why, wait = _reason(error), 0.0
-            except (
-                requests.exceptions.ChunkedEncodingError,
-                requests.exceptions.ContentDecodingError,
-                urllib3.exceptions.HTTPError,
-            ) as error:
-                why, wait = f"the answer broke off: {_reason(error)}", 0.0
-            except (requests.exceptions.RequestException, OSError, ValueError) as error:
-                # A ValueError is about the URL, a redirect's or the proxy's, and quotes it, passwords and all.
-                why = "no usable URL or proxy" if isinstance(error, ValueError) else _reason(error)
-                raise TreeError(f"{redact(url)}: {why}", hint=_SETTINGS) from error
-            if attempt + 1 < tries:
-                time.sleep(min(max(wait, self._backoff * 2**attempt), _LONGEST_WAIT))
+            except BROKEN as error:
+                why = f"the answer broke off: {reason(error)}"
+        raise self._given_up(url, why)
+
+    def _given_up(self, url: str, why: str) -> Unreachable:
+        tries = self._settings.retries + 1
         times = "once" if tries == 1 else f"{tries} times"
-        raise Unreachable(f"cannot read {redact(url)}: {why} (tried {times})", hint=_SETTINGS)
+        return Unreachable(f"cannot read {redact(url)}: {why} (tried {times})", hint=_SETTINGS)
 
     def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         parts = urlsplit(url)
@@ -205,26 +172,37 @@ class Http:
         if trusted:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         proxy = self._settings.proxy
-        return self._session.get(
-            url,
-            headers=dict(headers),
-            auth=_login(url) or self._logins.get(_place(url)),
-            # Given with each call: requests would prefer its environment variables otherwise.
-            verify=False if trusted else (self._settings.verify or True),
-            cert=self._settings.client_cert,
-            proxies={"http": proxy, "https": proxy} if proxy else None,
-            timeout=self._settings.timeout or None,
-            stream=True,
-        )
+        try:
+            return self._session.get(
+                url,
+                headers=dict(headers),
+                auth=_login(url) or self._logins.get(place(url)),
+                # Given with each call: requests would prefer its environment variables otherwise.
+                verify=False if trusted else (self._settings.verify or True),
+                cert=self._settings.client_cert,
+                proxies={"http": proxy, "https": proxy} if proxy else None,
+                timeout=self._settings.timeout or None,
+                stream=True,
+            )
+        except requests.exceptions.SSLError as error:
+            raise TreeError(
+                f"{redact(url)}: the server's certificate is not trusted: {reason(error)}",
+                hint="pip config set global.cert FILE  # the certificates of your network",
+            ) from error
+        except BROKEN as error:
+            raise self._given_up(url, reason(error)) from error
+        except (requests.exceptions.RequestException, OSError, ValueError) as error:
+            # A ValueError is about the URL, a redirect's or the proxy's, and quotes it, passwords and all.
+            why = "no usable URL or proxy" if isinstance(error, ValueError) else reason(error)
+            raise TreeError(f"{redact(url)}: {why}", hint=_SETTINGS) from error
 
     def _check(self, response: requests.Response, url: str) -> None:
         status = response.status_code
         if status in {200, 206}:
             return
         said = f"the server answered {status} {response.reason or ''}".rstrip()
-        if status in _AGAIN:
-            asked = response.headers.get("Retry-After", "")
-            raise _TransientError(said, float(number_of(asked) or 0))
+        if status in AGAIN:
+            raise self._given_up(url, said)
         hint = _SETTINGS
         if status in {401, 403, 407}:
             hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
@@ -239,35 +217,15 @@ class Http:
                 parts.append(chunk)
                 size += len(chunk)
                 if size > limit:
-                    raise _TransientError(f"more than the {limit} bytes that there can be came")
+                    raise _CutError(f"more than the {limit} bytes that there can be came")
         finally:
             self.received += response.raw.tell()
         return b"".join(parts)
 
 
-class _SystemCertificates(HTTPAdapter):
-    """Trusts the system's certificates too, as pip does since 24.2, beside those of certifi."""
-
-    def init_poolmanager(self, *args: object, **kwargs: object) -> None:
-        import ssl  # noqa: PLC0415  (urllib3 has imported it by now)
-
-        kwargs["ssl_context"] = ssl.create_default_context()
-        super().init_poolmanager(*args, **kwargs)  # type: ignore[arg-type]
-
-
-def _place(url: str) -> str:
-    return urlsplit(url).netloc.rpartition("@")[2]
-
-
 def _without_login(url: str) -> str:
     """Return the URL without user and password: those of an index are known by its host."""
-    return urlunsplit(urlsplit(url)._replace(netloc=_place(url)))
-
-
-def redact(url: str) -> str:
-    """Return a URL to show: without the user, the password and the query (a token may be in it)."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, _place(url), parts.path, "", ""))
+    return urlunsplit(urlsplit(url)._replace(netloc=place(url)))
 
 
 def _content_range(response: requests.Response, start: int, end: int) -> int | None:
@@ -277,8 +235,8 @@ def _content_range(response: requests.Response, start: int, end: int) -> int | N
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return None  # A range of a compressed stream is of no use.
     unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
-    place, _, total = rest.partition("/")
-    if unit != "bytes" or place != f"{start}-{end - 1}":
+    extent, _, total = rest.partition("/")
+    if unit != "bytes" or extent != f"{start}-{end - 1}":
         return None
     return number_of(total)
 
@@ -305,23 +263,6 @@ def _is_local(host: str | None) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _reason(error: BaseException) -> str:
-    """Return the innermost reason: requests wraps urllib3, which wraps the system's words.
-
-    The outer texts repeat the URL, and with it what must not be shown.
-    """
-    inner: BaseException = error
-    for _ in range(8):
-        reason = getattr(inner, "reason", None)
-        if not isinstance(reason, BaseException):
-            reason = next((a for a in inner.args if isinstance(a, BaseException)), None)
-        if reason is None:
-            break
-        inner = reason
-    text = str(inner.args[-1] if isinstance(inner, OSError) and inner.args else inner)
-    return text.rpartition(">: ")[2] or type(inner).__name__
 
 
 _SETTINGS = "pip config list  # index-url, proxy, cert, timeout and retries are taken from there"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
 from packaging.utils import (
     InvalidSdistFilename,
@@ -26,6 +26,18 @@ ACCEPT = (
     "text/html;q=0.1"
 )
 PROJECT = "vllm"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """A page as it came.
+
+    ``url`` is where it was found in the end, without user and password: links are relative to it.
+    """
+
+    url: str
+    content_type: str
+    body: bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,3 +187,14 @@ class _Anchors(HTMLParser):
             self.anchors.append(attributes)
         elif tag == "base" and href:
             self.base = urljoin(self.base, href)
+
+
+def place(url: str) -> str:
+    """Return the host and port of a URL."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def redact(url: str) -> str:
+    """Return a URL to show: without the user, the password and the query (a token may be in it)."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, place(url), parts.path, "", ""))

@@ -10,8 +10,7 @@ from packaging.version import InvalidVersion, Version
 from vllm_mods.errors import TreeError, Unreachable, UsageError
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.cache import Cache, cache_folder, file_digest
-from vllm_mods.trees.http import Http, redact
-from vllm_mods.trees.index import ReleaseFile, release_file
+from vllm_mods.trees.index import ReleaseFile, redact, release_file
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import NoRangesError, NotKeptError, RemoteZip
 from vllm_mods.trees.sources import Answer, Sources, local_path
@@ -20,6 +19,8 @@ from vllm_mods.versions import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
+
+    from vllm_mods.trees.http import Http
 
     Progress = Callable[[str, int, int | None], None]
     Note = Callable[[str], None]
@@ -44,7 +45,11 @@ class Releases:
         cache_dir: str | None = None,
     ) -> None:
         settings = read_settings(os.environ)
-        self.http = None if offline else Http(settings)
+        self.http: Http | None = None
+        if not offline:
+            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
+
+            self.http = Http(settings)
         self._workspace = workspace
         self._progress = progress
         self._note = note

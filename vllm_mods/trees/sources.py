@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from vllm_mods.errors import TreeError, Unreachable
-from vllm_mods.trees.http import Page, redact
-from vllm_mods.trees.index import ACCEPT, PROJECT, parse_page, release_file
+from vllm_mods.trees.index import ACCEPT, PROJECT, Page, parse_page, redact, release_file
 from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:

@@ -192,10 +192,15 @@ class Fake(BaseHTTPRequestHandler):
 
     mounts = 201
     writes = 201
+    there: bytes | None = None  # the manifest of the tag
     sent: ClassVar[list[tuple[str, str, int]]] = []
 
     def do_HEAD(self) -> None:
-        self._answer(404)
+        self._answer(404 if self.there is None else 200)
+
+    def do_GET(self) -> None:
+        self._answer(200)
+        self.wfile.write(self.there or b"")
 
     def do_POST(self) -> None:
         mounting = "mount=" in self.path
@@ -213,7 +218,7 @@ class Fake(BaseHTTPRequestHandler):
         self.sent.append((self.command, self.path, length))
         self.send_response(code)
         self.send_header("Location", "/v2/me/it/blobs/uploads/1")
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(self.there or b"")))
         self.end_headers()
 
     def log_message(self, *_arguments: object) -> None:
@@ -279,6 +284,22 @@ def test_a_registry_that_does_not_let_us_write(
         registry.write(built(base), base, f"{host}/me/it:x", TAG)
     assert hint in (error.value.hint or "")
     assert not [path for method, path, _ in Fake.sent if method == "PUT" and "manifests" in path]
+
+
+def test_an_image_that_another_zlib_packed_is_there_already(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = from_registry(host, tmp_path)
+    made = built(base)
+    there = {"config": {"digest": made.image.config_digest}, "layers": []}
+    monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
+    pushed = registry.write(made, base, f"{host}/me/it:x", TAG)
+    assert pushed.digest != made.image.manifest_digest
+    assert not [path for method, path, _ in Fake.sent if method == "PUT"]
+    there["config"] = {"digest": "sha256:0"}
+    monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
+    with pytest.raises(Refused):
+        registry.write(made, base, f"{host}/me/it:x", TAG)
 
 
 class Counting(FolderBase):

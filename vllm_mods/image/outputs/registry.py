@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from vllm_mods.image.sources.names import Name
 
 _OK, _CREATED, _ACCEPTED = 200, 201, 202
-_TIMEOUT = 60
 
 
 class Pushed(NamedTuple):
@@ -56,6 +55,8 @@ def write(built: Built, base: Base, ref: str, tag: str) -> Pushed:
     if there == digest:
         return Pushed(str(target), digest, 0)
     if there is not None:
+        if client.config_of_tag() == image.config_digest:  # packed by another zlib
+            return Pushed(str(target), there, 0)
         raise moved(str(target), there, digest)
     for layer in dict.fromkeys(image.layers[:-1]):
         client.take(layer, base)
@@ -114,6 +115,12 @@ class _Pusher(Client):
         self._check(response, _OK)
         return response.headers.get("Docker-Content-Digest", "(unknown)")
 
+    def config_of_tag(self) -> str | None:
+        """Return the ID of what the tag names; None for what is no manifest of one image."""
+        data = self.open(self.manifest(str(self.name))).read()
+        config = reading.parse(data, str(self.name)).get("config")
+        return config.get("digest") if isinstance(config, dict) else None
+
     def take(self, layer: Descriptor, base: Base) -> None:
         """Have a layer of the base in this repository, without sending it."""
         if self._source is not None and self._source.repository != self.name.repository:
@@ -147,52 +154,14 @@ class _Pusher(Client):
         self._check(begun, _ACCEPTED)
         place = urljoin(begun.url, begun.headers.get("Location", ""))
         joint = "&" if "?" in place else "?"
-        done = self._ask(
-            "PUT",
-            f"{place}{joint}digest={digest}",
-            data=data,
-            headers={"Content-Type": "application/octet-stream"},
-        )
-        self._check(done, _CREATED)
+        self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
 
     def put_manifest(self, data: bytes) -> None:
-        done = self._ask(
-            "PUT",
-            f"manifests/{self.name.tag}",
-            data=data,
-            headers={"Content-Type": oci.MANIFEST},
-        )
-        self._check(done, _CREATED)
+        self._put(f"manifests/{self.name.tag}", data, oci.MANIFEST)
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        data: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        params: Mapping[str, str] | None = None,
-    ) -> requests.Response:
-        url = urljoin(self._root, path)
-
-        def once() -> requests.Response:
-            self.sent += len(data)
-            return self._session.request(
-                method,
-                url,
-                data=data,
-                headers=dict(headers or {}),
-                params=params,
-                timeout=_TIMEOUT,
-            )
-
-        try:
-            response = once()
-            if response.status_code == requests.codes.unauthorized and self._log_in(response):
-                response = once()
-        except (requests.exceptions.RequestException, OSError) as error:
-            raise self._unreachable(error) from error
-        return response
+    def _put(self, path: str, data: bytes, kind: str) -> None:
+        self.sent += len(data)
+        self._check(self._ask("PUT", path, data=data, headers={"Content-Type": kind}), _CREATED)
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Ask for the right to write here and, in the same token, to read where layers come from."""

@@ -2,7 +2,7 @@
 
 docker's own client library is used: it knows contexts, DOCKER_HOST, ssh and TLS, so that the engine
 is the one that `docker` itself would talk to. Files come out of a container that is made for that,
-never started, and removed; or, for root on the engine's own machine, out of the layers' folders.
+never started, and removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from docker.utils import kwargs_from_env
 from vllm_mods import tars
 from vllm_mods.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.image.base import DIR, FILE, Descriptor
-from vllm_mods.image.sources import oci, overlay, streams, tarred
+from vllm_mods.image.sources import oci, streams, tarred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -234,11 +234,9 @@ class Image:
         if self.where == "containerd":
             self._read_content_store()
         self.config = self.config or rebuilt(self._told)
-        self._files: Container | overlay.Files | None = None
+        self._files: Container | None = None
         if container:
             self._files = Container(client, identity, reference)
-        elif layers := overlay.folders(self._told):
-            self._files = overlay.Files(layers, reference)
         self._remove: weakref.finalize[Any, Any] | None = None
 
     def entry(self, path: str) -> Entry | None:
@@ -261,7 +259,7 @@ class Image:
         finally:
             self._client.close()
 
-    def _open(self) -> Container | overlay.Files:
+    def _open(self) -> Container:
         if self._files is None:
             with asking(self.reference):
                 # By its ID: the name may point elsewhere by now. The command is never run.

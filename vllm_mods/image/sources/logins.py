@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING
 
 from vllm_mods.errors import TreeError
-from vllm_mods.image.sources.extra import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,8 +21,8 @@ def login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[str, 
     Raises ``TreeError`` if a credential helper fails.
     """
     # The library is docker's own for this: the order of stores and helpers, and their protocol.
-    AuthConfig = needed("docker.auth").AuthConfig  # noqa: N806
-    DockerException = needed("docker.errors").DockerException  # noqa: N806
+    from docker.auth import AuthConfig  # noqa: PLC0415
+    from docker.errors import DockerException  # noqa: PLC0415
 
     for path in _files(environ):
         if not os.path.isfile(path):

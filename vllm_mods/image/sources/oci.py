@@ -6,8 +6,10 @@ Docker's "schema 2" manifests have the same shape and are read as such.
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping  # noqa: TC003  (a type that is decoded to)
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from vllm_mods.decode import DecodeError, decode
 from vllm_mods.errors import TreeError, UsageError
 from vllm_mods.image.base import Descriptor
 from vllm_mods.image.sources import streams
@@ -26,7 +28,6 @@ TAG = "org.opencontainers.image.ref.name"
 # What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
 _NAME = "io.containerd.image.name"
 _LARGEST_DOCUMENT = 16 << 20
-_PLATFORM = ("os", "architecture", "variant", "created", "author")
 _DEEPEST = 4
 """Indexes in each other: tools write two at most."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
@@ -194,36 +195,42 @@ def parse(data: bytes, what: str) -> dict[str, Any]:
 
 def diff_ids(config: bytes, reference: str) -> tuple[str, ...]:
     """Return the layers that a configuration names. Raises ``TreeError``."""
-    document = parse(config, f"{reference}: its configuration")
-    _check_settings(document, reference)
-    rootfs = document.get("rootfs")
-    found = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    try:
+        read = decode(_Config, parse(config, f"{reference}: its configuration"), more=True)
+    except DecodeError as error:
+        why = f"its configuration is not as OCI has it: {error}"
+        raise TreeError(f"{reference}: {why}", hint=_HINT) from error
+    if read.rootfs is None or read.rootfs.diff_ids is None:
         raise TreeError(
             f"{reference}: its configuration names no layers (rootfs.diff_ids)",
             hint="that is no image of a file system: an OCI artifact, or one that a tool cut down",
         )
-    return tuple(found)
+    return read.rootfs.diff_ids
 
 
-def _check_settings(document: dict[str, Any], reference: str) -> None:
-    """Raise ``TreeError`` unless what is read of a configuration has the form that OCI gives it."""
-    settings = document.get("config")
-    inner = settings if isinstance(settings, dict) else {}
-    labels = inner.get("Labels")
-    right = (
-        isinstance(settings, dict | None)
-        and isinstance(labels, dict | None)
-        and all(isinstance(one, str) for one in (labels or {}).values())
-        and isinstance(inner.get("Env"), list | None)
-        and all(isinstance(one, str) for one in inner.get("Env") or ())
-        and isinstance(inner.get("WorkingDir"), str | None)
-        and all(isinstance(document.get(key), str | None) for key in _PLATFORM)
-        and isinstance(document.get("history"), list | None)
-        and all(isinstance(one, dict) for one in document.get("history") or ())
-    )
-    if not right:
-        raise TreeError(f"{reference}: its configuration is not as OCI has it", hint=_HINT)
+class _Layers(NamedTuple):
+    diff_ids: tuple[str, ...] | None
+
+
+class _Settings(NamedTuple):
+    """What is read of the settings; their names are OCI's."""
+
+    Labels: Mapping[str, str] | None
+    Env: tuple[str, ...] | None
+    WorkingDir: str | None
+
+
+class _Config(NamedTuple):
+    """What is read of a configuration."""
+
+    architecture: str | None
+    os: str | None
+    variant: str | None
+    created: str | None
+    author: str | None
+    config: _Settings | None
+    history: tuple[Mapping[str, Any], ...] | None
+    rootfs: _Layers | None
 
 
 def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:

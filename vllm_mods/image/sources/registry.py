@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 import os
 import re
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
 
-from vllm_mods import __version__
 from vllm_mods.errors import TreeError
 from vllm_mods.image.base import Descriptor
 from vllm_mods.image.sources import logins, names, oci
+from vllm_mods.sessions import BROKEN, reason, session
 from vllm_mods.untrusted import number_of
 
 if TYPE_CHECKING:
@@ -37,9 +36,7 @@ _ACCEPT = (
 )
 _PARAMETER = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"')
 _TRIES = 4
-_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-_TIMEOUT = 30
-_BROKEN = (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError)
+_TIMEOUT = 60
 
 
 def open_registry(
@@ -71,8 +68,7 @@ class Client:
         host = "registry-1.docker.io" if name.host == names.HUB else name.host
         self._plain = is_plain(name.host, environ)
         self._root = f"{'http' if self._plain else 'https'}://{host}/v2/{name.repository}/"
-        self._session = requests.Session()
-        self._session.headers["User-Agent"] = f"vllm-mods/{__version__}"
+        self._session = session(_TRIES - 1)
         # What is asked for here is already as small as it gets, and its digest is of these bytes.
         self._session.headers["Accept-Encoding"] = "identity"
         # Else a login of ~/.netrc would stand in for the token.
@@ -108,29 +104,26 @@ class Client:
 
     def get(self, path: str, *, accept: str = "*/*", start: int = 0) -> requests.Response:
         """Ask, logging in if that is wanted. Raises ``TreeError`` for anything but an answer."""
-        url = urljoin(self._root, path)
         headers = {"Accept": accept}
         if start:
             headers["Range"] = f"bytes={start}-"
-        for attempt in range(_TRIES):
-            try:
-                response = self._session.get(url, headers=headers, stream=True, timeout=_TIMEOUT)
-                if response.status_code == requests.codes.unauthorized and self._log_in(response):
-                    response.close()
-                    response = self._session.get(
-                        url, headers=headers, stream=True, timeout=_TIMEOUT
-                    )
-            except _BROKEN as error:
-                if attempt + 1 == _TRIES or isinstance(error, requests.exceptions.SSLError):
-                    raise self._unreachable(error) from error
-            else:
-                if response.status_code in {200, 206}:
-                    return response
+        response = self._ask("GET", path, headers=headers, stream=True)
+        if response.status_code not in {200, 206}:
+            response.close()
+            raise self._refused(response, path)
+        return response
+
+    def _ask(self, method: str, path: str, **given: Any) -> requests.Response:  # noqa: ANN401
+        """Send a request with what requests takes, and again with a login if one is wanted."""
+        url = urljoin(self._root, path)
+        try:
+            response = self._session.request(method, url, timeout=_TIMEOUT, **given)
+            if response.status_code == requests.codes.unauthorized and self._log_in(response):
                 response.close()
-                if response.status_code not in _AGAIN or attempt + 1 == _TRIES:
-                    raise self._refused(response, path)
-            time.sleep(0.25 * 2**attempt)
-        raise AssertionError
+                response = self._session.request(method, url, timeout=_TIMEOUT, **given)
+        except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
+            raise self._unreachable(error) from error
+        return response
 
     def _log_in(self, response: requests.Response) -> bool:
         """Take what the registry wants; False if it wants what we can't give."""
@@ -165,14 +158,14 @@ class Client:
             "service": wanted.get("service", ""),
             "scope": wanted.get("scope") or f"repository:{self.name.repository}:pull",
         }
-        session = requests.Session()
-        session.auth = _no_login
+        asking = session(_TRIES - 1)
+        asking.auth = _no_login
         if login is not None and login[0] == logins.TOKEN_USER:
             form = {**asked, "grant_type": "refresh_token", "refresh_token": login[1]}
             form["client_id"] = "vllm-mods"
-            answer = session.post(realm, data=form, timeout=_TIMEOUT)
+            answer = asking.post(realm, data=form, timeout=_TIMEOUT)
         else:
-            answer = session.get(realm, params=asked, auth=login or _no_login, timeout=_TIMEOUT)
+            answer = asking.get(realm, params=asked, auth=login or _no_login, timeout=_TIMEOUT)
         if answer.status_code != requests.codes.ok:
             return None
         try:
@@ -201,21 +194,13 @@ class Client:
 
     def _unreachable(self, error: Exception) -> TreeError:
         host = self.name.host
-        inner: BaseException = error
-        while (deeper := getattr(inner, "reason", None) or next(
-            (one for one in inner.args if isinstance(one, BaseException)), None
-        )) and isinstance(deeper, BaseException):  # fmt: skip
-            inner = deeper
-        if isinstance(inner.__cause__, OSError):
-            inner = inner.__cause__  # The system's own words, without the library's around them.
-        why = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
         hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # is it there?"
         if isinstance(error, requests.exceptions.SSLError):
             hint = (
                 "REQUESTS_CA_BUNDLE=FILE for a registry with certificates of its own; "
                 f"{PLAIN_HTTP}={host} for one without TLS"
             )
-        return TreeError(f"{self.name}: {host} cannot be asked: {why}", hint=hint)
+        return TreeError(f"{self.name}: {host} cannot be asked: {reason(error)}", hint=hint)
 
 
 def is_plain(host: str, environ: Mapping[str, str]) -> bool:
@@ -254,7 +239,7 @@ class _Resuming(io.RawIOBase):
                 data: bytes = self._response.raw.read(wanted, decode_content=False)
                 if not data and wanted and self._length is not None and self._done < self._length:
                     raise urllib3.exceptions.ProtocolError("the answer ended early")
-            except _BROKEN as error:
+            except (*BROKEN, requests.exceptions.RequestException, OSError) as error:
                 if attempt + 1 == _TRIES:
                     raise TreeError(
                         f"{self._client.name}: {self._path} broke off after {self._done} bytes, "

@@ -8,7 +8,6 @@ import zlib
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from vllm_mods.errors import TreeError
-from vllm_mods.image.sources.extra import needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +151,7 @@ class _Unzstd:
         try:
             from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
         except ImportError:  # before Python 3.14
-            zstd = needed("backports.zstd")
+            from backports import zstd  # noqa: PLC0415
         self._file = zstd.ZstdFile(source)
         self._error = zstd.ZstdError
 

@@ -1,0 +1,126 @@
+"""The files of a tree, held against the list that its distribution brings. Reads only."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.errors import VllmModsError
+from vllm_mods.trees import names
+from vllm_mods.trees.folder import FolderTree
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Tree
+
+_HASHED = 8 << 20
+"""Bytes up to which a file is hashed; of vLLM's larger ones, its extensions, the size is compared."""
+_LEFT = (".py", ".orig", ".rej", ".bak")
+_IMPORT = re.compile(rb"^(?:from|import) (vllm(?:\.\w+)+)", re.MULTILINE)
+_BUILT = ("vllm._", "vllm.third_party.", "vllm.vllm_flash_attn")
+_SOURCES = "vllm.egg-info/SOURCES.txt"
+
+
+class Listed(NamedTuple):
+    """The files of ``vllm/`` that a RECORD, or an sdist's SOURCES.txt, says there are."""
+
+    name: str
+    rows: dict[str, tuple[str, str]]
+
+
+class Compared(NamedTuple):
+    """What is not as listed: paths, each sorted. ``links`` are symbolic links."""
+
+    differs: list[str]
+    gone: list[str]
+    links: list[str]
+    extra: list[str]
+
+
+def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
+    """Return name and version of the distributions that are vLLM's, or list its files, by folder."""
+    if isinstance(tree, FolderTree):
+        folders = sorted(one for one in os.listdir(tree.root) if one.endswith(".dist-info"))
+    else:
+        folders = [] if tree.version is None else [f"vllm-{tree.version}.dist-info"]
+    named = {folder: said for folder in folders if (said := names.dist_info(folder)) is not None}
+    return {
+        folder: said
+        for folder, said in named.items()
+        if said[0].lower() == "vllm" or _rows(tree, folder)
+    }
+
+
+def listed(tree: Tree) -> Listed | None:
+    """Return the list of a tree's files; None where there is none, or more than one."""
+    found = [Listed(folder, rows) for folder in dist_infos(tree) if (rows := _rows(tree, folder))]
+    sources = [] if found else _lines(tree.read(_SOURCES))
+    rows = {path: ("", "") for path in sources if _is_ours(path)}
+    found += [Listed(_SOURCES, rows)] if rows else []
+    return found[0] if len(found) == 1 else None
+
+
+def compare(tree: Tree, listed: Listed) -> Compared:
+    """Hold the files of a tree against a list. Raises ``TreeError`` for what may not be read."""
+    there = set(tree.paths())
+    found = Compared([], [], [], [])
+    for path, (hashed, size) in sorted(listed.rows.items()):
+        if path in there:
+            found.differs.extend([] if _agrees(tree, path, hashed, size) else [path])
+        elif isinstance(tree, FolderTree) and os.path.islink(f"{tree.root}/{path}"):
+            found.links.append(path)
+        else:
+            found.gone.append(path)
+    if listed.name != _SOURCES:
+        found.extra.extend(sorted(one for one in there - listed.rows.keys() if one.endswith(_LEFT)))
+    return found
+
+
+def unresolved(tree: Tree) -> list[str]:
+    """Return the modules of vLLM that two or more of its files import at their top, and that are not there.
+
+    One file alone may name a module that its release has not got: 0.19.0 and 0.22.0 do. What only a build
+    brings is left out.
+    """
+    there = [path for path in tree.paths() if not path.endswith(".pyc")]
+    stems = {path.partition(".")[0] for path in there} | set(map(os.path.dirname, there))
+    found: Counter[bytes] = Counter()
+    for path in there:
+        if path.endswith(".py"):
+            found.update(set(_IMPORT.findall(tree.read(path) or b"")))
+    named = (module.decode() for module, files in found.items() if files > 1)
+    return sorted(
+        f"{module.replace('.', '/')}.py"
+        for module in named
+        if module.replace(".", "/") not in stems and not module.startswith(_BUILT)
+    )
+
+
+def _rows(tree: Tree, folder: str) -> dict[str, tuple[str, str]]:
+    """Return hash and size of what a RECORD lists; nothing of one that cannot be read."""
+    try:
+        rows = [row for row in csv.reader(_lines(tree.read(f"{folder}/RECORD"))) if len(row) == 3]
+    except (csv.Error, VllmModsError):
+        return {}
+    return {path: (hashed, size) for path, hashed, size in rows if _is_ours(path)}
+
+
+def _is_ours(path: str) -> bool:
+    """Tell whether a path is in ``vllm/``; bytecode is left out, since installers write that."""
+    return path.startswith("vllm/") and not path.endswith(".pyc") and ".." not in path
+
+
+def _agrees(tree: Tree, path: str, hashed: str, size: str) -> bool:
+    """Tell whether a file is as its row says. What lies in an archive has a checksum of its own."""
+    if not isinstance(tree, FolderTree) or not hashed:
+        return True
+    there = os.stat(f"{tree.root}/{path}").st_size
+    if there > _HASHED:
+        return size in {"", str(there)}
+    return names.hash_agrees(hashed, tree.read(path) or b"") is not False
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return (data or b"").decode("utf-8", "surrogateescape").splitlines()
