@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vllm_mods.cli import options
+from vllm_mods.cli import importing_mods, options
+from vllm_mods.cli.importing_mods import Asked
 from vllm_mods.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.model import Level
 
@@ -21,22 +22,6 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 1 << 18
-
-
-class Asked(NamedTuple):
-    """What the caller wants of a mod; None for what nobody said."""
-
-    path: str
-    library: str | None
-    name: str | None
-    tree: str | None
-    summary: str | None
-    terms: str | None
-    spec: str | None
-    record: tuple[bool, float, tuple[str, ...], tuple[str, ...]] | None
-    """``recording.Limits`` of a run; None to run nothing."""
-    offline: bool
-    as_json: bool
 
 
 @click.command(name="import")
@@ -95,8 +80,6 @@ def command(
     limits = (network, seconds, also, environ) if record else None
     asked = Asked(path, library, name, tree, summary, terms, spec, limits, offline, as_json)
     if _is_mod(asked, recipes_only=bool(output or mods or mend)):
-        from vllm_mods.cli import importing_mods  # noqa: PLC0415
-
         return importing_mods.run(asked)
     if output and library:
         raise UsageError("--output and --library both say where the pairing goes", hint="give one")

@@ -11,10 +11,25 @@ from vllm_mods.cli import new, options
 from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
 
 if TYPE_CHECKING:
-    from vllm_mods.cli.importing import Asked
     from vllm_mods.making.folder import Folder
     from vllm_mods.making.from_script import Understood
     from vllm_mods.model import Mod, ModPlan, Tree
+
+
+class Asked(NamedTuple):
+    """What the caller wants of a mod; None for what nobody said."""
+
+    path: str
+    library: str | None
+    name: str | None
+    tree: str | None
+    summary: str | None
+    terms: str | None
+    spec: str | None
+    record: tuple[bool, float, tuple[str, ...], tuple[str, ...]] | None
+    """``recording.Limits`` of a run; None to run nothing."""
+    offline: bool
+    as_json: bool
 
 
 class Made(NamedTuple):

@@ -18,8 +18,9 @@ from vllm_mods.fit.walk import receiver, walk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from vllm_mods.fit.found import Found
     from vllm_mods.fit.walk import Scope, Site
-    from vllm_mods.fit.world import Found, World
+    from vllm_mods.fit.world import World
 
 
 def attribute_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[Problem | Doubt]:

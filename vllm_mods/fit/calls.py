@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from vllm_mods.fit.binding import Shape
+    from vllm_mods.fit.found import Found
     from vllm_mods.fit.infer import Inference
     from vllm_mods.fit.shapes import Function
     from vllm_mods.fit.things import Thing
     from vllm_mods.fit.walk import Site
-    from vllm_mods.fit.world import Found, World
+    from vllm_mods.fit.world import World
 
 
 _BUILTIN_METHODS = frozenset(

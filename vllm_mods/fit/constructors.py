@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
-from vllm_mods.fit.hierarchy import Lineage, external_name, lineage
+from vllm_mods.fit.hierarchy import external_name, lineage
 from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
 
 if TYPE_CHECKING:
-    from vllm_mods.fit.world import Found, World
+    from vllm_mods.fit.found import Found, Lineage
+    from vllm_mods.fit.world import World
 
 _DATACLASSES = frozenset(
     ("dataclasses.dataclass", "dataclass", "dataclass_transform", "pydantic.dataclasses.dataclass")

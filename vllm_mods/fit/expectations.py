@@ -6,11 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from vllm_mods import syntax_tree
+from vllm_mods.fit.found import Found
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import Class, Function
 from vllm_mods.fit.signatures import parameters_of
-from vllm_mods.fit.world import Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

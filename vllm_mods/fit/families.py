@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_mods.fit.found import Found
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.shapes import Class
-from vllm_mods.fit.world import Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

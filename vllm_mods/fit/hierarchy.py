@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from vllm_mods.fit.shapes import Class, Function, words
+from vllm_mods.fit.found import Lineage
+from vllm_mods.fit.shapes import Class, words
 
 if TYPE_CHECKING:
-    from vllm_mods.fit.world import Found, World
+    from vllm_mods.fit.found import Found
+    from vllm_mods.fit.world import World
 
 # The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
 # documentation and __init__). Every other attribute is set by somebody: fit looks for who.
@@ -48,22 +49,6 @@ _BUILTINS = words(
     "TypeError KeyError AttributeError NotImplementedError BaseException OSError"
 )
 _ENUM = frozenset(("name", "value", "_value_", "_name_"))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lineage:
-    """A class with its bases in the tree, nearest first, and the names of those outside."""
-
-    classes: tuple[Found, ...]
-    outside: tuple[str, ...]
-    torch: bool
-
-    def owner(self, name: str) -> tuple[Found, tuple[Function, ...]] | None:
-        """Return the first class that defines a method, and its definitions."""
-        for found in self.classes:
-            if name in found.cls.methods:
-                return found, found.cls.methods[name]
-        return None
 
 
 def lineage(world: World, found: Found) -> Lineage:

@@ -8,11 +8,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.world import Answer, absolute
+from vllm_mods.fit.world import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from vllm_mods.fit.found import Answer
     from vllm_mods.fit.infer import Inference
     from vllm_mods.fit.walk import Site
     from vllm_mods.fit.world import World

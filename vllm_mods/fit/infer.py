@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from vllm_mods import syntax_tree
 from vllm_mods.fit.binding import has_kind, implementations, is_property
 from vllm_mods.fit.families import beside, class_at
+from vllm_mods.fit.found import Found
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value
 from vllm_mods.fit.signatures import function_of, type_name
 from vllm_mods.fit.things import Thing, outside, unknown
 from vllm_mods.fit.walk import Scope, binds_in_body, receiver
-from vllm_mods.fit.world import Found
 
 if TYPE_CHECKING:
     from vllm_mods.fit.walk import Source

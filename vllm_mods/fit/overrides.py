@@ -28,9 +28,10 @@ from vllm_mods.fit.walk import receiver, walk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from vllm_mods.fit.found import Found
     from vllm_mods.fit.shapes import Function
     from vllm_mods.fit.walk import Scope, Site
-    from vllm_mods.fit.world import Found, World
+    from vllm_mods.fit.world import World
 
 # Methods that Python calls, each class in its own way.
 _OWN = frozenset(("__init__", "__new__", "__init_subclass__", "__post_init__", "__class_getitem__"))
@@ -86,7 +87,8 @@ def override_problems(  # noqa: C901 - the questions in their order
         return
     near = (path, override.owner.path, override.base.path)
     unclear = 0
-    for inference, site in call_sites(world, mine.name, near):
+    for where, site in call_sites(world, mine.name, near):
+        inference = Inference(world, where)
         call, func = site.node, getattr(site.node, "func", None)
         if not isinstance(call, ast.Call) or not isinstance(func, ast.Attribute):
             continue
@@ -197,19 +199,15 @@ def _only_family(world: World, override: Override, near: tuple[str, ...]) -> boo
     return all(root in lineage(world, found).classes for found in definers(world, name, near))
 
 
-def call_sites(
-    world: World, method: str, near: tuple[str, ...]
-) -> tuple[tuple[Inference, Site], ...]:
-    """Return every ``….method(…)`` of the tree, found by text first."""
+def call_sites(world: World, method: str, near: tuple[str, ...]) -> tuple[tuple[str, Site], ...]:
+    """Return every ``….method(…)`` of the tree with its file, found by text first."""
     key = (method, near if world.tree.remote else ())
     if key not in world.sites:
         world.sites[key] = tuple(_call_sites(world, method, near))
     return world.sites[key]
 
 
-def _call_sites(
-    world: World, method: str, near: tuple[str, ...]
-) -> Iterator[tuple[Inference, Site]]:
+def _call_sites(world: World, method: str, near: tuple[str, ...]) -> Iterator[tuple[str, Site]]:
     call = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, frozenset((method.encode(),)), near):
         if not call.search(data):
@@ -218,13 +216,12 @@ def _call_sites(
         if tree is None:
             continue
         lines = frozenset(n for n, text in enumerate(data.splitlines(), 1) if call.search(text))
-        inference = Inference(world, path)
         for site in walk(tree, lines):
             node = site.node
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             if node.func.attr == method:
-                yield inference, site
+                yield path, site
 
 
 def changed_methods(

@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vllm_mods.fit.found import Found
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.fit.world import Found
 
 if TYPE_CHECKING:
     from vllm_mods.fit.shapes import Function

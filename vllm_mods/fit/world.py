@@ -9,14 +9,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from vllm_mods.errors import TreeError
+from vllm_mods.fit.found import Answer, Found
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Value, words
 from vllm_mods.fit.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from vllm_mods.fit.hierarchy import Lineage
-    from vllm_mods.fit.infer import Inference
+    from vllm_mods.fit.found import Lineage
     from vllm_mods.fit.walk import Site
     from vllm_mods.model import Tree
 
@@ -38,35 +38,6 @@ class Cache:
     """What was derived from files, by the sha256 of their bytes. Share one among many trees."""
 
     modules: dict[bytes, Module | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """What a name means: something defined at ``path``, a module, or something ``external``.
-
-    With none of these it is a value of which no more is known.
-    """
-
-    path: str = ""
-    binding: Function | Class | Value | None = None
-    module: str | None = None
-    external: str | None = None
-
-    @property
-    def cls(self) -> Class:
-        """The class that was found. Raises ``TypeError`` if it is something else."""
-        if not isinstance(self.binding, Class):
-            raise TypeError(f"{self.binding!r} in {self.path} is not a class")
-        return self.binding
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """``exists`` is yes, no, or ``None`` for "can't tell", of which ``why`` says the reason."""
-
-    exists: bool | None
-    found: tuple[Found, ...] = ()
-    why: str = ""
 
 
 _MISSING = Answer(exists=False)
@@ -92,7 +63,7 @@ class World:
         self.families: dict[Found, tuple[Found, ...]] = {}
         self.definers: dict[tuple[str, tuple[str, ...]], tuple[Found, ...]] = {}
         self.lineages: dict[Found, Lineage] = {}
-        self.sites: dict[tuple[str, tuple[str, ...]], tuple[tuple[Inference, Site], ...]] = {}
+        self.sites: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, Site], ...]] = {}
 
     # --- files
 

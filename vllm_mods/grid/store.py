@@ -23,7 +23,7 @@ from vllm_mods.grid.answer import from_data, to_data
 from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from vllm_mods.grid.answer import Said
     from vllm_mods.grid.questions import Question
@@ -34,8 +34,8 @@ _SCHEMA = 1
 # Traces kept per mod: those of the trees looked at last.
 _TRACES = 32
 _KEPT_DAYS = 90
-# Nothing in these decides a verdict.
-_BESIDE = frozenset({"cli", "report", "image", "serve", "_data", "__pycache__"})
+# Folders of the package of which nothing decides a verdict; a test holds that nothing here uses them.
+BESIDE = frozenset({"cli", "report", "serve", "_data", "__pycache__"})
 
 
 class Store:
@@ -139,15 +139,23 @@ def code_digest() -> str:
     """Return a digest of all that decides a verdict beside mods and trees: this code and what it uses."""
     from importlib.metadata import version  # noqa: PLC0415  (it brings all of email)
 
-    digest = hashlib.sha256(f"{__version__} {sys.version_info[:3]}".encode())
-    for name in ("libcst", "unidiff", "packaging"):
-        digest.update(f" {name} {version(name)}".encode())
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for folder, folders, files in os.walk(package):
-        folders[:] = sorted(one for one in folders if one not in _BESIDE)
-        for name in sorted(files):
-            if name.endswith(".py"):
-                path = os.path.join(folder, name)
-                with open(path, "rb") as file:
-                    digest.update(os.path.relpath(path, package).encode() + b"\0" + file.read())
-    return digest.hexdigest()
+    parts = [f"{__version__} {sys.version_info[:3]}"]
+    parts += [f"{name} {version(name)}" for name in ("libcst", "unidiff", "packaging")]
+    parts += sources(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return sha256("\n".join(parts).encode())
+
+
+def sources(package: str) -> Iterator[str]:
+    """Yield, of each module of a package that may decide a verdict, the digest and the name."""
+    for top in sorted(os.listdir(package)):
+        for path in () if top in BESIDE else _below(os.path.join(package, top)):
+            with open(path, "rb") as file:
+                yield f"{sha256(file.read())} {os.path.relpath(path, package)}"
+
+
+def _below(place: str) -> Iterator[str]:
+    if place.endswith(".py"):
+        yield place
+    elif os.path.isdir(place):
+        for name in sorted(os.listdir(place)):
+            yield from _below(os.path.join(place, name))

@@ -15,10 +15,9 @@ from vllm_mods.making.state import EndedError, Result
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vllm_mods.making.reading import Shell
-    from vllm_mods.making.state import Command
+    from vllm_mods.making.state import Command, State
 
-    Handler = Callable[[Shell, Command], Result]
+    Handler = Callable[[State, Command], Result]
 
 DONE = Result(status=True, out="")
 PURE = {
@@ -51,7 +50,7 @@ _CP = (
 _INSTALL = ("m:o:g:bcDdTt:vpS:C", ["mode=", "owner=", "group=", "directory", "verbose"])
 
 
-def run(shell: Shell, command: Command) -> Result:
+def run(shell: State, command: Command) -> Result:
     """Run a command as far as it is known what it does."""
     name = posixpath.basename(command.argv[0])
     if command.argv[0].startswith(("./", "/")) and shell.is_file(shell.path(command.argv[0]) or ""):
@@ -73,19 +72,19 @@ def run(shell: Shell, command: Command) -> Result:
 # --- what ends, what asks
 
 
-def _end(_shell: Shell, command: Command) -> Result:
+def _end(_shell: State, command: Command) -> Result:
     raise EndedError(command.argv[0])
 
 
-def _true(_shell: Shell, _command: Command) -> Result:
+def _true(_shell: State, _command: Command) -> Result:
     return DONE
 
 
-def _false(_shell: Shell, _command: Command) -> Result:
+def _false(_shell: State, _command: Command) -> Result:
     return Result(status=False, out="")
 
 
-def _echo(_shell: Shell, command: Command) -> Result:
+def _echo(_shell: State, command: Command) -> Result:
     argv = command.argv[1:]
     plain = not (argv and argv[0].startswith("-") and argv[0] != "-n")
     end = "" if argv[:1] == ["-n"] else "\n"
@@ -93,7 +92,7 @@ def _echo(_shell: Shell, command: Command) -> Result:
     return Result(status=True, out=f"{text}{end}" if plain else None)
 
 
-def _printf(_shell: Shell, command: Command) -> Result:
+def _printf(_shell: State, command: Command) -> Result:
     argv = command.argv[1:]
     form = argv[0] if argv else ""
     text = form.replace("\\n", "\n")
@@ -102,29 +101,29 @@ def _printf(_shell: Shell, command: Command) -> Result:
     return Result(status=True)
 
 
-def _set(shell: Shell, command: Command) -> Result:
+def _set(shell: State, command: Command) -> Result:
     if "--" in command.argv:
         shell.arguments = tuple(command.argv[command.argv.index("--") + 1 :])
     return DONE
 
 
-def _shift(shell: Shell, _command: Command) -> Result:
+def _shift(shell: State, _command: Command) -> Result:
     shell.arguments = shell.arguments[1:]
     return DONE
 
 
-def _trap(shell: Shell, command: Command) -> Result:
+def _trap(shell: State, command: Command) -> Result:
     """``trap 'rm -r "$T"' EXIT``: nothing, if it changes nothing that lasts."""
     try:
         body = bash.read(command.argv[1] if len(command.argv) > 2 else ":").body
     except bash.BashError:
         body = ()
-    if shell.probe(body).lasting:
+    if shell.would_last(body):
         return shell.left(command.place, command.text, "when it runs is known only when it runs")
     return DONE
 
 
-def _filter(_shell: Shell, command: Command) -> Result:
+def _filter(_shell: State, command: Command) -> Result:
     """``pip show vllm | grep Location | awk '{print $2}'``: what is printed, as far as it is plain."""
     words = [word for word in command.argv[1:] if not word.startswith("-")]
     if command.stdin is None or len(words) != 1:
@@ -149,23 +148,23 @@ def _field(line: str, number: int) -> str:
     return line if number == 0 else words[number - 1] if number <= len(words) else ""
 
 
-def _test(shell: Shell, command: Command) -> Result:
+def _test(shell: State, command: Command) -> Result:
     return Result(conditions.evaluate(shell, command.argv[1:]), "")
 
 
-def _known(_shell: Shell, command: Command) -> Result:
+def _known(_shell: State, command: Command) -> Result:
     """``command -v patch``: what the images have is there."""
     there = command.argv[-1] in {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
     return Result(status=True if there else None)
 
 
-def _command(shell: Shell, command: Command) -> Result:
+def _command(shell: State, command: Command) -> Result:
     if command.argv[1:2] in (["-v"], ["-V"]):
         return _known(shell, command)
     return _after(shell, command)
 
 
-def _after(shell: Shell, command: Command) -> Result:
+def _after(shell: State, command: Command) -> Result:
     """``sudo x``, ``env A=b x``, ``exec x``: what stands behind."""
     argv = command.argv[1:]
     if command.argv[0] == "timeout":
@@ -186,19 +185,19 @@ def _after(shell: Shell, command: Command) -> Result:
 # --- places
 
 
-def _cd(shell: Shell, command: Command) -> Result:
+def _cd(shell: State, command: Command) -> Result:
     operands = [word for word in command.argv[1:] if not word.startswith("-")]
     target = operands[0] if operands else shell.variables.get("HOME") or ""
     shell.cwd = None if command.argv[1:2] == ["-"] else shell.path(target)
     return DONE
 
 
-def _pwd(shell: Shell, _command: Command) -> Result:
+def _pwd(shell: State, _command: Command) -> Result:
     return Result(status=True, out=None if shell.cwd is None else f"{shell.cwd}\n")
 
 
 def _named(function: Callable[[str], str]) -> Handler:
-    def run_it(_shell: Shell, command: Command) -> Result:
+    def run_it(_shell: State, command: Command) -> Result:
         operands = [word for word in command.argv[1:] if not word.startswith("-")]
         if not operands or len(operands) > 2:
             return Result()
@@ -209,12 +208,12 @@ def _named(function: Callable[[str], str]) -> Handler:
     return run_it
 
 
-def _real(shell: Shell, command: Command) -> Result:
+def _real(shell: State, command: Command) -> Result:
     path = shell.path(command.argv[-1])
     return Result(status=True, out=None if path is None else f"{path}\n")
 
 
-def _make_temporary(shell: Shell, command: Command) -> Result:
+def _make_temporary(shell: State, command: Command) -> Result:
     path = f"/tmp/made-{command.place.line}-{len(shell.made)}"  # noqa: S108
     if any("d" in word for word in command.argv[1:] if word.startswith("-")):
         shell.made.add(path)
@@ -223,7 +222,7 @@ def _make_temporary(shell: Shell, command: Command) -> Result:
     return Result(status=True, out=f"{path}\n")
 
 
-def _make_folder(shell: Shell, command: Command) -> Result:
+def _make_folder(shell: State, command: Command) -> Result:
     for word in command.argv[1:]:
         path = None if word.startswith("-") else shell.path(word)
         if path is not None:
@@ -234,7 +233,7 @@ def _make_folder(shell: Shell, command: Command) -> Result:
 # --- files
 
 
-def _cat(shell: Shell, command: Command) -> Result:
+def _cat(shell: State, command: Command) -> Result:
     names = [word for word in command.argv[1:] if not word.startswith("-")]
     if not names:
         return Result(status=True, out=command.stdin if command.reads else None)
@@ -248,7 +247,7 @@ def _cat(shell: Shell, command: Command) -> Result:
     return Result(status=True, out=out)
 
 
-def _tee(shell: Shell, command: Command) -> Result:
+def _tee(shell: State, command: Command) -> Result:
     for name in command.argv[1:]:
         if name in {"-a", "--append"}:
             return shell.left(command.place, command.text, "it adds to a file")
@@ -266,7 +265,7 @@ def _tee(shell: Shell, command: Command) -> Result:
     return Result(status=True, out=command.stdin)
 
 
-def _copy(shell: Shell, command: Command) -> Result:
+def _copy(shell: State, command: Command) -> Result:
     options, operands = getopt.gnu_getopt(command.argv[1:], *_CP)
     flags = {flag for flag, _ in options}
     if flags & {"-n", "-u", "-s", "--no-clobber"}:
@@ -277,7 +276,7 @@ def _copy(shell: Shell, command: Command) -> Result:
     return _copied(shell, command, operands, into)
 
 
-def _install(shell: Shell, command: Command) -> Result:
+def _install(shell: State, command: Command) -> Result:
     options, operands = getopt.gnu_getopt(command.argv[1:], *_INSTALL)
     flags = {flag for flag, _ in options}
     if flags & {"-d", "--directory"}:
@@ -286,7 +285,7 @@ def _install(shell: Shell, command: Command) -> Result:
     return _copied(shell, command, operands, into)
 
 
-def _copied(shell: Shell, command: Command, operands: list[str], into: str | None) -> Result:
+def _copied(shell: State, command: Command, operands: list[str], into: str | None) -> Result:
     if into is None:
         if len(operands) < 2:
             return shell.left(command.place, command.text, "it names no target")
@@ -316,7 +315,7 @@ def _copied(shell: Shell, command: Command, operands: list[str], into: str | Non
 
 
 def _copy_folder(
-    shell: Shell,
+    shell: State,
     command: Command,
     below: dict[str, bytes | None],
     source: tuple[str, str],
@@ -335,7 +334,7 @@ def _copy_folder(
         shell.write(command.place, command.text, folder + path.removeprefix(place), data)
 
 
-def _move(shell: Shell, command: Command) -> Result:
+def _move(shell: State, command: Command) -> Result:
     options, operands = getopt.gnu_getopt(command.argv[1:], "fvT")
     result = _copied(shell, command, list(operands), None)
     if not options or operands:
@@ -344,14 +343,14 @@ def _move(shell: Shell, command: Command) -> Result:
     return result
 
 
-def _remove(shell: Shell, command: Command) -> Result:
+def _remove(shell: State, command: Command) -> Result:
     _, operands = getopt.gnu_getopt(command.argv[1:], "rRfvid", ["recursive", "force", "verbose"])
     for name in operands:
         _take_away(shell, command, name)
     return DONE
 
 
-def _take_away(shell: Shell, command: Command, name: str) -> None:
+def _take_away(shell: State, command: Command, name: str) -> None:
     path = shell.path(name)
     if path is None:
         shell.left(command.place, command.text, "the folder it runs in is not known")
@@ -368,7 +367,7 @@ def _take_away(shell: Shell, command: Command, name: str) -> None:
         )
 
 
-def _touch(shell: Shell, command: Command) -> Result:
+def _touch(shell: State, command: Command) -> Result:
     for name in command.argv[1:]:
         path = None if name.startswith("-") else shell.path(name)
         if path is None or shell.is_file(path) is True:
@@ -380,14 +379,14 @@ def _touch(shell: Shell, command: Command) -> Result:
     return DONE
 
 
-def _chmod(shell: Shell, command: Command) -> Result:
+def _chmod(shell: State, command: Command) -> Result:
     paths = [shell.path(name) for name in command.argv[2:]]
     if all(path is not None and not shell.lasts(path) for path in paths):
         return DONE
     return shell.left(command.place, command.text, "a mod keeps the modes of files as they are")
 
 
-def _find(shell: Shell, command: Command) -> Result:
+def _find(shell: State, command: Command) -> Result:
     text = " ".join(command.argv)
     if not re.search(r"-delete\b|-exec|-ok\b|-fprint", text):
         return Result()
@@ -398,14 +397,14 @@ def _find(shell: Shell, command: Command) -> Result:
     return shell.left(command.place, command.text, "what it finds is known only when it runs")
 
 
-def _xargs(shell: Shell, command: Command) -> Result:
+def _xargs(shell: State, command: Command) -> Result:
     rest = [word for word in command.argv[1:] if not word.startswith("-")]
     if rest and rest[0] in PURE:
         return Result()
     return shell.left(command.place, command.text, "what it is given is known only when it runs")
 
 
-def _sed(shell: Shell, command: Command) -> Result:
+def _sed(shell: State, command: Command) -> Result:
     text = " ".join(command.argv[1:])
     if re.search(r"awk$", command.argv[0]):
         if command.reads:

@@ -12,10 +12,10 @@ from vllm_mods.making import words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.making.reading import Shell
+    from vllm_mods.making.state import State
 
 
-def test(shell: Shell, text: str) -> bool | None:
+def test(shell: State, text: str) -> bool | None:
     """Tell what the text of a test comes to."""
     inner = re.sub(r"^\[\[?\s|\s\]\]?$", "", text)
     try:
@@ -41,7 +41,7 @@ def test(shell: Shell, text: str) -> bool | None:
     return evaluate(shell, found)
 
 
-def evaluate(shell: Shell, argv: Sequence[str]) -> bool | None:  # noqa: PLR0911  (one for each form)
+def evaluate(shell: State, argv: Sequence[str]) -> bool | None:  # noqa: PLR0911  (one for each form)
     """Tell what the words of a test come to."""
     if argv and argv[0] == "!":
         inner = evaluate(shell, argv[1:])

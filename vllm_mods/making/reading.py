@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import posixpath
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from vllm_mods import bash
 from vllm_mods.bash import (
@@ -116,7 +116,7 @@ class Shell(State):
         """Return all that was printed, None if something of it is known only when it runs."""
         return None if None in self.printed else "".join(one or "" for one in self.printed)
 
-    def subshell(self) -> Shell:
+    def subshell(self) -> Self:
         """Return a shell with variables of its own, and the same files and effects."""
         inner = copy.copy(self)
         inner.variables, inner.arrays = dict(self.variables), dict(self.arrays)
@@ -134,6 +134,10 @@ class Shell(State):
         except EndedError:
             ends = True
         return Probe(tuple(inner.effects), ends, inner)
+
+    def would_last(self, body: Sequence[Statement]) -> bool:
+        """Tell whether statements would change what outlives the script."""
+        return bool(self.probe(body).lasting)
 
     def run(self, body: Sequence[Statement]) -> Result:
         """Run statements one after the other."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from vllm_mods.errors import TreeError
-from vllm_mods.making import words
 from vllm_mods.making.effects import (
     HOME,
     SITE,
@@ -24,9 +24,9 @@ from vllm_mods.making.effects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from vllm_mods.bash import Function
+    from vllm_mods.bash import Function, Statement
     from vllm_mods.model import Tree
 
 MODS = f"{WORKSPACE}/mods"
@@ -60,8 +60,11 @@ class EndedError(Exception):
         self.word = word
 
 
-class State:
-    """The files, folders, variables and effects of a shell, as far as they are known."""
+class State(ABC):
+    """The files, folders, variables and effects of a shell, as far as they are known.
+
+    What statements do to it, ``reading`` says.
+    """
 
     def __init__(self, name: str, files: Mapping[str, bytes], tree: Tree | None) -> None:
         self.tree = tree
@@ -90,6 +93,31 @@ class State:
         self.here = Place("run.sh", 1)
         self.depth = 0
         self.spent = [0]  # one for all shells that are copies of this one
+
+    # --- what runs in it --------------------------------------------------------
+
+    @abstractmethod
+    def source(self, path: str, arguments: tuple[str, ...], *, ends: bool = True) -> None:
+        """Run a script of the mod in this shell. Raises ``BashError``.
+
+        ``ends`` says that an ``exit`` ends that script only.
+        """
+
+    @abstractmethod
+    def substitute(self, inner: str) -> str | None:
+        """Return what ``$(…)`` prints. What it changes is taken note of."""
+
+    @abstractmethod
+    def subshell(self) -> Self:
+        """Return a shell with variables of its own, and the same files and effects."""
+
+    @abstractmethod
+    def would_last(self, body: Sequence[Statement]) -> bool:
+        """Tell whether statements would change what outlives the script."""
+
+    @abstractmethod
+    def invoke(self, command: Command) -> Result:
+        """Run a command whose words are known."""
 
     # --- files ----------------------------------------------------------------
 
@@ -147,9 +175,9 @@ class State:
         if inside and self.tree is not None:
             start = in_site(fixed) or ""
             there = (f"{SITE}/{one}" for one in self.tree.paths(start))
-            return words.folders(iter({*there, *self.below(fixed)}))
+            return folders(iter({*there, *self.below(fixed)}))
         if fixed == self.home or fixed.startswith((f"{self.home}/", "/tmp")):  # noqa: S108
-            return words.folders(iter(self.below(fixed)))
+            return folders(iter(self.below(fixed)))
         return None
 
     def write(self, place: Place, text: str, path: str | None, data: bytes | None) -> None:
@@ -201,3 +229,13 @@ def short(text: str) -> str:
     """Return the first line of a statement, cut."""
     line = " ".join(text.split("\n", maxsplit=1)[0].split())
     return line if len(line) <= 100 else f"{line[:97]}..."
+
+
+def folders(paths: Iterator[str]) -> set[str]:
+    """Return the paths and every folder that they lie in."""
+    found: set[str] = set()
+    for path in paths:
+        while path not in found and path not in {"", "/"}:
+            found.add(path)
+            path = posixpath.dirname(path)  # noqa: PLW2901
+    return found

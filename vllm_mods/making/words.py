@@ -12,9 +12,7 @@ from vllm_mods.bash import Call, Unread, Variable, Word
 from vllm_mods.making.effects import HOME, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.making.reading import Shell
+    from vllm_mods.making.state import State
 
 _LONGEST = 1 << 20
 _MAGIC = re.compile(r"[*?\[]")
@@ -26,13 +24,13 @@ _ALL = re.compile(r"\$\{(\w+)\[[@*]\]\}")
 _SCRIPT = {"$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE}", "${BASH_SOURCE[0]}"}
 
 
-def value(shell: Shell, word: Word) -> str | None:
+def value(shell: State, word: Word) -> str | None:
     """Return what a word comes to where one word is wanted."""
     found = values(shell, word)
     return found[0] if found is not None and len(found) == 1 else None
 
 
-def values(shell: Shell, word: Word) -> list[str] | None:
+def values(shell: State, word: Word) -> list[str] | None:
     """Return the words that a word becomes: several for a pattern, an array, an unquoted list."""
     quoted = word.text[:1] in {'"', "'"}
     if _BRACES.search(_QUOTED.sub("", word.text)):
@@ -62,7 +60,7 @@ def values(shell: Shell, word: Word) -> list[str] | None:
     return text.split() if split else [text]
 
 
-def text(shell: Shell, word: Word) -> str | None:
+def text(shell: State, word: Word) -> str | None:
     """Return what a word comes to where nothing is split: a value, a here-document."""
     out = ""
     for part in word.parts:
@@ -75,7 +73,7 @@ def text(shell: Shell, word: Word) -> str | None:
     return out
 
 
-def array(shell: Shell, word: Word) -> list[str] | None:
+def array(shell: State, word: Word) -> list[str] | None:
     """Return the items of ``(a b c)``; None if that is not what the word is."""
     if not (word.text.startswith("(") and word.text.endswith(")")):
         return None
@@ -91,14 +89,14 @@ def array(shell: Shell, word: Word) -> list[str] | None:
     return found
 
 
-def _many(shell: Shell, raw: str) -> list[str] | None:
+def _many(shell: State, raw: str) -> list[str] | None:
     match = _ALL.fullmatch(raw)
     if match:
         return shell.arrays.get(match[1])
     return list(shell.arguments) if raw in {"$@", "$*"} else None
 
 
-def _part(shell: Shell, part: Variable | Unread) -> str | None:  # noqa: PLR0911  (one for each form)
+def _part(shell: State, part: Variable | Unread) -> str | None:  # noqa: PLR0911  (one for each form)
     if isinstance(part, Variable):
         return _variable(shell, part)
     raw = part.text
@@ -121,7 +119,7 @@ def _part(shell: Shell, part: Variable | Unread) -> str | None:  # noqa: PLR0911
     return raw if raw == "~" or not raw.startswith("$") else None
 
 
-def _variable(shell: Shell, part: Variable) -> str | None:
+def _variable(shell: State, part: Variable) -> str | None:
     name = part.name
     if name == "PWD":
         return shell.cwd
@@ -154,7 +152,7 @@ def _cut(known: str, operator: str, pattern: str) -> str:
     return known[max(cuts) if longest else min(cuts) :] if cuts else known
 
 
-def _matches(shell: Shell, pattern: str) -> list[str] | None:
+def _matches(shell: State, pattern: str) -> list[str] | None:
     """Return the paths that a pattern names, as bash sorts them, or the pattern if there is none."""
     place = shell.path(pattern)
     known = None if place is None else shell.listing(place)
@@ -174,13 +172,3 @@ def _fits(path: list[str], wanted: list[str]) -> bool:
         fnmatch.fnmatchcase(one, part) and not (one.startswith(".") and part[:1] in "*?[")
         for one, part in pairs
     )
-
-
-def folders(paths: Iterator[str]) -> set[str]:
-    """Return the paths and every folder that they lie in."""
-    found: set[str] = set()
-    for path in paths:
-        while path not in found and path not in {"", "/"}:
-            found.add(path)
-            path = posixpath.dirname(path)  # noqa: PLW2901
-    return found

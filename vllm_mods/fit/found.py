@@ -1,0 +1,52 @@
+"""What a name means in a tree: something defined there, a module, or something outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vllm_mods.fit.shapes import Class, Function, Value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What a name means: something defined at ``path``, a module, or something ``external``.
+
+    With none of these it is a value of which no more is known.
+    """
+
+    path: str = ""
+    binding: Function | Class | Value | None = None
+    module: str | None = None
+    external: str | None = None
+
+    @property
+    def cls(self) -> Class:
+        """The class that was found. Raises ``TypeError`` if it is something else."""
+        if not isinstance(self.binding, Class):
+            raise TypeError(f"{self.binding!r} in {self.path} is not a class")
+        return self.binding
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """``exists`` is yes, no, or ``None`` for "can't tell", of which ``why`` says the reason."""
+
+    exists: bool | None
+    found: tuple[Found, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lineage:
+    """A class with its bases in the tree, nearest first, and the names of those outside."""
+
+    classes: tuple[Found, ...]
+    outside: tuple[str, ...]
+    torch: bool
+
+    def owner(self, name: str) -> tuple[Found, tuple[Function, ...]] | None:
+        """Return the first class that defines a method, and its definitions."""
+        for found in self.classes:
+            if name in found.cls.methods:
+                return found, found.cls.methods[name]
+        return None
