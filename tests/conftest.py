@@ -1,0 +1,14 @@
+"""Loads what all tests share, and says how many processes run them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["sampling"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One process for files asked for by name, which is quicker, and for real engines, which are started once."""
+    named = any(argument.partition("::")[0].endswith(".py") for argument in config.args)
+    return 0 if named or "not engines" not in config.option.markexpr else None
