@@ -9,6 +9,7 @@ pytest_plugins = ["sampling"]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """One process for files asked for by name, which is quicker, and for real engines, which are started once."""
+    """One process for files asked for by name, which is quicker, and for what talks to engines and servers."""
     named = any(argument.partition("::")[0].endswith(".py") for argument in config.args)
-    return 0 if named or "not engines" not in config.option.markexpr else None
+    offline = all(f"not {name}" in config.option.markexpr for name in ("network", "engines"))
+    return None if offline and not named else 0

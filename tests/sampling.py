@@ -45,7 +45,11 @@ settings.load_profile("sampled")
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the marker ``sampled`` says, unless the tests were asked for by name."""
-    if ALL or config.getoption("lf", default=False) or any("::" in argument for argument in config.args):
+    if (
+        ALL
+        or config.getoption("lf", default=False)
+        or any("::" in argument for argument in config.args)
+    ):
         return
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
