@@ -44,7 +44,15 @@ class Room(NamedTuple):
 ROOMS = {
     "site": Room(
         ("transaction", "journal", "held", "site", "steps"),
-        ("unit/test_transaction.py", "scenario/test_race.py", "scenario/test_kill.py"),
+        (
+            "unit/test_site.py",
+            "unit/test_held.py",
+            "unit/test_journal.py",
+            "unit/test_steps.py",
+            "unit/test_transaction.py",
+            "scenario/test_race.py",
+            "scenario/test_kill.py",
+        ),
     ),
     "placing": Room(
         ("locate",),
@@ -122,6 +130,9 @@ class _Collector(cst.CSTVisitor):
         return False
 
     def visit_Decorator(self, node: cst.Decorator) -> bool:  # noqa: ARG002
+        return False
+
+    def visit_ConcatenatedString(self, node: cst.ConcatenatedString) -> bool:  # noqa: ARG002
         return False
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:

@@ -343,8 +343,9 @@ def test_a_path_in_a_workspace_is_looked_at_there(tmp_path: Path) -> None:
 
 def test_the_whole_disk_is_no_workspace(tmp_path: Path) -> None:
     looked = Look(Site(str(tmp_path), ("/",)), {})
-    with pytest.raises(Refused, match="outside the workspace"):
-        looked.file("/etc/passwd")
+    for path in ("/etc/passwd", "//etc/passwd"):
+        with pytest.raises(Refused, match="outside the workspace"):
+            looked.file(path)
 
 
 def test_missing_folders_are_told_from_the_outside_in(tmp_path: Path) -> None:
