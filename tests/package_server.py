@@ -14,8 +14,10 @@ import io
 import json
 import random
 import ssl
+import sys
 import tarfile
 import threading
+import traceback
 import zipfile
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -112,7 +114,14 @@ def serving(server: PackageServer, *, certificate: str | None = None) -> Iterato
     class Handler(_Handler):
         state = server
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_request: object) -> None:
+            if not isinstance(
+                sys.exception(), ConnectionError
+            ):  # a client may leave when it has enough
+                traceback.print_exc()
+
+    httpd = Server(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

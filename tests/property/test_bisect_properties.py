@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import diff_of, mod, variant
 from memory_tree import MemoryTree
+from sampling import examples
 
 from vllm_mods.bisect import Point, search
 from vllm_mods.planner import plan
@@ -32,7 +33,7 @@ def test_the_texts_have_the_verdicts_they_are_called_by() -> None:
     assert all(plan([MOD], tree(kind)).mods[0].verdict == kind for kind in TEXTS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_neighbours_on_two_sides(steps: list[tuple[str, bool]]) -> None:
     kinds = [kind for kind, _ in steps]

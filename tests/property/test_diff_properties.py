@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from making import mod, patched, variant
 from memory_tree import MemoryTree
+from sampling import examples
 
 from vllm_mods import diff, locate
 from vllm_mods.errors import DiffError
@@ -44,7 +45,9 @@ PYTHON = st.lists(
     )
 )
 QUICK = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

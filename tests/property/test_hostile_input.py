@@ -15,6 +15,7 @@ from fuzz import contract, mutations
 from fuzz.targets import TARGETS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.filterwarnings(
 )
 WATCH = contract.Watch()
 FEW = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
@@ -43,6 +46,7 @@ def test_seeds_are_read(folder: str, name: str) -> None:
         contract.hold(TARGETS[name], seed, folder, WATCH)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", TARGETS)
 @FEW
 @given(data=st.data())
@@ -57,6 +61,7 @@ def test_what_is_changed_in_them_is_read_or_refused(
     contract.hold(TARGETS[name], made[:200_000], folder, WATCH)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", TARGETS)
 def test_nothing_at_all_is_read_or_refused(folder: str, name: str) -> None:
     for data in (b"", b"\0", b"\n", b"\xff" * 9, b"{" * 9000, b"[" * 9000, b"(" * 9000):

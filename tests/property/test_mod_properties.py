@@ -19,6 +19,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from making import lock_of, mod, patched, variant, write_mod
 from memory_tree import MemoryTree
+from sampling import examples
 
 from vllm_mods.cli import run
 from vllm_mods.planner import plan
@@ -144,7 +145,7 @@ def git_apply(text: str, patch: bytes) -> str | None:
         return file.read_text() if done.returncode == 0 else None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases(), st.booleans())
 def test_it_is_right_or_refused_and_goes_in_wherever_git_is_right(
     case: Case,
@@ -246,7 +247,7 @@ def files(site: Path) -> dict[str, bytes]:
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(twos())
 def test_twice_is_once_the_order_is_nothing_and_back_is_back(made: Two) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -275,7 +276,7 @@ def test_twice_is_once_the_order_is_nothing_and_back_is_back(made: Two) -> None:
         assert small_site.snapshot(site) == place.before
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(twos())
 def test_what_is_exported_and_imported_does_the_same(made: Two) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -294,7 +295,7 @@ def test_what_is_exported_and_imported_does_the_same(made: Two) -> None:
         assert files(again) == files(site)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(twos())
 def test_a_plan_is_the_same_whatever_the_order_of_sets_is(made: Two) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ import yaml  # noqa: TID251  (what launchers read them with)
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from recipes import SOUND
+from sampling import examples
 
 from vllm_mods import pairing as pairings
 from vllm_mods import recipe, repair, shell
@@ -20,7 +21,9 @@ from vllm_mods.pairing import Pairing, Recipe
 from vllm_mods.recipe_writing import write
 
 BASH = shutil.which("bash") or "bash"
-QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(
+    max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 MODS = ("fast", "hybrid-int4-fp8", "qwen3.5-enhanced")
 TEMPLATES = ("t", "u")
 NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,6}[a-z0-9]", fullmatch=True)

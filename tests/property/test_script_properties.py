@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from memory_tree import MemoryTree
+from sampling import examples
 
 from vllm_mods.bash import BashError
 from vllm_mods.making import reading
@@ -107,7 +108,7 @@ def done_by_bash(script: str) -> tuple[int, dict[str, bytes]]:
         return ran.returncode, found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(scripts)
 # `$10` is `$1` and a 0; what is not quoted is split, or no word at all; what is set where only a run tells is not known
 @example(["set -- a b c d e f g h i j", f'echo "$10" > {F1}'])

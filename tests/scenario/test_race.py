@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -10,13 +9,16 @@ from typing import TYPE_CHECKING
 
 import faults
 import pytest
+from sampling import few
 from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
 from vllm_mods.cli import matrix
 from vllm_mods.errors import NotRestored, UsageError
 from vllm_mods.journal import FILE, PREFIX
 from vllm_mods.port import writing
+from vllm_mods.state import read_state
 from vllm_mods.transaction import commit, recover
+from vllm_mods.transitions import revert_transition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,36 +64,40 @@ def test_a_folder_becomes_a_link_at_any_moment(
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
     outside = outside_of(tmp_path)
     before = look(outside)
+    whole = _made(tmp_path / "whole", change)
+    calls = faults.calls(lambda: _change(whole, change))
+    tried = few(range(1, calls + 1), 10, f"link {change} {name}")
     swapped = 0
-    for number in itertools.count(1, 3):
+    for number in tried:
         folder = tmp_path / str(number)
-        root = build(folder / "site")
-        if change == "revert":
-            commit(str(root), ONE)
-        _change(root, name, outside, number, change)
+        root = _made(folder, change)
+
+        def work(number: int = number, root: Path = root) -> None:
+            faults.at(number, lambda: swap(root, name, outside))
+            _change(root, change)
+
+        faults.in_child(work)
+        assert (folder / "reached").exists()
         swapped += (folder / "site-away").exists()
         assert look(outside) == before, f"call {number}"
-        reached = (folder / "reached").exists()
         shutil.rmtree(folder)
-        if not reached:
-            break
-    assert swapped > 5
+    assert swapped >= len(tried) // 10
 
 
-def _change(root: Path, name: str, outside: Path, number: int, change: str) -> None:
-    from vllm_mods.state import read_state
-    from vllm_mods.transitions import revert_transition
+def _made(folder: Path, change: str) -> Path:
+    root = build(folder / "site")
+    if change == "revert":
+        commit(str(root), ONE)
+    return root
 
-    def work() -> None:
-        wanted = ONE
-        if change == "revert":
-            state = read_state(str(root))
-            assert state.receipt is not None
-            wanted = revert_transition(str(root), state.receipt)
-        faults.at(number, lambda: swap(root, name, outside))
-        commit(str(root), wanted)
 
-    faults.in_child(work)
+def _change(root: Path, change: str) -> None:
+    wanted = ONE
+    if change == "revert":
+        state = read_state(str(root))
+        assert state.receipt is not None
+        wanted = revert_transition(str(root), state.receipt)
+    commit(str(root), wanted)
 
 
 # --- a tree from a stranger that says a transaction was interrupted in it ---------------

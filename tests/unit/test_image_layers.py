@@ -330,7 +330,11 @@ def test_layouts_that_are_none(tmp_path: Path, make: str, said: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("data", [b"", b"no tar at all" * 100, gzip.compress(b"x" * 3000)[:-20]])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no tar at all" * 100, gzip.compress(b"x" * 3000)[:-20]],
+    ids=["empty", "no tar", "cut off"],
+)
 def test_archives_that_are_none(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(data)

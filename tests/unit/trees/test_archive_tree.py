@@ -103,6 +103,7 @@ def test_one_wrong_byte_in_a_wheel_is_found(tmp_path: Path) -> None:
         ("sdist", SDIST, gzip.compress(b"not a tar" * 200)),
         ("sdist", SDIST, b""),
     ],
+    ids=["no zip", "cut-off zip", "no gzip", "cut-off gzip", "no tar", "empty"],
 )
 def test_a_broken_archive_is_named(tmp_path: Path, kind: str, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)

@@ -147,6 +147,6 @@ def test_pip_reads_the_same_files_in_the_same_order(
     import sys
 
     found = configuration.get_configuration_files()
-    kinds = configuration.kinds
+    kinds = getattr(configuration, "kinds", None) or configuration.Kind  # pip 26.3 renamed them
     expected = [*found[kinds.GLOBAL], *found[kinds.USER], *found[kinds.SITE]]
     assert list(config_files(environ, sys.prefix)) == expected

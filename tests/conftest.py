@@ -1,0 +1,15 @@
+"""Loads what all tests share, and says how many processes run them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["sampling"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One process for files asked for by name, which is quicker, and for what talks to engines and servers."""
+    named = any(argument.partition("::")[0].endswith(".py") for argument in config.args)
+    offline = all(f"not {name}" in config.option.markexpr for name in ("network", "engines"))
+    return None if offline and not named else 0

@@ -1,0 +1,130 @@
+"""Folders held open: files stay in the very folder that was looked at, and keep their names in errors."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods import held
+from vllm_mods.held import Held
+from vllm_mods.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root/a/b").mkdir(parents=True)
+    (tmp_path / "work/deep").mkdir(parents=True)
+    (tmp_path / "elsewhere/b").mkdir(parents=True)
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def folders(root: Path) -> Iterator[Held]:
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    made = Held(Site(str(root), (str(root.parent / "work"),)), descriptor)
+    yield made
+    made.close()
+    os.fstat(descriptor)  # the caller's own stays open
+    os.close(descriptor)
+
+
+def opened() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_file_is_reached_though_its_folder_is_called_otherwise_by_now(
+    root: Path, folders: Held
+) -> None:
+    place = folders.at(f"{root}/a/b/file")
+    (root / "a").rename(root / "moved")
+    (root / "a").symlink_to(root.parent / "elsewhere")
+    with open(place, "w") as file:
+        file.write("x")
+    assert folders.at(f"{root}/a/b/file") == place
+    assert (root / "moved/b/file").read_text() == "x"
+    assert not (root.parent / "elsewhere/b/file").exists()
+
+
+def test_a_folder_that_is_a_link_is_refused_by_its_real_name(root: Path, folders: Held) -> None:
+    (root / "link").symlink_to(root.parent / "elsewhere")
+    (root.parent / "work/link").symlink_to(root.parent / "elsewhere")
+    for place in (f"{root}/link", f"{root.parent}/work/link"):
+        with pytest.raises(NotADirectoryError) as caught:
+            folders.at(f"{place}/file")
+        assert caught.value.filename == place
+    with pytest.raises(FileNotFoundError) as missing:
+        folders.folder(f"{root}/a/none")
+    assert missing.value.filename == f"{root}/a/none"
+
+
+def test_a_workspace_may_be_a_link_for_the_user_named_it(root: Path) -> None:
+    (root.parent / "named").symlink_to(root.parent / "work")
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    folders = Held(Site(str(root), (str(root.parent / "named"),)), descriptor)
+    with open(folders.at(f"{root.parent}/named/deep/file"), "w") as file:
+        file.write("x")
+    assert (root.parent / "work/deep/file").read_text() == "x"
+    folders.close()
+    os.close(descriptor)
+
+
+def test_errors_name_files_and_folders_as_the_user_does(root: Path, folders: Held) -> None:
+    one, other = f"{root}/a/one", f"{root}/a/b/other"
+    with pytest.raises(FileNotFoundError) as caught, folders.naming():
+        os.rename(folders.at(one), folders.at(other))
+    assert (caught.value.filename, caught.value.filename2) == (one, other)
+    with pytest.raises(NotADirectoryError) as folder, folders.naming():
+        raise NotADirectoryError(20, "x", folders.folder(f"{root}/a"))
+    assert folder.value.filename == f"{root}/a"
+    for name in ("/elsewhere", 7, None, "/proc/self/fd/1048575/x", "/proc/self/fdx"):
+        with pytest.raises(OSError, match="x") as as_it_is, folders.naming():
+            raise OSError(5, "x", name)
+        assert as_it_is.value.filename == name
+
+
+def test_folders_are_opened_once_and_closed(root: Path, folders: Held) -> None:
+    before = opened()
+    for _ in range(3):
+        folders.at(f"{root}/a/b/file")
+        folders.folder(f"{root}/a")
+    assert opened() == before + 2
+    folders.close()
+    assert opened() == before
+
+
+def test_a_folder_made_has_exactly_its_mode_and_owner(root: Path, folders: Held) -> None:
+    owner = (os.geteuid(), os.getegid())
+    folders.make_folder(f"{root}/a/new", owner=owner)
+    assert stat.S_IMODE((root / "a/new").stat().st_mode) == 0o755
+    folders.make_folder(f"{root}/a/new", owner=owner, mode=0o711)
+    assert stat.S_IMODE((root / "a/new").stat().st_mode) == 0o711
+
+
+def test_a_folder_removed_is_forgotten(root: Path, folders: Held) -> None:
+    before = opened()
+    folders.folder(f"{root}/a/b")
+    folders.remove_folder(f"{root}/a/b")
+    assert not (root / "a/b").exists()
+    assert opened() == before + 1
+    (root / "a/b").mkdir()
+    with open(folders.at(f"{root}/a/b/file"), "w") as file:
+        file.write("x")
+    assert (root / "a/b/file").read_text() == "x"
+    (root / "other").mkdir()
+    folders.remove_folder(f"{root}/other")
+    with pytest.raises(OSError, match="not empty"):
+        folders.remove_folder(f"{root}/a/b")
+
+
+def test_without_proc_paths_are_what_they_are(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "_PROC", f"{root}/none")
+    folders = Held(Site(str(root)), -1)
+    assert folders.at(f"{root}/a/file") == f"{root}/a/file"
+    assert folders.folder(f"{root}/a") == f"{root}/a"
