@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import grimp
 
-from vllm_mods.matrix import store
+from vllm_mods.grid import store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,6 @@ def test_files_that_trade_their_names_give_another_key(tmp_path: Path) -> None:
 
 def test_no_answer_rests_on_code_that_the_key_passes_over() -> None:
     graph = grimp.build_graph("vllm_mods", exclude_type_checking_imports=True)
-    used = graph.find_upstream_modules("vllm_mods.matrix.work") | {"vllm_mods.matrix.work"}
+    used = graph.find_upstream_modules("vllm_mods.grid.work") | {"vllm_mods.grid.work"}
     assert len(used) > 50
     assert [one for one in used if one.split(".")[1:2] and one.split(".")[1] in store.BESIDE] == []
