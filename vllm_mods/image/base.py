@@ -45,7 +45,23 @@ class Entry(NamedTuple):
     size: int = 0
 
 
-class Base(Protocol):
+class Readable(Protocol):
+    """The files of an image."""
+
+    def entry(self, path: str) -> Entry | None:
+        """Return what lies at a path, ``None`` if nothing does, a parent that is a link included."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a regular file, ``None`` if there is none at that very path."""
+        ...
+
+    def paths(self, under: str) -> Iterable[Entry]:
+        """Return everything below a folder, in no particular order, links not followed."""
+        ...
+
+
+class Base(Readable, Protocol):
     """An image. Whoever opens one calls ``close``: a source may hold a container or a mount.
 
     Every method raises ``TreeError`` for what cannot be read.
@@ -99,18 +115,6 @@ class Base(Protocol):
         """The layers as the manifest names them, the lowest first."""
         ...
 
-    def entry(self, path: str) -> Entry | None:
-        """Return what lies at a path, ``None`` if nothing does, a parent that is a link included."""
-        ...
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a regular file, ``None`` if there is none at that very path."""
-        ...
-
-    def paths(self, under: str) -> Iterable[Entry]:
-        """Return everything below a folder, in no particular order, links not followed."""
-        ...
-
     def close(self) -> None:
         """Give back what is held, more than once without harm."""
         ...
@@ -155,3 +159,25 @@ def resolve(base: Base, path: str) -> str:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in {"", "."}]
+
+
+class Opened:
+    """What lies in an image, of whoever ``_open`` says reads it; for a ``Base`` to inherit."""
+
+    def _open(self) -> Readable:
+        raise NotImplementedError
+
+    def entry(self, path: str) -> Entry | None:
+        """Return what lies at a path."""
+        return self._open().entry(path)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        return self._open().read(path)
+
+    def paths(self, under: str) -> Iterable[Entry]:
+        """Return everything below a folder."""
+        return self._open().paths(under)
+
+    def close(self) -> None:
+        """Give back nothing, where nothing is held."""

@@ -24,7 +24,7 @@ from docker.utils import kwargs_from_env
 
 from vllm_mods import tars
 from vllm_mods.errors import TreeError, UsageError, VllmModsError
-from vllm_mods.image.base import DIR, FILE, Descriptor
+from vllm_mods.image.base import DIR, FILE, Descriptor, Opened
 from vllm_mods.image.sources import oci, streams, tarred
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Container:
                     yield archive
 
 
-class Image:
+class Image(Opened):
     """A ``Base``: an image of the engine, or with ``container`` what a container makes of one."""
 
     def __init__(self, client: APIClient, name: str, *, reference: str, container: bool) -> None:
@@ -238,18 +238,6 @@ class Image:
         if container:
             self._files = Container(client, identity, reference)
         self._remove: weakref.finalize[Any, Any] | None = None
-
-    def entry(self, path: str) -> Entry | None:
-        """Return what lies at a path."""
-        return self._open().entry(path)
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file."""
-        return self._open().read(path)
-
-    def paths(self, under: str) -> Iterator[Entry]:
-        """Return everything below a folder."""
-        return self._open().paths(under)
 
     def close(self) -> None:
         """Remove the container that was made to read from, and end the connection."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from vllm_mods import tars
 from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.image.base import Opened
 from vllm_mods.image.sources import oci, streams, tarred
 from vllm_mods.image.sources.layered import Blob, Files
 from vllm_mods.untrusted import json_of
@@ -17,9 +18,8 @@ from vllm_mods.untrusted import json_of
 if TYPE_CHECKING:
     import io
     import tarfile
-    from collections.abc import Iterable
 
-    from vllm_mods.image.base import Base, Descriptor, Entry
+    from vllm_mods.image.base import Base, Descriptor
     from vllm_mods.image.sources.layered import Progress
     from vllm_mods.trees.cache import Cache
 
@@ -188,7 +188,7 @@ def _saved(data: bytes, tag: str | None, reference: str) -> dict[str, Any]:
     )
 
 
-class _Saved:
+class _Saved(Opened):
     """A ``Base``: an image as ``docker save`` writes it, without a manifest of its own."""
 
     manifest = None
@@ -238,17 +238,8 @@ class _Saved:
     def blobs(self) -> tuple[Blob, ...]:
         return self._files.blobs
 
-    def entry(self, path: str) -> Entry | None:
-        return self._files.entry(path)
-
-    def read(self, path: str) -> bytes | None:
-        return self._files.read(path)
-
-    def paths(self, under: str) -> Iterable[Entry]:
-        return self._files.paths(under)
-
-    def close(self) -> None:
-        pass
+    def _open(self) -> Files:
+        return self._files
 
 
 def _layer(archive: _Tar, name: str, diff_id: str) -> Blob:

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vllm_mods.decode import DecodeError, decode
 from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.image.base import Descriptor
+from vllm_mods.image.base import Descriptor, Opened
 from vllm_mods.image.sources import streams
 from vllm_mods.image.sources.layered import Blob, Files
 from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from io import RawIOBase
 
-    from vllm_mods.image.base import Entry
     from vllm_mods.image.sources.layered import Progress
     from vllm_mods.trees.cache import Cache
 
@@ -41,7 +39,7 @@ class Store(Protocol):
         ...
 
 
-class Image:
+class Image(Opened):
     """A ``Base``: an image in a place that gives out blobs by digest."""
 
     def __init__(
@@ -91,20 +89,8 @@ class Image:
         """The layers as they can be opened, the lowest first."""
         return self._files.blobs
 
-    def entry(self, path: str) -> Entry | None:
-        """Return what lies at a path."""
-        return self._files.entry(path)
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file."""
-        return self._files.read(path)
-
-    def paths(self, under: str) -> Iterable[Entry]:
-        """Return everything below a folder."""
-        return self._files.paths(under)
-
-    def close(self) -> None:
-        """Give back nothing: nothing is held."""
+    def _open(self) -> Files:
+        return self._files
 
 
 def _blob(store: Store, layer: Descriptor) -> Blob:

@@ -15,20 +15,20 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.image.base import Opened
 from vllm_mods.image.sources import oci, streams
 from vllm_mods.image.sources.mounted import Files
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Iterator
 
-    from vllm_mods.image.base import Descriptor, Entry
+    from vllm_mods.image.base import Descriptor
 
 PODMAN, BUILDAH = "podman", "buildah"
 _TIMEOUT = 300
 
 
-class Image:
+class Image(Opened):
     """A ``Base``: an image that podman or buildah has."""
 
     def __init__(self, tool: str, name: str, *, reference: str) -> None:
@@ -56,18 +56,6 @@ class Image:
         self._identity = identity
         self._files: Files | None = None
         self._give_back: weakref.finalize[Any, Any] | None = None
-
-    def entry(self, path: str) -> Entry | None:
-        """Return what lies at a path."""
-        return self._open().entry(path)
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file."""
-        return self._open().read(path)
-
-    def paths(self, under: str) -> Iterator[Entry]:
-        """Return everything below a folder."""
-        return self._open().paths(under)
 
     def close(self) -> None:
         """Take the mount away again, and buildah's working container with it."""
