@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_mods import attempt, versions
-from vllm_mods.errors import DiffError, TreeError
+from vllm_mods.errors import DiffError, VllmModsError
 from vllm_mods.view import View
 from vllm_mods.vouch import WORKSPACE
 
@@ -52,6 +52,6 @@ class Origins:
                     return tree
         except DiffError:
             raise
-        except TreeError:
+        except VllmModsError:  # one that is none, or cannot be read, decides nothing
             self.missed = True
         return None
