@@ -23,7 +23,6 @@ MARK = "\x1e"
 STOOD_IN = {
     "python3 -m venv .venv": 'mkdir -p .venv && ln -s "$DOCS_PREFIX/bin" .venv/bin',
     ".venv/bin/pip install -q .": ":",
-    ".venv/bin/pip install -q '.[image]'": ":",
     ".venv/bin/pip download -q --no-deps --only-binary :all: --platform manylinux_2_24_x86_64 "
     f"--python-version 3.12 -d .venv/wheel vllm=={RELEASE}": ":",
     f".venv/bin/python -m zipfile -e .venv/wheel/vllm-{RELEASE}-*.whl .venv/vllm-{RELEASE}": (

@@ -64,7 +64,7 @@ def test_what_is_stood_in_for_is_run_by_ci() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
     ci = (ROOT / ".ci/run").read_text()
     run = set()
-    for mark in ("setup-run", "setup-image", "setup-test"):
+    for mark in ("setup-run", "setup-test"):
         assert f"$(readme_line {mark})" in ci
         run |= set(lines[lines.index(f"<!-- {mark} -->") + 2].split(" && "))
     assert set(STOOD_IN) <= run
