@@ -7,9 +7,9 @@ forty releases is read once. Types are kept as dotted names as the file writes t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,12 +136,17 @@ Binding = Function | Class | Import | Value
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Module:
-    """A module. ``table`` is true where its ``__getattr__`` only looks names up."""
+    """A module. ``lazy`` is true where it has a ``__getattr__``."""
 
     names: Mapping[str, tuple[Binding, ...]]
     stars: tuple[Import, ...] = ()
     exports: frozenset[str] | None = None
     lazy: bool = False
-    table: bool = False
-    strings: frozenset[str] = field(default_factory=frozenset)
     dynamic: bool = False
+
+
+class LazyNames(NamedTuple):
+    """The strings of a module with a ``__getattr__``; ``table`` is true where that only looks names up."""
+
+    strings: frozenset[str]
+    table: bool
