@@ -30,8 +30,7 @@ class Kind(IntEnum):
     DOUBLE_STAR = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter; ``type`` is the dotted name of its annotation where that is one class."""
 
     name: str
@@ -40,8 +39,7 @@ class Parameter:
     type: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none."""
 
     name: str
@@ -71,8 +69,7 @@ class Function:
         return f"({', '.join(parts)})"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """An annotated name of a class body, as a dataclass reads it."""
 
     name: str
@@ -104,8 +101,7 @@ class Class:
     dynamic: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Import:
+class Import(NamedTuple):
     """A name bound by an import. ``name`` is ``None`` for ``import module [as …]``.
 
     ``whole`` is true where the bound name is the module's first component.
@@ -120,8 +116,7 @@ class Import:
     guarded: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A name bound to something else: ``alias`` of a dotted name, or made by calling ``maker``."""
 
     line: int
