@@ -84,25 +84,33 @@ class _Refused(Exception):
         super().__init__(f"line {raw_line}: {message}")
 
 
-class _Stand(ModuleType):
-    """Stands for LibCST while nothing but its parser is needed: every node is a dict."""
+class _Taken(Exception):
+    """The parser has read the file to its end, and asks for the first of its nodes."""
 
-    def __getattr__(self, name: str) -> type:
-        made = _Refused if name == "ParserSyntaxError" else dict
-        setattr(self, name, made)  # asked for with every node
-        return made
+
+def _node(**_: object) -> None:
+    raise _Taken
+
+
+class _Stand(ModuleType):
+    """Stands for LibCST while nothing but its parser is needed: it makes an error, and no nodes."""
+
+    def __getattr__(self, name: str) -> object:
+        return _Refused if name == "ParserSyntaxError" else _node
 
 
 _STANDING = Lock()
 
 
 def _parse_alone(data: bytes) -> None:
-    """Parse with LibCST's extension, without the import of its 200 classes of nodes."""
+    """Ask LibCST's extension whether it takes a file, without the import of its 200 classes of nodes."""
     with _STANDING:
         parser = _parser()
         sys.modules["libcst"] = _Stand("libcst")
         try:
             parser.parse_module(syntax_tree.decoded(data))
+        except _Taken:
+            pass
         except (_Refused, SyntaxError, UnicodeDecodeError, LookupError) as error:
             raise UnparsableError(str(error)) from error
         finally:

@@ -77,18 +77,18 @@ def only(data: bytes, lines: Container[int]) -> bytes:
         return data
     rows = data.splitlines(keepends=True)
     for node in _untouched(tree.body, lines):
-        for row in range(_first_line(node) - 1, node.end_lineno or node.lineno):
+        for row in range(first_line(node) - 1, node.end_lineno or node.lineno):
             rows[row] = b"\n"
     return b"".join(rows)
 
 
 def _untouched(body: Sequence[ast.stmt], lines: Container[int]) -> Iterator[ast.stmt]:
     def touched(node: ast.stmt) -> bool:
-        return any(line in lines for line in range(_first_line(node), (node.end_lineno or 0) + 1))
+        return any(line in lines for line in range(first_line(node), (node.end_lineno or 0) + 1))
 
     for before, node, after in zip([None, *body], body, [*body[1:], None], strict=False):
         beside = (before and before.end_lineno) or 0, (after and after.lineno) or sys.maxsize
-        if beside[0] >= _first_line(node) or beside[1] <= (node.end_lineno or 0):
+        if beside[0] >= first_line(node) or beside[1] <= (node.end_lineno or 0):
             continue  # on one line with another
         if not touched(node):
             yield node
@@ -96,7 +96,8 @@ def _untouched(body: Sequence[ast.stmt], lines: Container[int]) -> Iterator[ast.
             yield from _untouched(node.body, lines)
 
 
-def _first_line(node: ast.stmt) -> int:
+def first_line(node: ast.stmt) -> int:
+    """Return the line of a statement, decorators included."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(one.lineno for one in decorators)])
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.shapes import Function, Kind, Parameter, words
 
@@ -24,8 +23,7 @@ _PROPERTIES = words(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """The arguments of a call. ``star`` and ``double_star`` hide how many there are more."""
 
     positional: int

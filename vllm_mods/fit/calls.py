@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.binding import opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.constructors import constructor
@@ -29,8 +28,7 @@ _BUILTIN_METHODS = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _No:
+class _No(NamedTuple):
     why: str
     path: str
     line: int

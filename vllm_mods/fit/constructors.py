@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
 from vllm_mods.fit.hierarchy import external_name, lineage
@@ -23,8 +22,7 @@ _ANYTHING = (
 _TUPLES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Constructor:
+class Constructor(NamedTuple):
     """The parameters of a class call, and the function or class they come from.
 
     With a ``why`` there may be more to it than these parameters, which a call has to fit anyway
@@ -45,7 +43,7 @@ def constructor(world: World, found: Found) -> Constructor:
     if new is not None and not all(_forwards(function) for function in new[1]):
         # Whatever __init__ takes, a call has to pass __new__ first.
         first = _signature(new[0], implementations(new[1]))
-        return replace(first, why=first.why or "it defines __new__")
+        return first._replace(why=first.why or "it defines __new__")
     for one in line.classes:
         made = _own(world, one, line)
         if made is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vllm_mods.fit.shapes import Class, Function, Value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What a name means: something defined at ``path``, a module, or something ``external``.
 
     With none of these it is a value of which no more is known.
@@ -27,8 +26,7 @@ class Found:
         return self.binding
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """``exists`` is yes, no, or ``None`` for "can't tell", of which ``why`` says the reason."""
 
     exists: bool | None
@@ -36,8 +34,7 @@ class Answer:
     why: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lineage:
+class Lineage(NamedTuple):
     """A class with its bases in the tree, nearest first, and the names of those outside."""
 
     classes: tuple[Found, ...]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import syntax_tree
 from vllm_mods.fit.binding import (
@@ -39,8 +38,7 @@ _OWN = frozenset(("__init__", "__new__", "__init_subclass__", "__post_init__", "
 _COMMON = TORCH_MODULE.union(*(dir(kind) for kind in (dict, list, str, set, tuple, bytes)))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Override:
+class Override(NamedTuple):
     """A method that stands in for another one further up."""
 
     owner: Found

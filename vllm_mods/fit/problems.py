@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.model import Finding, Level
 
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One "no". ``key`` is the same before and after the patch if the problem is no news.
 
     ``token`` is a word on the line of the problem, by which the old file is searched for it.
@@ -28,8 +26,7 @@ class Problem:
     level: Level = Level.ERROR
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Doubt:
+class Doubt(NamedTuple):
     """One "can't tell": ``what`` kind of thing in which file, and ``why``."""
 
     path: str

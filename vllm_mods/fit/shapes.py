@@ -7,9 +7,9 @@ forty releases is read once. Types are kept as dotted names as the file writes t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +30,7 @@ class Kind(IntEnum):
     DOUBLE_STAR = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter; ``type`` is the dotted name of its annotation where that is one class."""
 
     name: str
@@ -40,8 +39,7 @@ class Parameter:
     type: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none."""
 
     name: str
@@ -71,8 +69,7 @@ class Function:
         return f"({', '.join(parts)})"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """An annotated name of a class body, as a dataclass reads it."""
 
     name: str
@@ -104,8 +101,7 @@ class Class:
     dynamic: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Import:
+class Import(NamedTuple):
     """A name bound by an import. ``name`` is ``None`` for ``import module [as …]``.
 
     ``whole`` is true where the bound name is the module's first component.
@@ -120,8 +116,7 @@ class Import:
     guarded: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A name bound to something else: ``alias`` of a dotted name, or made by calling ``maker``."""
 
     line: int
@@ -136,12 +131,17 @@ Binding = Function | Class | Import | Value
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Module:
-    """A module. ``table`` is true where its ``__getattr__`` only looks names up."""
+    """A module. ``lazy`` is true where it has a ``__getattr__``."""
 
     names: Mapping[str, tuple[Binding, ...]]
     stars: tuple[Import, ...] = ()
     exports: frozenset[str] | None = None
     lazy: bool = False
-    table: bool = False
-    strings: frozenset[str] = field(default_factory=frozenset)
     dynamic: bool = False
+
+
+class LazyNames(NamedTuple):
+    """The strings of a module with a ``__getattr__``; ``table`` is true where that only looks names up."""
+
+    strings: frozenset[str]
+    table: bool

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from vllm_mods import syntax_tree
 from vllm_mods.fit.classes import class_of
-from vllm_mods.fit.shapes import Binding, Import, Module, Value
+from vllm_mods.fit.shapes import Binding, Import, LazyNames, Module, Value
 from vllm_mods.fit.signatures import dotted, every, function_of, type_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,18 @@ def summarize(data: bytes) -> Module | None:
         return None if node is None else _Reader(node, data).module()
     except RecursionError:
         return None
+
+
+# Few modules have a ``__getattr__``, and of those few are asked for a name that they do not bind.
+@lru_cache(maxsize=8)
+def lazy_names(data: bytes) -> LazyNames:
+    """Describe what a module with a ``__getattr__`` may make of a name."""
+    tree = syntax_tree.module(data) or ast.Module([], [])
+    strings = (node.value for node in every(tree) if isinstance(node, ast.Constant))
+    return LazyNames(
+        strings=frozenset(value for value in strings if isinstance(value, str)),
+        table=_looks_up(tree),
+    )
 
 
 def catches_import_errors(node: ast.Try) -> bool:
@@ -58,21 +71,11 @@ class _Reader:
     def module(self) -> Module:
         self._body(self.node.body, typing_only=False, guarded=False)
         dynamic = self._globals()
-        lazy = "__getattr__" in self.names
-        strings: frozenset[str] = frozenset()
-        if lazy:
-            strings = frozenset(
-                n.value
-                for n in every(self.node)
-                if isinstance(n, ast.Constant) and isinstance(n.value, str)
-            )
         return Module(
             names={name: tuple(bindings) for name, bindings in self.names.items()},
             stars=tuple(self.stars),
             exports=frozenset(self.exports) if self.exports and self.exports_known else None,
-            lazy=lazy,
-            table=lazy and self._looks_up(),
-            strings=strings,
+            lazy="__getattr__" in self.names,
             dynamic=dynamic,
         )
 
@@ -186,19 +189,7 @@ class _Reader:
     def _globals(self) -> bool:
         """Bind what functions declare global; tell whether names are made at run time."""
         dynamic = False
-        # Most modules have none of these, and looking at every node is slow.
-        if not _MAKES_NAMES.search(self.data):
-            return dynamic
-        # A ``__setattr__`` of a module only replaces what is there.
-        replacing = {
-            id(inner)
-            for node in self.node.body
-            if isinstance(node, ast.FunctionDef) and node.name == "__setattr__"
-            for inner in every(node)
-        }
-        for node in every(self.node):
-            if id(node) in replacing:
-                continue
+        for node in self._making_names():
             if isinstance(node, ast.Global):
                 for name in node.names:
                     self._bind(name, Value(line=node.lineno))
@@ -209,23 +200,35 @@ class _Reader:
                 dynamic = dynamic or _replaces_module(node)
         return dynamic
 
-    def _looks_up(self) -> bool:
-        """Tell whether ``__getattr__`` compares the name with constants and nothing else."""
-        for node in every(self.node):
-            if not isinstance(node, ast.FunctionDef) or node.name != "__getattr__":
-                continue
-            if not node.args.args or node.args.args[0].arg == "self":
-                continue
-            name = node.args.args[0].arg
-            return any(
-                isinstance(inner, ast.Compare)
-                and isinstance(inner.left, ast.Name)
-                and inner.left.id == name
-                and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
-                and "globals" not in ast.dump(inner)
-                for inner in every(node)
-            ) and any(isinstance(inner, ast.Raise) for inner in every(node))
-        return False
+    def _making_names(self) -> Iterator[ast.AST]:
+        """Yield the nodes of the statements whose text may make names: most modules have none."""
+        texts = (self.data[: match.end()] for match in _MAKES_NAMES.finditer(self.data))
+        lines = [len(text.splitlines()) for text in texts]
+        for node in self.node.body:
+            if isinstance(node, ast.FunctionDef) and node.name == "__setattr__":
+                continue  # that of a module only replaces what is there
+            first, last = syntax_tree.first_line(node), node.end_lineno or node.lineno
+            if any(first <= line <= last for line in lines):
+                yield from every(node)
+
+
+def _looks_up(tree: ast.Module) -> bool:
+    """Tell whether ``__getattr__`` compares the name with constants and nothing else."""
+    for node in every(tree):
+        if not isinstance(node, ast.FunctionDef) or node.name != "__getattr__":
+            continue
+        if not node.args.args or node.args.args[0].arg == "self":
+            continue
+        name = node.args.args[0].arg
+        return any(
+            isinstance(inner, ast.Compare)
+            and isinstance(inner.left, ast.Name)
+            and inner.left.id == name
+            and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
+            and "globals" not in ast.dump(inner)
+            for inner in every(node)
+        ) and any(isinstance(inner, ast.Raise) for inner in every(node))
+    return False
 
 
 def _replaces_module(node: ast.Subscript) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.found import Found
 from vllm_mods.fit.signatures import dotted
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 _NOTHING = Found()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Thing:
+class Thing(NamedTuple):
     """One possibility of what an expression is.
 
     ``kind`` is ``module``, ``class``, ``instance``, ``function``, ``super`` or ``unknown``.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.binding import implementations, stands_in, unbound
 from vllm_mods.fit.constructors import constructor
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 _COMMON = 40
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """A word whose lines are to be judged. A file also has to mention one of ``context``."""
 
     word: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.shapes import Import, Parameter
 from vllm_mods.fit.signatures import decorator_name, every, parameters_of
@@ -47,8 +47,7 @@ class Scope:
         return self.bound
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """A node and where it stands."""
 
     node: ast.expr | ast.stmt

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vllm_mods.errors import TreeError
 from vllm_mods.fit.found import Answer, Found
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Value, words
-from vllm_mods.fit.summary import summarize
+from vllm_mods.fit.summary import lazy_names, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -202,9 +202,10 @@ class World:
                 return answer
             why = why or answer.why
         if module.lazy:
-            if name in module.strings:
+            made = lazy_names(self.read(path) or b"")
+            if name in made.strings:
                 return _OPAQUE
-            if not module.table:
+            if not made.table:
                 why = why or f"{path} makes names in __getattr__"
         if module.dynamic:
             why = why or f"{path} makes names at run time"
