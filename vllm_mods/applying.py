@@ -165,7 +165,7 @@ def apply(
         if planned is not None:
             planned(made)
         if not made.ok:
-            raise _refusal(made)
+            raise _refusal(made, tree)
         changed: tuple[str, ...] = ()
         notes: tuple[str, ...] = ()
         if any(one.verdict.writes for one in made.mods):
@@ -363,16 +363,32 @@ def _planned(
     return whole
 
 
-def _refusal(made: Plan) -> Refused:
+def hint_of(made: Plan, tree: Tree) -> str | None:
+    """Return the command that helps where a plan for a tree is refused, None where none does."""
+    from vllm_mods import next_step  # noqa: PLC0415  (for plans that are refused)
+    from vllm_mods.library import data_root  # noqa: PLC0415
+    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+
+    def edited(path: str) -> bool:
+        try:
+            data = None if tree.remote else tree.read(path)
+            return data is not None and tree.is_released(path, data) is False
+        except TreeError:
+            return False  # the findings say what cannot be read
+
+    return next_step.hint(
+        made, bundled=data_root(), edited=edited, again=lambda: reinstalling(tree, made.version)
+    )
+
+
+def _refusal(made: Plan, tree: Tree) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
     lines = [f"nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"]
     for one in made.mods:
         if not one.verdict.ok:
             lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
             lines += [f"    {finding}" for finding in one.findings]
-    names = " ".join(one.mod.name for one in made.mods)
-    hint = f"vllm-mods check {names} --target {made.spec} --json"
-    return Refused("\n".join(lines), hint=hint, plan=made)
+    return Refused("\n".join(lines), hint=hint_of(made, tree), plan=made)
 
 
 def _without(

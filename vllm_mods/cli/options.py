@@ -220,6 +220,12 @@ def note(text: str) -> None:
     click.echo(f"note: {text}", err=True)
 
 
+def hint(text: str | None) -> None:
+    """Say on stderr what to do next, if anything is known."""
+    if text is not None:
+        click.echo(f"\nhint: {text}", err=True)
+
+
 def progress() -> Callable[[str, int, int | None], None] | None:
     """Return a function that shows a transfer on stderr, None where nobody watches."""
     if not watched():
