@@ -186,11 +186,12 @@ def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:
     return (*filter(None, named), *extra)
 
 
-def paint(verdict: Verdict) -> str:
-    """Colour a verdict on a terminal that wants colour; the word alone says it all."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return verdict.value
-    return click.style(verdict.value, fg=_COLOURS.get(verdict, _BAD), bold=True)
+def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> str:
+    """Colour a verdict, or words about it, on a terminal that wants colour; the word alone says it all."""
+    said = verdict.value if words is None else words
+    if not (sys.stderr if err else sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+        return said
+    return click.style(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
 
 def remember(name: str, thing: object) -> None:
