@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vllm_mods import integrity, keep, planner, receipt, state, transaction, transitions
 from vllm_mods.draft import Transition
 from vllm_mods.errors import Refused, TreeError, UsageError
-from vllm_mods.model import Finding, Level, Mod, Plan, Tree, Verdict
+from vllm_mods.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.receipt import Receipt, ReceiptMod
 from vllm_mods.state import State
 from vllm_mods.trees.folder import FolderTree, find_site_root
@@ -347,6 +347,16 @@ def _planned(
                 f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
             )
 
+    ask: planner.Origin | None = None
+
+    def origin(mod: Mod, variant: Variant) -> Tree | None:
+        nonlocal ask
+        if ask is None:
+            from vllm_mods import origins  # noqa: PLC0415  (for trees that no lock knows)
+
+            ask = origins.of_tree(tree)
+        return ask(mod, variant)
+
     def planned(chosen: Sequence[Mod]) -> Plan:
         return planner.plan(
             chosen,
@@ -354,6 +364,7 @@ def _planned(
             receipt=there,
             workspace=workspace or planner.WORKSPACE,
             strict_version=strict_version,
+            origin=origin,
         )
 
     whole = planned(mods)
