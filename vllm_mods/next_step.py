@@ -57,7 +57,8 @@ def _of(
     elif one.verdict is Verdict.UNFIT:
         said = _show(one, bundled) if one.in_range else _port(one, made, bundled)
     elif other := next((path for path in paths if edited(path)), None):
-        said = f"{again()}  # {other} differs from RECORD"
+        what, how = f"{other} differs from RECORD", again()
+        said = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
     elif one.verdict is Verdict.UNREADABLE:
         return None
     elif one.verdict is Verdict.PARTIAL:

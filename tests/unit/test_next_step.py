@@ -84,6 +84,11 @@ def test_a_file_that_differs_from_record_is_installed_again_and_not_ported_to() 
         said = told(plan(verdict, code), edited=True)
         assert said == f"{AGAIN}  # vllm/a.py differs from RECORD"
     assert told(plan(Verdict.UNFIT, "import"), edited=True) == SHOW
+    mine = "install the very build again"
+    said = hint(
+        plan(Verdict.PARTIAL, "x"), bundled="", edited=lambda _path: True, again=lambda: mine
+    )
+    assert said == f"vllm/a.py differs from RECORD: {mine}"
 
 
 def test_what_stands_both_ways_is_told_by_the_line_that_git_diff_writes() -> None:
