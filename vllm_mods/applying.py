@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vllm_mods import integrity, keep, planner, receipt, state, transaction, transitions
 from vllm_mods.draft import Transition
 from vllm_mods.errors import Refused, TreeError, UsageError
-from vllm_mods.model import Finding, Level, Mod, Plan, Tree, Verdict
+from vllm_mods.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.receipt import Receipt, ReceiptMod
 from vllm_mods.state import State
 from vllm_mods.trees.folder import FolderTree, find_site_root
@@ -165,7 +165,7 @@ def apply(
         if planned is not None:
             planned(made)
         if not made.ok:
-            raise _refusal(made)
+            raise _refusal(made, tree)
         changed: tuple[str, ...] = ()
         notes: tuple[str, ...] = ()
         if any(one.verdict.writes for one in made.mods):
@@ -347,6 +347,16 @@ def _planned(
                 f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
             )
 
+    ask: planner.Origin | None = None
+
+    def origin(mod: Mod, variant: Variant) -> Tree | None:
+        nonlocal ask
+        if ask is None:
+            from vllm_mods import origins  # noqa: PLC0415  (for trees that no lock knows)
+
+            ask = origins.of_tree(tree)
+        return ask(mod, variant)
+
     def planned(chosen: Sequence[Mod]) -> Plan:
         return planner.plan(
             chosen,
@@ -354,6 +364,7 @@ def _planned(
             receipt=there,
             workspace=workspace or planner.WORKSPACE,
             strict_version=strict_version,
+            origin=origin,
         )
 
     whole = planned(mods)
@@ -363,16 +374,32 @@ def _planned(
     return whole
 
 
-def _refusal(made: Plan) -> Refused:
+def hint_of(made: Plan, tree: Tree) -> str | None:
+    """Return the command that helps where a plan for a tree is refused, None where none does."""
+    from vllm_mods import next_step  # noqa: PLC0415  (for plans that are refused)
+    from vllm_mods.library import data_root  # noqa: PLC0415
+    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+
+    def edited(path: str) -> bool:
+        try:
+            data = None if tree.remote else tree.read(path)
+            return data is not None and tree.is_released(path, data) is False
+        except TreeError:
+            return False  # the findings say what cannot be read
+
+    return next_step.hint(
+        made, bundled=data_root(), edited=edited, again=lambda: reinstalling(tree, made.version)
+    )
+
+
+def _refusal(made: Plan, tree: Tree) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
     lines = [f"nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"]
     for one in made.mods:
         if not one.verdict.ok:
             lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
             lines += [f"    {finding}" for finding in one.findings]
-    names = " ".join(one.mod.name for one in made.mods)
-    hint = f"vllm-mods check {names} --target {made.spec} --json"
-    return Refused("\n".join(lines), hint=hint, plan=made)
+    return Refused("\n".join(lines), hint=hint_of(made, tree), plan=made)
 
 
 def _without(

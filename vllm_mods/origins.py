@@ -11,10 +11,37 @@ from vllm_mods.vouch import WORKSPACE
 
 if TYPE_CHECKING:
     from vllm_mods.model import Mod, Tree, Variant
+    from vllm_mods.planner import Origin
     from vllm_mods.trees.release import Releases
 
 _MOST = 6
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
+
+
+def of_tree(tree: Tree) -> Origin:
+    """Return what gives the origins for plans on a tree; nothing is opened before it is asked.
+
+    A release is merged from releases as it was read itself, with or without connections; whatever
+    else from what the cache has. What cannot be had decides nothing.
+    """
+    known: list[Origins] = []
+
+    def origin(mod: Mod, variant: Variant) -> Tree | None:
+        if not known:
+            mine: Releases | None = getattr(tree, "releases", None)
+            try:
+                known.append(Origins(mine or _kept()))
+            except VllmModsError:  # the settings of pip, which a folder does without
+                return None
+        return known[0](mod, variant)
+
+    return origin
+
+
+def _kept() -> Releases:
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415
+
+    return Releases(offline=True)
 
 
 class Origins:

@@ -94,7 +94,8 @@ def test_all_or_nothing(call: Call, site: Path, library: Path) -> None:
     answer = call("apply", "fast", "bad", "--target", site)
     assert answer.code == 3
     assert "bad 1.0.0: conflict" in answer.err
-    assert "\n\nhint: vllm-mods check fast bad --target" in answer.err
+    port = f"vllm-mods port bad --to {site} --from pypi:0.19 --library {library}"
+    assert answer.err.endswith(f"\n\nhint: {port}\n")
     assert snapshot(site) == before
 
 

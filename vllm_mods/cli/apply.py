@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,11 @@ def command(
 
             said = data.error(error.code, error.message, error.hint, error.exit_code)
             options.print_json({**data_of(error.plan, ()), **said})
-        raise
+        if error.plan is None:
+            raise
+        paint = functools.partial(options.paint, err=True)
+        message = text.refusal(error.plan, error.message, paint)
+        raise Refused(message, hint=error.hint, plan=error.plan) from error
     for note in done.notes:
         options.note(note)
     script = None if paired is None else serve_script(paired, done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods.applying import plan
+from vllm_mods.applying import hint_of, plan
 from vllm_mods.cli import options
 from vllm_mods.cli.planning import choose, told
 from vllm_mods.errors import EXIT_NO, EXIT_OK
@@ -58,4 +58,5 @@ def command(
         options.print_json(data.plan(planned))
     else:
         click.echo(text.plan(planned, options.paint))
+        options.hint(None if planned.ok else hint_of(planned, tree))
     return EXIT_OK if planned.ok else EXIT_NO

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Plan without the locks; exit code 1 also for a stale lock, a range that the trees "
+    help="Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
     "contradict, a tree that got worse, a mod that is needed nowhere.",
 )
 @click.option(
@@ -119,7 +119,9 @@ def command(
     chosen = library.select((*paired, *mods) if pairing is not None else mods or library.names())
     # what an old lock says must not lean on itself
     planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
-    setting = work.Setting(planned, cache_folder(os.environ), offline=offline, store=not no_cache)
+    setting = work.Setting(
+        planned, cache_folder(os.environ), offline=offline, store=not no_cache, strict=strict
+    )
     workshop = work.Workshop(setting, note=options.note)
     specs = choose.specs(workshop.releases.files, chosen, trees, spec, pre=pre)
     if cell is not None:

@@ -186,11 +186,12 @@ def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:
     return (*filter(None, named), *extra)
 
 
-def paint(verdict: Verdict) -> str:
-    """Colour a verdict on a terminal that wants colour; the word alone says it all."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return verdict.value
-    return click.style(verdict.value, fg=_COLOURS.get(verdict, _BAD), bold=True)
+def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> str:
+    """Colour a verdict, or words about it, on a terminal that wants colour; the word alone says it all."""
+    said = verdict.value if words is None else words
+    if not (sys.stderr if err else sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+        return said
+    return click.style(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
 
 def remember(name: str, thing: object) -> None:
@@ -218,6 +219,12 @@ def print_json(answer: dict[str, Any]) -> None:
 def note(text: str) -> None:
     """Tell on stderr what happened on the way."""
     click.echo(f"note: {text}", err=True)
+
+
+def hint(text: str | None) -> None:
+    """Say on stderr what to do next, if anything is known."""
+    if text is not None:
+        click.echo(f"\nhint: {text}", err=True)
 
 
 def progress() -> Callable[[str, int, int | None], None] | None:

@@ -12,11 +12,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from packaging.version import InvalidVersion, Version
-
 from vllm_mods import drafting, planner, receipt, transitions
 from vllm_mods.doctor import search
-from vllm_mods.doctor.listing import Listed, compare, dist_infos, listed, unresolved
+from vllm_mods.doctor.listing import Listed, compare, listed, unresolved
 from vllm_mods.doctor.tool import Tool, tool
 from vllm_mods.errors import Refused, VllmModsError
 from vllm_mods.integrity import verify
@@ -24,6 +22,7 @@ from vllm_mods.library import Library
 from vllm_mods.model import Level, Verdict
 from vllm_mods.site import Site
 from vllm_mods.state import read_receipt
+from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.image import ImageTree
 
@@ -132,7 +131,7 @@ def _look(
         there, findings = _state(tree)
     with _telling(found):
         version = tree.version
-    again = _again(tree, version)
+    again = reinstalling(tree, version)
     found += _changed(tree, there, findings, again)
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
         with _telling(found):
@@ -176,31 +175,6 @@ def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
         return seen.receipt, seen.findings
     raw = None if tree.remote else tree.read(receipt.RECEIPT)
     return (None if raw is None else receipt.parse(raw)), ()
-
-
-def _again(tree: Tree, version: str | None) -> str:
-    """Return how to install a tree's vLLM anew.
-
-    An index is named for a release that an installer took from one, and for nothing else: in place of
-    a build of somebody's own (a local version, a development version, a source folder, a file, a
-    distribution without metadata) it would put another.
-    """
-    if isinstance(tree, ImageTree):
-        return "build the image again"
-    dists = dist_infos(tree)
-    if len(dists) == 1:
-        ((folder, (name, stated)),) = dists.items()
-        place = f"{tree.root}/{folder}" if isinstance(tree, FolderTree) else ""
-        by = (tree.read(f"{folder}/INSTALLER") or b"").decode("ascii", "replace").strip()
-        if by in {"pip", "uv"} and not os.path.lexists(f"{place}/direct_url.json"):
-            try:
-                custom = Version(stated).local is not None or Version(stated).is_devrelease
-            except InvalidVersion:
-                custom = True
-            if not custom:
-                return f"pip install --force-reinstall --no-deps {name}=={stated}"
-    named = f"vLLM {version}" if version else "this vLLM"
-    return f"install the very build of {named} again, from where it came: an index has another one"
 
 
 def _changed(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import VllmModsError
 from vllm_mods.trees import names
+from vllm_mods.trees.distributions import dist_infos, is_ours, rows_of
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
@@ -39,25 +38,11 @@ class Compared(NamedTuple):
     extra: list[str]
 
 
-def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
-    """Return name and version of the distributions that are vLLM's, or list its files, by folder."""
-    if isinstance(tree, FolderTree):
-        folders = sorted(one for one in os.listdir(tree.root) if one.endswith(".dist-info"))
-    else:
-        folders = [] if tree.version is None else [f"vllm-{tree.version}.dist-info"]
-    named = {folder: said for folder in folders if (said := names.dist_info(folder)) is not None}
-    return {
-        folder: said
-        for folder, said in named.items()
-        if said[0].lower() == "vllm" or _rows(tree, folder)
-    }
-
-
 def listed(tree: Tree) -> Listed | None:
     """Return the list of a tree's files; None where there is none, or more than one."""
-    found = [Listed(folder, rows) for folder in dist_infos(tree) if (rows := _rows(tree, folder))]
+    found = [Listed(folder, rows) for folder in dist_infos(tree) if (rows := rows_of(tree, folder))]
     sources = [] if found else _lines(tree.read(_SOURCES))
-    rows = {path: ("", "") for path in sources if _is_ours(path)}
+    rows = {path: ("", "") for path in sources if is_ours(path)}
     found += [Listed(_SOURCES, rows)] if rows else []
     return found[0] if len(found) == 1 else None
 
@@ -96,20 +81,6 @@ def unresolved(tree: Tree) -> list[str]:
         for module in named
         if module.replace(".", "/") not in stems and not module.startswith(_BUILT)
     )
-
-
-def _rows(tree: Tree, folder: str) -> dict[str, tuple[str, str]]:
-    """Return hash and size of what a RECORD lists; nothing of one that cannot be read."""
-    try:
-        rows = [row for row in csv.reader(_lines(tree.read(f"{folder}/RECORD"))) if len(row) == 3]
-    except (csv.Error, VllmModsError):
-        return {}
-    return {path: (hashed, size) for path, hashed, size in rows if _is_ours(path)}
-
-
-def _is_ours(path: str) -> bool:
-    """Tell whether a path is in ``vllm/``; bytecode is left out, since installers write that."""
-    return path.startswith("vllm/") and not path.endswith(".pyc") and ".." not in path
 
 
 def _agrees(tree: Tree, path: str, hashed: str, size: str) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from vllm_mods import planner, receipt, versions
+from vllm_mods import planner, receipt, scopes, versions
 from vllm_mods.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
 from vllm_mods.fit.world import Cache as FitCache
 from vllm_mods.grid import explain, pairs
 from vllm_mods.grid.answer import Shown, answer_of, cell_of, failed, unknown
 from vllm_mods.grid.questions import Recorder
 from vllm_mods.grid.store import Store, key_of
+from vllm_mods.model import Finding, Verdict
 from vllm_mods.origins import Origins
 from vllm_mods.trees.cache import Cache
 from vllm_mods.trees.open import open_tree
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
     from vllm_mods.grid.answer import Answer, Said
     from vllm_mods.grid.cell import Cell
-    from vllm_mods.model import Mod, Tree
+    from vllm_mods.model import Mod, ModPlan, Tree
     from vllm_mods.receipt import Receipt
+    from vllm_mods.scopes import Scopes
 
     Executor = Callable[[Sequence["Task"], "Setting"], Iterator["Outcome"]]
     """Answers tasks, wherever and in whatever order."""
@@ -48,12 +50,17 @@ class Subject(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What all tasks of a run share. ``store`` says whether kept answers may be used and are kept."""
+    """What all tasks of a run share.
+
+    ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
+    to find the same scopes in every file that a mod changes.
+    """
 
     mods: tuple[Mod, ...]
     cache_dir: str
     offline: bool = False
     store: bool = True
+    strict: bool = False
 
 
 class Task(NamedTuple):
@@ -228,6 +235,8 @@ class Workshop:
             lost = _failed(error)
             return lost if len(subject.mods) == 1 else unknown(lost), False
         mine = next(one for one in planned if one.mod.name == subject.mods[0])
+        if self._setting.strict:
+            mine = second_reading(mine)
         return answer_of(mine), all(one.in_range for one in planned)
 
     def _needed(self, subject: Subject) -> tuple[Mod, ...]:
@@ -247,11 +256,41 @@ class Workshop:
         if subject not in self._keys:
             # a mod that another one requires and the pair of both are different subjects
             key = f"{key_of(self._needed(subject))} {' '.join(subject.mods)}"
+            key += " strict" * self._setting.strict
             if subject.show:
                 since = "" if subject.since is None else self._identity(subject.since)
                 key += f" since {since}"
             self._keys[subject] = key
         return self._keys[subject]
+
+
+def second_reading(planned: ModPlan) -> ModPlan:
+    """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
+    found = [
+        Finding(
+            code="scopes-differ",
+            message=f"{change.path}: the two readers of Python find other classes and functions in what {what}",
+            path=change.path,
+        )
+        for change in planned.changes
+        if change.path.endswith((".py", ".pyi"))
+        for data, what in ((change.before, "is there"), (change.after, "the mod makes of it"))
+        if data is not None
+        and _places(scopes.read_scopes, data) != _places(scopes.read_strictly, data)
+    ]
+    if not found:
+        return planned
+    return planned._replace(
+        verdict=Verdict.UNREADABLE, findings=(*found, *planned.findings), changes=(), hunks=()
+    )
+
+
+def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, ...]] | None:
+    """Return kind, name and lines of every scope; None for what the reader cannot read."""
+    try:
+        return [one[:5] for one in read(data).scopes]
+    except scopes.UnparsableError:
+        return None
 
 
 def dead(task: Task, why: str) -> Outcome:

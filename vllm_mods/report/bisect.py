@@ -109,4 +109,4 @@ def _verdict(judged: Judged, paint: Paint) -> str:
 
 def _said(findings: tuple[Finding, ...], *, notes: bool = False) -> list[str]:
     wanted = [one for one in findings if notes or one.level is Level.ERROR]
-    return [f"    {line}" for line in text.findings(wanted)]
+    return text.findings(wanted, "    ")

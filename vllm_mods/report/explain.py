@@ -21,8 +21,8 @@ def explanation(one: Explanation, paint: text.Paint = str) -> str:
     variant = f" (variant {cell.variant})" if cell.variant else ""
     where = text.tree_name(cell.version, cell.tree)
     lines = [f"{cell.mod} {cell.mod_version} on {where}: {paint(cell.verdict)}{variant}"]
-    for line in text.findings(cell.findings):
-        lines += _wrapped(f"  {line}")
+    for found in cell.findings:
+        lines += _wrapped(f"  {found}")
     for hunk in one.hunks:
         lines += ["", *_hunk(hunk)]
     for history in one.history:

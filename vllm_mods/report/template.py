@@ -136,7 +136,7 @@ def _checked_lines(one: Checked) -> list[str]:
         said_names = [kwarg.name for kwarg in said.kwargs] if said else one.answer.variables
         names = ", ".join(name for name in said_names if name not in _GIVEN)
         lines.append(f"  reads {names or 'no arguments'}")
-    lines += [f"  {line}" for line in text.findings(one.findings)]
+    lines += text.findings(one.findings, "  ")
     for outcome in one.outcomes:
         if not outcome.findings:
             continue

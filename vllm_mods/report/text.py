@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from vllm_mods.model import Verdict
+from vllm_mods.model import Level, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from vllm_mods.model import Finding, ModPlan, Plan
     from vllm_mods.nodes import Disagreement
 
-    Paint = Callable[[Verdict], str]
+    Paint = Callable[..., str]
+    """Colours as a verdict is coloured: its word, or words that are given behind it."""
+
+WIDTH = 100
 
 MEANING = {
     Verdict.APPLIES: "every hunk fits at its stated line",
@@ -35,7 +38,12 @@ def tree_name(version: str | None, spec: str) -> str:
     return f"vLLM {version or 'of unknown version'} ({spec})"
 
 
-def plan(planned: Plan, paint: Paint = str) -> str:
+def plain(verdict: Verdict, words: str | None = None) -> str:
+    """Return what a ``Paint`` would colour."""
+    return verdict.value if words is None else words
+
+
+def plan(planned: Plan, paint: Paint = plain) -> str:
     """Return the answer of ``check``: a verdict per mod, what it rests on, what it changes."""
     blocks = [tree_name(planned.version, planned.spec)]
     width = max((len(f"{one.mod.name} {one.mod.version}") for one in planned.mods), default=0)
@@ -44,9 +52,25 @@ def plan(planned: Plan, paint: Paint = str) -> str:
         variant = f" (variant {one.variant.id})" if one.variant and one.verdict.ok else ""
         lines = [f"  {head}  {paint(one.verdict)}: {meaning(one)}{variant}"]
         lines += [f"    {line}" for line in changed(one)]
-        lines += [f"    {line}" for line in findings(one.findings)]
+        lines += _reasons(one, paint)
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
+
+
+def refusal(planned: Plan, message: str, paint: Paint) -> str:
+    """Return the message of a refused plan for a person: its first line, and each mod that does not go in."""
+    lines = message.splitlines()[:1]
+    for one in planned.mods:
+        if not one.verdict.ok:
+            lines.append(f"  {one.mod.name} {one.mod.version}: {paint(one.verdict)}")
+            lines += _reasons(one, paint)
+    return "\n".join(lines)
+
+
+def _reasons(one: ModPlan, paint: Paint) -> list[str]:
+    """Return the lines of a plan's findings; what could not be told is no reason for a refusal."""
+    told = [found for found in one.findings if one.verdict.ok or found.code != "fit-unknown"]
+    return findings(told, "    ", lambda words: paint(one.verdict, words))
 
 
 def meaning(one: ModPlan) -> str:
@@ -97,9 +121,37 @@ def done(paths: Sequence[str]) -> str:
     return f"{len(paths)} file{'s' * (len(paths) != 1)} changed" if paths else "nothing to do"
 
 
-def findings(found: Iterable[Finding]) -> list[str]:
-    """Return a line per finding, notes marked as such."""
-    return [str(one) for one in found]
+def findings(
+    found: Iterable[Finding], indent: str = "", paint: Callable[[str], str] = str
+) -> list[str]:
+    """Return the lines of findings, notes marked as such; ``paint`` colours those that are errors."""
+    lines = []
+    for one in found:
+        error = one.level is Level.ERROR
+        for i, line in enumerate(wrapped(str(one), WIDTH - len(indent))):
+            hanging = indent + "  " * (i > 0)
+            lines.append(hanging + (paint(line) if error else line))
+    return lines
+
+
+def wrapped(words: str, width: int) -> list[str]:
+    """Break words into lines, those behind the first by two narrower; never inside a path or a command."""
+    if len(words) <= width and "\n" not in words:
+        return [words]
+    import re  # noqa: PLC0415  (for what is long)
+    import textwrap  # noqa: PLC0415
+
+    whole = re.sub(
+        r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda one: one[0].replace(" ", "\0"), words
+    )
+    lines = textwrap.wrap(
+        whole,
+        width,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.strip().replace("\0", " ") for line in lines]
 
 
 _DISAGREEMENTS = {

@@ -64,7 +64,7 @@ def rows_text(rows: Sequence[Row], dependents: Sequence[Dependent], paint: Paint
         shown = plain.replace(verdict.value, paint(verdict)) + " " * (14 - len(plain))
         lines.append(f"  {labels[row.tree].ljust(width)}  {shown}  {said or '-'}")
         if verdict is Verdict.UNREADABLE:
-            lines += [f"    {line}" for line in text.findings(row.planned.findings)]
+            lines += text.findings(row.planned.findings, "    ")
         for one in row.hunks:
             if one.state == "carried" and verdict is not Verdict.APPLIED:
                 carriers.setdefault(f"{one.label} of {one.patch}", []).append(labels[row.tree])

@@ -87,7 +87,12 @@ class Releases:
             self._tell((f"{candidates[0].filename} was yanked: {reason}",))
         archive, file = self._archive(candidates)
         return ArchiveTree(
-            archive, spec=spec, remote=True, workspace=self._workspace, identity=file.sha256
+            archive,
+            spec=spec,
+            remote=True,
+            workspace=self._workspace,
+            identity=file.sha256,
+            releases=self,
         )
 
     def identity(self, name: str) -> str | None:

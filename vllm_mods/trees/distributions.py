@@ -1,0 +1,73 @@
+"""The distributions that a tree's metadata names: what they list, and how they are installed anew."""
+
+from __future__ import annotations
+
+import csv
+import os
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from vllm_mods.errors import VllmModsError
+from vllm_mods.trees import names
+from vllm_mods.trees.folder import FolderTree
+
+if TYPE_CHECKING:
+    from vllm_mods.model import Tree
+
+
+def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
+    """Return name and version of the distributions that are vLLM's, or list its files, by folder."""
+    if isinstance(tree, FolderTree):
+        folders = sorted(one for one in os.listdir(tree.root) if one.endswith(".dist-info"))
+    else:
+        folders = [] if tree.version is None else [f"vllm-{tree.version}.dist-info"]
+    named = {folder: said for folder in folders if (said := names.dist_info(folder)) is not None}
+    return {
+        folder: said
+        for folder, said in named.items()
+        if said[0].lower() == "vllm" or rows_of(tree, folder)
+    }
+
+
+def reinstalling(tree: Tree, version: str | None) -> str:
+    """Return how to install a tree's vLLM anew: a command, or words where none is known.
+
+    An index is named for a release that an installer took from one, and for nothing else: in place of
+    a build of somebody's own (a local version, a development version, a source folder, a file, a
+    distribution without metadata) it would put another.
+    """
+    if tree.spec.startswith("image:"):
+        return "build the image again"
+    dists = dist_infos(tree)
+    if len(dists) == 1:
+        ((folder, (name, stated)),) = dists.items()
+        place = f"{tree.root}/{folder}" if isinstance(tree, FolderTree) else ""
+        by = (tree.read(f"{folder}/INSTALLER") or b"").decode("ascii", "replace").strip()
+        if by in {"pip", "uv"} and not os.path.lexists(f"{place}/direct_url.json"):
+            try:
+                custom = Version(stated).local is not None or Version(stated).is_devrelease
+            except InvalidVersion:
+                custom = True
+            if not custom:
+                return f"pip install --force-reinstall --no-deps {name}=={stated}"
+    named = f"vLLM {version}" if version else "this vLLM"
+    return f"install the very build of {named} again, from where it came: an index has another one"
+
+
+def rows_of(tree: Tree, folder: str) -> dict[str, tuple[str, str]]:
+    """Return hash and size of what a RECORD lists; nothing of one that cannot be read."""
+    try:
+        rows = [row for row in csv.reader(_lines(tree.read(f"{folder}/RECORD"))) if len(row) == 3]
+    except (csv.Error, VllmModsError):
+        return {}
+    return {path: (hashed, size) for path, hashed, size in rows if is_ours(path)}
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return (data or b"").decode("utf-8", "surrogateescape").splitlines()
+
+
+def is_ours(path: str) -> bool:
+    """Tell whether a path is in ``vllm/``; bytecode is left out, since installers write that."""
+    return path.startswith("vllm/") and not path.endswith(".pyc") and ".." not in path
