@@ -56,12 +56,21 @@ ROOMS = {
         ),
     ),
     "placing": Room(
-        ("locate",),
-        ("unit/test_placing_families.py", "unit/test_plan.py", "property/test_diff_properties.py"),
+        ("locate", "diff3", "together"),
+        (
+            "unit/test_plan.py",
+            "unit/test_placing_families.py",
+            "property/test_placing_properties.py",
+        ),
     ),
     "planning": Room(
-        ("plan", "attempt", "vouch"),
-        ("unit/test_plan.py", "unit/test_placing_families.py", "property/test_mod_properties.py"),
+        ("planner", "attempt", "vouch", "origins", "carrying"),
+        (
+            "unit/test_plan.py",
+            "unit/test_placing_families.py",
+            "cli/test_life_of_a_mod.py",
+            "property/test_placing_properties.py",
+        ),
     ),
 }
 
@@ -100,7 +109,7 @@ def _says_nothing(node: cst.CSTNode) -> bool:
         return isinstance(node, cst.SimpleString)  # a sentence
     try:
         codecs.lookup(str(node.evaluated_value))  # its name, upper or lower, is the same
-    except LookupError:
+    except (LookupError, ValueError):
         return False
     return True
 

@@ -7,13 +7,14 @@ from collections import Counter
 from hypothesis import HealthCheck, Phase, event, given, settings
 from making import mod, variant
 from memory_tree import MemoryTree
+from sampling import ALL, examples
 from troubled import CASES, Case
 
 from vllm_mods.model import ModPlan, Verdict
 from vllm_mods.planner import plan
 
 IN = {Verdict.APPLIED, Verdict.UPSTREAM}
-MANY = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def seen(case: Case, data: bytes, *, pristine: bool = True) -> ModPlan:
@@ -113,19 +114,22 @@ FAMILIES = {
     "text twice": 20,
     "text twice in the target": 15,
 }
-"""Of 300 cases, how many have to be of each family."""
+"""Of 300 cases, how many have to be of each family; a quarter of a third of them."""
 
 
 def test_the_generator_meets_every_family() -> None:
     met: Counter[str] = Counter()
 
-    @settings(MANY, max_examples=300, database=None, derandomize=True, phases=[Phase.generate])
+    @settings(
+        MANY, max_examples=examples(300), database=None, derandomize=True, phases=[Phase.generate]
+    )
     @given(CASES)
     def draw(case: Case) -> None:
         met.update(case.families)
         met["the truth is known"] += bool(case.truths)
 
     draw()
-    assert met["the truth is known"] >= 100
-    assert {name: met[name] for name, least in FAMILIES.items() if met[name] < least} == {}
+    part = 1 if ALL else 4
+    assert met["the truth is known"] >= 100 // part
+    assert {name: met[name] for name, least in FAMILIES.items() if met[name] < least // part} == {}
     assert set(met) == {*FAMILIES, "the truth is known"}
