@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
 from making import mod, variant
 from memory_tree import MemoryTree
@@ -114,22 +115,20 @@ FAMILIES = {
     "text twice": 20,
     "text twice in the target": 15,
 }
-"""Of 300 cases, how many have to be of each family; a quarter of a third of them."""
+"""Of 300 cases, how many have to be of each family."""
 
 
+@pytest.mark.skipif(not ALL, reason="a sample says nothing of all families: VLLM_MODS_TEST_ALL=1")
 def test_the_generator_meets_every_family() -> None:
     met: Counter[str] = Counter()
 
-    @settings(
-        MANY, max_examples=examples(300), database=None, derandomize=True, phases=[Phase.generate]
-    )
+    @settings(MANY, max_examples=300, database=None, derandomize=True, phases=[Phase.generate])
     @given(CASES)
     def draw(case: Case) -> None:
         met.update(case.families)
         met["the truth is known"] += bool(case.truths)
 
     draw()
-    part = 1 if ALL else 4
-    assert met["the truth is known"] >= 100 // part
-    assert {name: met[name] for name, least in FAMILIES.items() if met[name] < least // part} == {}
+    assert met["the truth is known"] >= 100
+    assert {name: met[name] for name, least in FAMILIES.items() if met[name] < least} == {}
     assert set(met) == {*FAMILIES, "the truth is known"}
