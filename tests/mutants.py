@@ -11,6 +11,7 @@ survive than ``--most``, or if a room's tests fail as it is.
 from __future__ import annotations
 
 import argparse
+import codecs
 import os
 import random
 import shutil
@@ -55,12 +56,21 @@ ROOMS = {
         ),
     ),
     "placing": Room(
-        ("locate",),
-        ("unit/test_placing_families.py", "unit/test_plan.py", "property/test_diff_properties.py"),
+        ("locate", "diff3", "together"),
+        (
+            "unit/test_plan.py",
+            "unit/test_placing_families.py",
+            "property/test_placing_properties.py",
+        ),
     ),
     "planning": Room(
-        ("plan", "attempt", "vouch"),
-        ("unit/test_plan.py", "unit/test_placing_families.py", "property/test_mod_properties.py"),
+        ("planner", "attempt", "vouch", "origins", "carrying"),
+        (
+            "unit/test_plan.py",
+            "unit/test_placing_families.py",
+            "cli/test_life_of_a_mod.py",
+            "property/test_placing_properties.py",
+        ),
     ),
 }
 
@@ -91,10 +101,23 @@ def _cut(text: str) -> str:
     return text if len(text) <= 90 else f"{text[:60]} … {text[-27:]}"
 
 
+def _says_nothing(node: cst.CSTNode) -> bool:
+    """Tell whether what is said of a node's mutants would say nothing of the tests."""
+    if isinstance(node, cst.Assign):
+        return node.value.deep_equals(cst.Name("False"))  # None is as false
+    if not isinstance(node, cst.SimpleString) or " " in node.value:
+        return isinstance(node, cst.SimpleString)  # a sentence
+    try:
+        codecs.lookup(str(node.evaluated_value))  # its name, upper or lower, is the same
+    except (LookupError, ValueError):
+        return False
+    return True
+
+
 def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
     """Yield a node, or one in it, and what could take its place."""
-    if isinstance(node, cst.SimpleString) and " " in node.value:
-        return  # a sentence
+    if _says_nothing(node):
+        return
     for kind, operator in mutation_operators:
         # a call with None, or without what it needs, fails in any test
         if isinstance(node, kind) and operator is not operator_arg_removal:

@@ -363,6 +363,19 @@ def test_ctrl_c_is_passed_on_after_everything_was_put_back(case: Case) -> None:
     assert faults.in_child(work) == faults.DONE
 
 
+def test_a_signal_that_its_handler_survives_is_told_after_everything_was_put_back(
+    case: Case,
+) -> None:
+    def work() -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        faults.at(30, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(Refused, match=f"^{case.root}: interrupted by a signal; everything was"):
+            case.commit()
+        assert case.now() == case.before
+
+    assert faults.in_child(work) == faults.DONE
+
+
 def test_a_file_edited_after_the_kill_is_named_and_not_lost(tmp_path: Path) -> None:
     root = build(tmp_path / "site")
     before = snapshot(root)

@@ -615,9 +615,10 @@ def test_a_lost_original_is_named_before_anything_is_changed(site: Path, damage:
     if damage == "damaged":
         original.write_bytes(b"x")
     before = snapshot(site)
-    with pytest.raises(Refused, match=damage) as caught:
+    with pytest.raises(Refused) as caught:
         revert(site)
-    assert "vllm/a.py" in caught.value.message
+    said = f"vllm/a.py: its original {original} is {damage}; nothing was changed"
+    assert caught.value.message == said
     assert snapshot(site) == before
 
 
