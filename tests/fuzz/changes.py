@@ -11,7 +11,8 @@ from mod_folders import FAST, FIX, LOADER
 
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
-from vllm_mods import diff, keep, library, lock, manifest, planner, unified
+from vllm_mods import diff, keep, library, lock, manifest, planner, receipt, unified, view
+from vllm_mods.fit import calls
 from vllm_mods.library import data_root
 from vllm_mods.making import from_diff
 from vllm_mods.model import Expectation
@@ -156,10 +157,9 @@ def _python(data: bytes, _folder: str) -> None:
 
 
 def _python_seeds() -> tuple[bytes, ...]:
-    here = os.path.dirname(diff.__file__)
     sources = []
-    for name in ("view.py", "fit/calls.py", "image/base.py"):
-        with open(os.path.join(here, name), "rb") as file:
+    for module in (view, calls, receipt):
+        with open(module.__file__, "rb") as file:
             sources.append(joined(file.read(), "(self, name, *, x=1)"))
     return (joined(FAST, "(self, name)"), *sources)
 

@@ -48,7 +48,7 @@ class Trouble(NamedTuple):
     level: Level = Level.ERROR
 
 
-class Target(NamedTuple):
+class Examined(NamedTuple):
     """The tree that was asked about. ``fits`` are the mods that could be planned on it."""
 
     tree: Tree
@@ -60,11 +60,11 @@ class Target(NamedTuple):
     listed: Listed | None
 
 
-class Answer(NamedTuple):
+class Diagnosis(NamedTuple):
     """Everything. ``elsewhere`` are trees that were found while none was named."""
 
     tool: Tool
-    target: Target | None
+    target: Examined | None
     elsewhere: tuple[str, ...]
     troubles: tuple[Trouble, ...]
 
@@ -80,7 +80,7 @@ def examine(
     opener: Callable[[str], Tree],
     *,
     workspace: str | None = None,
-) -> Answer:
+) -> Diagnosis:
     """Look at this installation and at the tree ``spec``, else at the vLLM of this Python.
 
     ``libraries`` are folders of the caller's own. Raises what ``opener`` does for a tree that is
@@ -97,7 +97,7 @@ def examine(
         message = f"the Python that this runs in has no vLLM{more}"
         hint = f"vllm-mods doctor --target {place}"
         found.append(Trouble("no-target", message, hint, Level.NOTE))
-        return Answer(mine, None, elsewhere, tuple(found))
+        return Diagnosis(mine, None, elsewhere, tuple(found))
     tree = opener(spec)
     library = Library()
     with _telling(found):
@@ -108,7 +108,7 @@ def examine(
             mods.append(library.load(name))
     target = _look(tree, library, mods, workspace, found)
     found.sort(key=lambda one: one.level is Level.NOTE)
-    return Answer(mine, target, (), tuple(found))
+    return Diagnosis(mine, target, (), tuple(found))
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def _telling(found: list[Trouble]) -> Iterator[None]:
 
 def _look(
     tree: Tree, library: Library, mods: Sequence[Mod], workspace: str | None, found: list[Trouble]
-) -> Target:
+) -> Examined:
     there: Receipt | None = None
     version: str | None = None
     files: Listed | None = None
@@ -142,7 +142,7 @@ def _look(
     found += _mods(tree, fits, there, again, listed=files is not None)
     if isinstance(tree, FolderTree):
         found += _around(tree.root)
-    return Target(tree, _kind(tree), version, there, findings, fits, files)
+    return Examined(tree, _kind(tree), version, there, findings, fits, files)
 
 
 def _packages(mine: Tool) -> Iterator[Trouble]:

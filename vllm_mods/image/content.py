@@ -55,7 +55,7 @@ def content(
             root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
         )
         drafted = draft(where, _moved_in(there, scratch), _inside(transition, scratch))
-        return _Reading(base, scratch, site_root, epoch).content(drafted)
+        return _LayerReading(base, scratch, site_root, epoch).content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
         hint = error.hint and error.hint.replace(scratch, f"{base.reference}:")
@@ -144,7 +144,7 @@ class _Slice:
             os.mkfifo(place)
 
 
-class _Reading:
+class _LayerReading:
     """Reads a draft on a slice as what it does to the image."""
 
     def __init__(self, base: Base, scratch: str, site_root: str, epoch: int) -> None:

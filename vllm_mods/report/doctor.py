@@ -8,11 +8,11 @@ from vllm_mods.model import Level
 from vllm_mods.report import data, text
 
 if TYPE_CHECKING:
-    from vllm_mods.doctor.checks import Answer, Target
+    from vllm_mods.doctor.checks import Diagnosis, Examined
     from vllm_mods.report.text import Paint
 
 
-def render(found: Answer, paint: Paint = str) -> str:
+def render(found: Diagnosis, paint: Paint = str) -> str:
     """Return the whole answer for a person."""
     tool = found.tool
     lines = [
@@ -37,7 +37,7 @@ def render(found: Answer, paint: Paint = str) -> str:
     return "\n".join(lines)
 
 
-def _target(target: Target, paint: Paint) -> list[str]:
+def _target(target: Examined, paint: Paint) -> list[str]:
     lines = ["", text.tree_name(target.version, target.tree.spec)]
     if target.listed is not None:
         lines.append(f"  {len(target.listed.rows)} files, held against {target.listed.name}")
@@ -53,7 +53,7 @@ def _target(target: Target, paint: Paint) -> list[str]:
     return lines
 
 
-def as_data(found: Answer) -> dict[str, Any]:
+def as_data(found: Diagnosis) -> dict[str, Any]:
     """Return the whole answer for a script."""
     packages = [one._asdict() for one in found.tool.packages]
     return {
@@ -66,7 +66,7 @@ def as_data(found: Answer) -> dict[str, Any]:
     }
 
 
-def _target_data(target: Target) -> dict[str, Any]:
+def _target_data(target: Examined) -> dict[str, Any]:
     listed, receipt = target.listed, target.receipt
     return {
         "spec": target.tree.spec,
