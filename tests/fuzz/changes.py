@@ -159,7 +159,7 @@ def _python(data: bytes, _folder: str) -> None:
 def _python_seeds() -> tuple[bytes, ...]:
     sources = []
     for module in (view, calls, receipt):
-        with open(module.__file__, "rb") as file:
+        with open(module.__file__ or "", "rb") as file:
             sources.append(joined(file.read(), "(self, name, *, x=1)"))
     return (joined(FAST, "(self, name)"), *sources)
 
