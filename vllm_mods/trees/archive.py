@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import zipfile
     from collections.abc import Iterator, Mapping
 
-    from vllm_mods.trees.release import Releases
 
 # Everything that the standard library raises for an archive with wrong bytes in it.
 _BROKEN = (*zips.BROKEN, *tars.BROKEN)
@@ -46,7 +45,7 @@ class Archive(Protocol):
 class ArchiveTree:
     """A tree in an archive: as released, unless somebody rebuilt the archive.
 
-    ``identity`` is the archive's sha256, where somebody has said it, ``releases`` what it was opened by.
+    ``identity`` is the archive's sha256, where somebody has said it.
     """
 
     pristine = True
@@ -59,7 +58,6 @@ class ArchiveTree:
         remote: bool = False,
         workspace: str | None = None,
         identity: str | None = None,
-        releases: Releases | None = None,
     ) -> None:
         if "vllm/__init__.py" not in archive.names:
             raise UsageError(
@@ -70,7 +68,6 @@ class ArchiveTree:
         self.remote = remote
         self.workspace = workspace
         self.identity = identity
-        self.releases = releases
         self._archive = archive
         self._version: str | bool | None = False
 

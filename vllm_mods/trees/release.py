@@ -29,6 +29,12 @@ _WHOLE = "the server sends whole files only"
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
 
 
+class ReleaseTree(ArchiveTree):
+    """A release; ``releases`` is what it was opened by, which can open others."""
+
+    releases: Releases
+
+
 class Releases:
     """vLLM's releases, with one connection pool and one cache for all that is read of them.
 
@@ -68,7 +74,7 @@ class Releases:
         self._tell(answer.failures)
         return answer.files
 
-    def open(self, name: str, *, spec: str | None = None) -> ArchiveTree:
+    def open(self, name: str, *, spec: str | None = None) -> ReleaseTree:
         """Open a release by its version or by the name of one of its files.
 
         Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
@@ -86,14 +92,11 @@ class Releases:
             reason = candidates[0].yanked or "no reason given"
             self._tell((f"{candidates[0].filename} was yanked: {reason}",))
         archive, file = self._archive(candidates)
-        return ArchiveTree(
-            archive,
-            spec=spec,
-            remote=True,
-            workspace=self._workspace,
-            identity=file.sha256,
-            releases=self,
+        tree = ReleaseTree(
+            archive, spec=spec, remote=True, workspace=self._workspace, identity=file.sha256
         )
+        tree.releases = self
+        return tree
 
     def identity(self, name: str) -> str | None:
         """Return the sha256 of the file that ``open`` would read by ranges; it is not opened.
