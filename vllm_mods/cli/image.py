@@ -180,6 +180,5 @@ def _text(tree: ImageTree, found: Inspection) -> str:
         lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): went in, {state}")
     if found.receipt is None:
         lines.append("  no mods are in")
-    for one, line in zip(found.findings, text.findings(found.findings), strict=True):
-        lines.append(f"  {one.path}: {line}" if one.path else f"  {line}")
+    lines += [f"  {one.path}: {one}" if one.path else f"  {one}" for one in found.findings]
     return "\n".join(lines)

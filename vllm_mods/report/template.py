@@ -142,9 +142,9 @@ def _checked_lines(one: Checked) -> list[str]:
             continue
         title = outcome.conversation.title
         lines.append(f"  {outcome.conversation.name}" + (f": {title}" if title else ""))
-        for finding, line in zip(outcome.findings, text.findings(outcome.findings), strict=True):
+        for finding in outcome.findings:
             where = "" if finding.line is None else f"{place(one.template.path, finding.line)}: "
-            lines.append(f"    {where}{line}")
+            lines.append(f"    {where}{finding}")
     return lines
 
 
