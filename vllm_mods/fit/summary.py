@@ -19,6 +19,7 @@ _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseExcept
 _MAKES_NAMES = re.compile(
     rb"(?:^|[;:])[ \t\f]*global\b|\bglobals\(\)|\bexec\(|sys\.modules\[__name__\]", re.MULTILINE
 )
+_WALRUS = re.compile(rb":=")
 
 
 def summarize(data: bytes) -> Module | None:
@@ -67,6 +68,7 @@ class _Reader:
         self.stars: list[Import] = []
         self.exports: set[str] | None = None
         self.exports_known = True
+        self.walruses = _lines_with(_WALRUS, data)
 
     def module(self) -> Module:
         self._body(self.node.body, typing_only=False, guarded=False)
@@ -143,7 +145,7 @@ class _Reader:
             self._body(case.body, typing_only=typing_only, guarded=guarded)
 
     def _walrus(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Name | ast.Constant) or b":=" not in self.data:
+        if not _holds_any(self.walruses, node.lineno, node):
             return
         for inner in every(node):
             if isinstance(inner, ast.NamedExpr):
@@ -202,14 +204,26 @@ class _Reader:
 
     def _making_names(self) -> Iterator[ast.AST]:
         """Yield the nodes of the statements whose text may make names: most modules have none."""
-        texts = (self.data[: match.end()] for match in _MAKES_NAMES.finditer(self.data))
-        lines = [len(text.splitlines()) for text in texts]
+        lines = _lines_with(_MAKES_NAMES, self.data)
         for node in self.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__setattr__":
                 continue  # that of a module only replaces what is there
-            first, last = syntax_tree.first_line(node), node.end_lineno or node.lineno
-            if any(first <= line <= last for line in lines):
+            if _holds_any(lines, syntax_tree.first_line(node), node):
                 yield from every(node)
+
+
+def _lines_with(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
+    """Return the lines, as ``ast`` counts them, on which a pattern's matches end."""
+    if not pattern.search(data):
+        return []
+    text = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return [1 + text.count(b"\n", 0, match.end()) for match in pattern.finditer(text)]
+
+
+def _holds_any(lines: list[int], first: int, node: ast.stmt | ast.expr) -> bool:
+    """Tell whether one of some lines lies between a node's ``first`` and its last."""
+    last = node.end_lineno or node.lineno
+    return any(first <= line <= last for line in lines)
 
 
 def _looks_up(tree: ast.Module) -> bool:
