@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -145,9 +146,7 @@ class _Reader:
             self._body(case.body, typing_only=typing_only, guarded=guarded)
 
     def _walrus(self, node: ast.expr) -> None:
-        if not _holds_any(self.walruses, node.lineno, node):
-            return
-        for inner in every(node):
+        for inner in _on_lines(node, self.walruses):
             if isinstance(inner, ast.NamedExpr):
                 self._bind(inner.target.id, Value(line=node.lineno))
 
@@ -208,8 +207,7 @@ class _Reader:
         for node in self.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__setattr__":
                 continue  # that of a module only replaces what is there
-            if _holds_any(lines, syntax_tree.first_line(node), node):
-                yield from every(node)
+            yield from _on_lines(node, lines)
 
 
 def _lines_with(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
@@ -220,10 +218,19 @@ def _lines_with(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
     return [1 + text.count(b"\n", 0, match.end()) for match in pattern.finditer(text)]
 
 
-def _holds_any(lines: list[int], first: int, node: ast.stmt | ast.expr) -> bool:
-    """Tell whether one of some lines lies between a node's ``first`` and its last."""
-    last = node.end_lineno or node.lineno
-    return any(first <= line <= last for line in lines)
+def _on_lines(node: ast.AST, lines: list[int]) -> Iterator[ast.AST]:
+    """Yield a node and what is below it, without what stands on none of some lines."""
+    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", sys.maxsize)
+    if isinstance(node, ast.stmt):
+        first = syntax_tree.first_line(node)
+    if not any(first <= line <= last for line in lines):
+        return
+    if isinstance(node, ast.JoinedStr):  # before Python 3.12, lines inside are not to be trusted
+        yield from every(node)
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _on_lines(child, lines)
 
 
 def _looks_up(tree: ast.Module) -> bool:
