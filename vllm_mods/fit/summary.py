@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseExcept
 _MAKES_NAMES = re.compile(
     rb"(?:^|[;:])[ \t\f]*global\b|\bglobals\(\)|\bexec\(|sys\.modules\[__name__\]", re.MULTILINE
 )
+_WALRUS = re.compile(rb":=")
 
 
 def summarize(data: bytes) -> Module | None:
@@ -67,6 +69,7 @@ class _Reader:
         self.stars: list[Import] = []
         self.exports: set[str] | None = None
         self.exports_known = True
+        self.walruses = _lines_with(_WALRUS, data)
 
     def module(self) -> Module:
         self._body(self.node.body, typing_only=False, guarded=False)
@@ -143,9 +146,7 @@ class _Reader:
             self._body(case.body, typing_only=typing_only, guarded=guarded)
 
     def _walrus(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Name | ast.Constant) or b":=" not in self.data:
-            return
-        for inner in every(node):
+        for inner in _on_lines(node, self.walruses):
             if isinstance(inner, ast.NamedExpr):
                 self._bind(inner.target.id, Value(line=node.lineno))
 
@@ -202,14 +203,34 @@ class _Reader:
 
     def _making_names(self) -> Iterator[ast.AST]:
         """Yield the nodes of the statements whose text may make names: most modules have none."""
-        texts = (self.data[: match.end()] for match in _MAKES_NAMES.finditer(self.data))
-        lines = [len(text.splitlines()) for text in texts]
+        lines = _lines_with(_MAKES_NAMES, self.data)
         for node in self.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__setattr__":
                 continue  # that of a module only replaces what is there
-            first, last = syntax_tree.first_line(node), node.end_lineno or node.lineno
-            if any(first <= line <= last for line in lines):
-                yield from every(node)
+            yield from _on_lines(node, lines)
+
+
+def _lines_with(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
+    """Return the lines, as ``ast`` counts them, on which a pattern's matches end."""
+    if not pattern.search(data):
+        return []
+    text = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return [1 + text.count(b"\n", 0, match.end()) for match in pattern.finditer(text)]
+
+
+def _on_lines(node: ast.AST, lines: list[int]) -> Iterator[ast.AST]:
+    """Yield a node and what is below it, without what stands on none of some lines."""
+    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", sys.maxsize)
+    if isinstance(node, ast.stmt):
+        first = syntax_tree.first_line(node)
+    if not any(first <= line <= last for line in lines):
+        return
+    if isinstance(node, ast.JoinedStr):  # before Python 3.12, lines inside are not to be trusted
+        yield from every(node)
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _on_lines(child, lines)
 
 
 def _looks_up(tree: ast.Module) -> bool:
