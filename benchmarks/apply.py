@@ -75,7 +75,7 @@ def unknown_mod(site: Path, library: Path) -> None:
 
 def prepare(work: Path) -> None:
     """Make both trees, the mod without a lock, and the known mod's patch for other tools."""
-    from vllm_mods.library import Library
+    from vllm_mods.library.catalog import Library
 
     lay_out(KNOWN, work / "known")
     lay_out(UNKNOWN, work / "unknown")

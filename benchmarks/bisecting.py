@@ -22,7 +22,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from vllm_mods.library import Library
+from vllm_mods.library.catalog import Library
 from vllm_mods.trees.open import open_tree
 
 TREES = [f"pypi:vllm-{version}.tar.gz" for version in ("0.21.0", "0.22.0", "0.23.0", "0.24.0")]

@@ -23,15 +23,17 @@ from typing import TYPE_CHECKING
 
 from apply import TOOL, lay_out, unknown_mod
 
-from vllm_mods import concrete_syntax, planner, scopes, syntax_tree
-from vllm_mods.fit.world import Cache
-from vllm_mods.library import Library
+from vllm_mods.fit.world import SummaryCache
+from vllm_mods.formats import concrete_syntax, syntax_tree
+from vllm_mods.library.catalog import Library
+from vllm_mods.placing import scopes
+from vllm_mods.planning import planner
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from vllm_mods.model import Mod, Tree
+    from vllm_mods.base.model import Mod, Tree
 
 RELEASES = ("0.17.0", "0.21.0", "0.27.0", "0.33.0")
 
@@ -72,7 +74,7 @@ def cells(mods: Iterable[Mod], trees: Iterable[Tree]) -> tuple[float, list[str]]
     """Plan every mod on every tree, nothing kept of before; return CPU seconds and verdicts."""
     for kept in KEPT:
         kept.cache_clear()
-    cache = Cache()
+    cache = SummaryCache()
     start = time.process_time()
     verdicts = [
         planner.plan([mod], tree, cache=cache).mods[0].verdict.value

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING
 
 from fit_mutations import Index, Mutant, mutants
 
+from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.world import Cache
-from vllm_mods.model import FileChange, Level
+from vllm_mods.fit.world import SummaryCache
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
 
 class Older:
@@ -63,7 +63,7 @@ def index_of(tree: Tree) -> Index:
     return index
 
 
-def errors(tree: Tree, change: FileChange, cache: Cache) -> set[str]:
+def errors(tree: Tree, change: FileChange, cache: SummaryCache) -> set[str]:
     found = fit((change,), tree, cache=cache).findings
     return {f"{f.code}: {f.message}" for f in found if f.level is Level.ERROR}
 
@@ -101,7 +101,7 @@ def main() -> int:
     for one, other in pairwise(options.trees):
         start = time.perf_counter()
         old, new = open_tree(one), open_tree(other)
-        cache = Cache()
+        cache = SummaryCache()
         clean: dict[str, set[str]] = {}
         for change, mutant in sample(old, new, options.per_kind, options.seed):
             if options.decidable and not mutant.decidable:

@@ -20,13 +20,13 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit
-from vllm_mods.fit.world import Cache
-from vllm_mods.model import FileChange, Level
+from vllm_mods.fit.world import SummaryCache
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
-    from vllm_mods.model import Finding, Tree
+    from vllm_mods.base.model import Finding, Tree
 
 # What upstream shipped and fit is right about, by code, file and class or function (its start),
 # each looked up in the release.
@@ -109,7 +109,7 @@ def changes_between(old: Tree, new: Tree) -> tuple[FileChange, ...]:
     return tuple(change for change in found if change.before != change.after)
 
 
-def judge(old: Tree, new: Tree, cache: Cache) -> tuple[int, int, tuple[Finding, ...]]:
+def judge(old: Tree, new: Tree, cache: SummaryCache) -> tuple[int, int, tuple[Finding, ...]]:
     """Return how many files and added lines were judged, and what was found in the folders."""
     changes = changes_between(old, new)
     inside = [c for c in changes if c.path.startswith(FOLDERS)]
@@ -130,7 +130,7 @@ def main() -> int:
     )
     # Syntax trees have no cycles, and looking for some doubles the time.
     gc.disable()
-    cache = Cache()
+    cache = SummaryCache()
     pairs = right = wrong = files_judged = 0
     for one, other in pairwise(options.trees):
         start = time.perf_counter()

@@ -24,8 +24,9 @@ from apply import MOD, lay_out
 def once(site: str) -> None:
     """Plan the mod on a tree, in this process, and print what it took as JSON."""
     start = time.perf_counter()
-    from vllm_mods import fit, planner
-    from vllm_mods.library import Library
+    from vllm_mods import fit
+    from vllm_mods.library.catalog import Library
+    from vllm_mods.planning import planner
     from vllm_mods.trees.open import open_tree
 
     inside = 0.0

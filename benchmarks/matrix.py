@@ -18,17 +18,17 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base.model import Mod, PatchFile, Variant
+from vllm_mods.base.versions import in_range
 from vllm_mods.grid.answer import Answer
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.grid.work import Setting, Subject, Task, Workshop
-from vllm_mods.library import Library
-from vllm_mods.model import Mod, PatchFile, Variant
-from vllm_mods.versions import in_range
+from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
 FILES = tuple(
     f"vllm/config/{name}.py"

@@ -50,11 +50,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
-from vllm_mods import diff3, fit, locate, planner
-from vllm_mods.errors import DiffError
-from vllm_mods.model import Mod, PatchFile, Variant
+from vllm_mods import fit
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.cache import cache_folder
+from vllm_mods.base.errors import DiffError
+from vllm_mods.base.model import Mod, PatchFile, Variant
+from vllm_mods.planning import planner
 from vllm_mods.port import outline, structure
-from vllm_mods.trees.cache import cache_folder
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 
@@ -217,7 +219,7 @@ def blob(data: bytes) -> bytes:
 def pieces(diff: bytes) -> tuple[Piece, ...]:
     """Take the diff of one file apart."""
     found: list[tuple[re.Match[bytes], list[bytes]]] = []
-    for line in locate.split(diff):
+    for line in line_diff.split(diff):
         head = _HEAD.match(line)
         if head is not None:
             found.append((head, []))
@@ -231,7 +233,7 @@ def pieces(diff: bytes) -> tuple[Piece, ...]:
 
 def applied(base: bytes, some: Sequence[Piece]) -> bytes:
     """Put hunks where they say they belong; the file is the one that they were made for."""
-    lines = locate.split(base)
+    lines = line_diff.split(base)
     out: list[bytes] = []
     at = 0
     for piece in some:
@@ -239,7 +241,7 @@ def applied(base: bytes, some: Sequence[Piece]) -> bytes:
         out += lines[at:start]
         old: list[bytes] = []
         kind = b""
-        for line in locate.split(piece.body):
+        for line in line_diff.split(piece.body):
             if line[:1] == b"\\":  # the line before it has no line end
                 if kind != b"+":
                     old[-1] = old[-1][:-1]
@@ -486,7 +488,7 @@ def merged(cell: Cell, scratch: str) -> Merges:
     words = ("merge-file", "-p", "-q", "ours", "base", "theirs")
     done = git(scratch, *words, env=alone(os.path.dirname(scratch)))
     assert done.returncode <= 127, done.stderr
-    own = diff3.clean(diff3.merge(*map(locate.split, (base, result, target))))
+    own = diff3.clean(diff3.merge(*map(line_diff.split, (base, result, target))))
     return Merges(done.stdout if done.returncode == 0 else None, own)
 
 

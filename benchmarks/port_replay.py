@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
-from vllm_mods import diff3, locate, unified
-from vllm_mods.model import FileChange
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.model import FileChange
+from vllm_mods.formats import diff_writer
 from vllm_mods.port import files, follow, outline, structure, text, textual
 from vllm_mods.trees.open import open_tree
 
@@ -123,7 +124,7 @@ def cases(
 
 def with_function(data: bytes, function: str, lines: Sequence[bytes]) -> bytes:
     one = dict(functions(outline.read(data)))[function]  # type: ignore[arg-type]
-    text_ = locate.split(data)
+    text_ = line_diff.split(data)
     return b"".join([*text_[: one.start - 1], *lines, *text_[one.end :]])
 
 
@@ -162,7 +163,7 @@ def by_patch(base: bytes, mod: bytes, target: bytes, path: str) -> bytes | None:
         file.write_bytes(target)
         done = subprocess.run(
             ["patch", "-s", "--no-backup-if-mismatch", "-r", "-", str(file)],
-            input=unified.file_diff(path, base, mod),
+            input=diff_writer.file_diff(path, base, mod),
             capture_output=True,
             check=False,
         )
@@ -181,7 +182,7 @@ def by_git(
 
         file = Path(folder, "x.py")
         file.write_bytes(target)
-        patch = unified.file_diff("x.py", base, mod)
+        patch = diff_writer.file_diff("x.py", base, mod)
         if three_way:
             git("init", "-q")
             old, new = (
@@ -241,7 +242,7 @@ def replay(trees: str, case: Case) -> tuple[str, dict[str, tuple[str, float]]]:
 def in_every_way(
     base: bytes, mod: bytes, target: bytes, change: Change
 ) -> dict[str, tuple[str, float]]:
-    merged = diff3.clean(textual.merge(*map(locate.split, (base, mod, target))))
+    merged = diff3.clean(textual.merge(*map(line_diff.split, (base, mod, target))))
     results = {}
     for name, way in WAYS.items():
         start = time.perf_counter()
@@ -274,7 +275,7 @@ def siblings(trees: str, case: Case, shuffle: int) -> tuple[str, dict[str, tuple
     if outline.read(mod) is None:
         return "no mod: in its old place the function is no Python", {}
     draw = random.Random(shuffle)
-    text_ = locate.split(base)
+    text_ = line_diff.split(base)
     one = dict(functions(outline.read(base)))[change.function]  # type: ignore[arg-type]
     if shuffle % 2:
         twin = text_[one.start - 1 : one.end]

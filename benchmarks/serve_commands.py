@@ -13,12 +13,12 @@ import sys
 import tarfile
 from typing import TYPE_CHECKING
 
-from vllm_mods import shell
-from vllm_mods.errors import UsageError
-from vllm_mods.model import Level
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Level
+from vllm_mods.scripts import command_line
 from vllm_mods.serve.check import Serving, check
 from vllm_mods.serve.command import words
-from vllm_mods.serve.known import Known
+from vllm_mods.serve.known import KnownFlags
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -42,18 +42,18 @@ def commands(sdist: str) -> Iterator[tuple[str, Serving]]:
                     continue
                 seen.add(text)
                 try:
-                    script = shell.read(text)
+                    script = command_line.read(text)
                     first = script.commands[0]
                     unknown = tuple(one.text for one in script.unknown)
                     serving = Serving(words(first.argv), dict(first.assignments), unknown)
-                except (shell.ShellError, UsageError, IndexError):
+                except (command_line.ShellError, UsageError, IndexError):
                     continue  # half a command: the rest of it is prose
                 yield member.name.partition("/")[2], serving
 
 
 def main() -> None:
     for sdist in sys.argv[1:]:
-        known = Known(open_tree(f"sdist:{sdist}"))
+        known = KnownFlags(open_tree(f"sdist:{sdist}"))
         total = faulty = 0
         for name, serving in commands(sdist):
             wrong = [f for f in check(known, serving).faults if f.level is Level.ERROR]

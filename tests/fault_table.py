@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from sampling import SEED, few
 from small_site import FILES, Snapshot, build, snapshot
 

@@ -157,7 +157,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 
 def in_child(work: Callable[[], object]) -> int:
     """Run ``work`` in a forked child. Return minus the signal it died of, or one of the codes."""
-    from vllm_mods.errors import NotRestored, Refused
+    from vllm_mods.base.errors import NotRestored, Refused
 
     sys.stdout.flush()
     sys.stderr.flush()

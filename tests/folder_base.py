@@ -12,7 +12,7 @@ import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods.image.base import DIR, FILE, LINK, OTHER, Descriptor, Entry
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, Descriptor, ImageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ class FolderBase:
     def config_digest(self) -> str:
         return f"sha256:{hashlib.sha256(self.config).hexdigest()}"
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> ImageEntry | None:
         place = self.root
         for part in path.split("/")[:-1]:
             place /= part
@@ -67,7 +67,7 @@ class FolderBase:
             if is_one(info.st_mode):
                 kind = name
         uid, gid = self.owners.get(path, (info.st_uid, info.st_gid))
-        return Entry(
+        return ImageEntry(
             path=path,
             kind=kind,
             mode=self.modes.get(path, stat.S_IMODE(info.st_mode)),
@@ -82,7 +82,7 @@ class FolderBase:
         entry = self.entry(path)
         return (self.root / path).read_bytes() if entry and entry.kind == FILE else None
 
-    def paths(self, under: str) -> Iterator[Entry]:
+    def paths(self, under: str) -> Iterator[ImageEntry]:
         for folder, folders, files in os.walk(self.root / under):
             for name in (*folders, *files):
                 entry = self.entry(os.path.relpath(os.path.join(folder, name), self.root))

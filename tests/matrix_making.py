@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from vllm_mods.base.model import Finding, Level, Verdict
 from vllm_mods.grid.cell import (
     Cell,
+    CellProblem,
     Explanation,
     History,
     HunkView,
     MatrixResult,
-    Problem,
     Together,
 )
-from vllm_mods.model import Finding, Level, Verdict
 
 Made = tuple[MatrixResult, dict[tuple[str, str], Explanation]]
 Make = Callable[[], Made]
@@ -82,7 +82,9 @@ def example() -> Made:
             "only bad before good",
         ),
     )
-    problems = (Problem("range-too-wide", "bad", "pypi:0.21.0", "says `>=0.20`, and is conflict"),)
+    problems = (
+        CellProblem("range-too-wide", "bad", "pypi:0.21.0", "says `>=0.20`, and is conflict"),
+    )
     lost = hunk(
         "     def load(self):", "         c = 1", "-        b = 2", "+        b = 3", proof=None
     )
@@ -114,7 +116,7 @@ def hostile() -> Made:
     result = MatrixResult(
         cells=(one._replace(mod_version=EVIL),),
         together=(Together((EVIL, EVIL), EVIL, (EVIL,), (EVIL,), EVIL),),
-        problems=(Problem(EVIL, EVIL, EVIL, EVIL), Problem("needless", EVIL, None, EVIL)),
+        problems=(CellProblem(EVIL, EVIL, EVIL, EVIL), CellProblem("needless", EVIL, None, EVIL)),
     )
     view = HunkView(EVIL, EVIL, 1, EVIL, 1, 0, EVIL, (f" {EVIL}",), ((1, EVIL),))
     return result, {(EVIL, EVIL): Explanation(one, (view,), (History(EVIL, EVIL, (EVIL,)),))}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from making import diff_of
+from mod_making import diff_of
 
 LOADER = """\
 import os

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from making import diff_of
+from mod_making import diff_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

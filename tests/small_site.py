@@ -8,7 +8,7 @@ import os
 import py_compile
 from typing import TYPE_CHECKING
 
-from vllm_mods.receipt import FileHash, ReceiptMod
+from vllm_mods.formats.receipt import FileHash, ReceiptMod
 from vllm_mods.transaction import Transition, Write
 
 if TYPE_CHECKING:

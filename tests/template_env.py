@@ -15,9 +15,9 @@ import jinja2
 import jinja2.meta
 import jinja2.nodes
 
-from vllm_mods.library import data_root
+from vllm_mods.library.catalog import data_root
 from vllm_mods.template import calls
-from vllm_mods.template.conversation import Call
+from vllm_mods.template.conversation import ToolCall
 from vllm_mods.template.sandbox import environment
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def undeclared(text: str) -> set[str]:
 
 def calls_like(prompt: str, expected: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return all calls of a prompt's assistant turns, typed by the ``expected`` arguments."""
-    like = [Call(one["name"], one["arguments"]) for one in expected]
+    like = [ToolCall(one["name"], one["arguments"]) for one in expected]
     return [call._asdict() for call in calls.read(prompt, like)]
 
 

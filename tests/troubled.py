@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import strategies as st
 
-from vllm_mods import diff, locate
+from vllm_mods.base import line_diff
+from vllm_mods.formats import diff
+from vllm_mods.placing import locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -463,7 +465,7 @@ class Case:
     def families(self) -> frozenset[str]:
         """What kinds of trouble this is."""
         hunks = self.hunks
-        lines = locate.split(self.base)
+        lines = line_diff.split(self.base)
         ends = [one for one in hunks if one.lines and one.lines[-1][0] != " "]
         starts = [one for one in hunks if one.lines[0][0] != " " and one.old_start <= 1]
         found = {

@@ -37,52 +37,52 @@ __version__ = "0.1.0"
 # Each public name and the module that it is loaded from when it is first asked for. No `__all__`:
 # with it, help() would print every class whole, down to what a tuple can do.
 _HOMES = {
-    "Library": "library",
+    "Library": "library.catalog",
     "open_tree": "trees.open",
-    "plan": "applying",
-    "apply": "applying",
-    "revert": "applying",
-    "status": "applying",
-    "verify": "applying",
+    "plan": "api.apply",
+    "apply": "api.apply",
+    "revert": "api.apply",
+    "status": "api.apply",
+    "verify": "api.apply",
     "matrix": "grid.whole",
-    "Tree": "model",
-    "Plan": "model",
-    "ModPlan": "model",
-    "Verdict": "model",
-    "Finding": "model",
-    "VllmModsError": "errors",
-    "UsageError": "errors",
-    "ManifestError": "errors",
-    "DiffError": "errors",
-    "TreeError": "errors",
-    "Unreachable": "errors",
-    "NotRendered": "errors",
-    "Refused": "errors",
-    "NotRestored": "errors",
+    "Tree": "base.model",
+    "Plan": "base.model",
+    "ModPlan": "base.model",
+    "Verdict": "base.model",
+    "Finding": "base.model",
+    "VllmModsError": "base.errors",
+    "UsageError": "base.errors",
+    "ManifestError": "base.errors",
+    "DiffError": "base.errors",
+    "TreeError": "base.errors",
+    "Unreachable": "base.errors",
+    "NotRendered": "base.errors",
+    "Refused": "base.errors",
+    "NotRestored": "base.errors",
 }
 
 if TYPE_CHECKING:
-    from vllm_mods.applying import apply as apply
-    from vllm_mods.applying import plan as plan
-    from vllm_mods.applying import revert as revert
-    from vllm_mods.applying import status as status
-    from vllm_mods.applying import verify as verify
-    from vllm_mods.errors import DiffError as DiffError
-    from vllm_mods.errors import ManifestError as ManifestError
-    from vllm_mods.errors import NotRendered as NotRendered
-    from vllm_mods.errors import NotRestored as NotRestored
-    from vllm_mods.errors import Refused as Refused
-    from vllm_mods.errors import TreeError as TreeError
-    from vllm_mods.errors import Unreachable as Unreachable
-    from vllm_mods.errors import UsageError as UsageError
-    from vllm_mods.errors import VllmModsError as VllmModsError
+    from vllm_mods.api.apply import apply as apply
+    from vllm_mods.api.apply import plan as plan
+    from vllm_mods.api.apply import revert as revert
+    from vllm_mods.api.apply import status as status
+    from vllm_mods.api.apply import verify as verify
+    from vllm_mods.base.errors import DiffError as DiffError
+    from vllm_mods.base.errors import ManifestError as ManifestError
+    from vllm_mods.base.errors import NotRendered as NotRendered
+    from vllm_mods.base.errors import NotRestored as NotRestored
+    from vllm_mods.base.errors import Refused as Refused
+    from vllm_mods.base.errors import TreeError as TreeError
+    from vllm_mods.base.errors import Unreachable as Unreachable
+    from vllm_mods.base.errors import UsageError as UsageError
+    from vllm_mods.base.errors import VllmModsError as VllmModsError
+    from vllm_mods.base.model import Finding as Finding
+    from vllm_mods.base.model import ModPlan as ModPlan
+    from vllm_mods.base.model import Plan as Plan
+    from vllm_mods.base.model import Tree as Tree
+    from vllm_mods.base.model import Verdict as Verdict
     from vllm_mods.grid.whole import matrix as matrix
-    from vllm_mods.library import Library as Library
-    from vllm_mods.model import Finding as Finding
-    from vllm_mods.model import ModPlan as ModPlan
-    from vllm_mods.model import Plan as Plan
-    from vllm_mods.model import Tree as Tree
-    from vllm_mods.model import Verdict as Verdict
+    from vllm_mods.library.catalog import Library as Library
     from vllm_mods.trees.open import open_tree as open_tree
 else:
 

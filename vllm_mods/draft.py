@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import os
 
+    from vllm_mods.formats.receipt import Receipt, ReceiptMod
     from vllm_mods.journal import Journal, Step
-    from vllm_mods.receipt import Receipt, ReceiptMod
 
 NEW_FILE_MODE = 0o644
 

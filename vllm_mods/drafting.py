@@ -11,18 +11,19 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from vllm_mods import bytecode, folders, journal, receipt, record, site
-from vllm_mods.digest import sha256
+from vllm_mods import bytecode, folders, journal, site
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused
 from vllm_mods.draft import NEW_FILE_MODE, Draft
-from vllm_mods.errors import Refused
-from vllm_mods.receipt import ReceiptFile
+from vllm_mods.formats import receipt, record
+from vllm_mods.formats.receipt import ReceiptFile
 from vllm_mods.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vllm_mods.draft import Transition, Write
-    from vllm_mods.receipt import Receipt
+    from vllm_mods.formats.receipt import Receipt
     from vllm_mods.site import Site
 
 
@@ -125,7 +126,7 @@ class _Drafter:
 
     def records(self) -> None:
         """Make each RECORD true that lists a touched file, starting from its untouched form."""
-        from vllm_mods.trees import names  # noqa: PLC0415  (a revert of everything does without)
+        from vllm_mods.formats import tree_names  # noqa: PLC0415  (a revert of everything does without)
 
         touched = {
             path: None if file.after is None else (file.after, file.size or 0)
@@ -140,7 +141,9 @@ class _Drafter:
             bases: dict[str, bytes] = {}
             for path in touched:
                 is_new = self.steps.net[path].before is None
-                listed[path] = self.owner(path, names.owners_first(folders, path), bases, is_new)
+                listed[path] = self.owner(
+                    path, tree_names.owners_first(folders, path), bases, is_new
+                )
             owners |= {owner for owner in listed.values() if owner is not None}
         for owner in sorted(owners):
             self.record(owner, {path: touched[path] for path in touched if listed[path] == owner})

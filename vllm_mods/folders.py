@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import journal, receipt
+from vllm_mods import journal
+from vllm_mods.formats import receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from vllm_mods.draft import Op
+    from vllm_mods.formats.receipt import ReceiptFile
     from vllm_mods.journal import Folder
-    from vllm_mods.receipt import ReceiptFile
     from vllm_mods.site import Look
 
 

@@ -10,16 +10,17 @@ import os
 import stat
 from typing import TYPE_CHECKING, Protocol
 
-from vllm_mods import bytecode, receipt, record, site
-from vllm_mods.digest import sha256
-from vllm_mods.errors import VllmModsError
-from vllm_mods.model import Finding, Level
+from vllm_mods import bytecode, site
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.formats import receipt, record
 from vllm_mods.state import State, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vllm_mods.receipt import Receipt, ReceiptFile
+    from vllm_mods.formats.receipt import Receipt, ReceiptFile
 
 _LEFTOVERS = (".rej", ".orig")
 

@@ -14,7 +14,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from vllm_mods import journal_text, site
-from vllm_mods.errors import NotRestored
+from vllm_mods.base.errors import NotRestored
 from vllm_mods.journal_text import Folder, Journal, Step
 
 __all__ = ["Folder", "Journal", "Step"]

@@ -9,9 +9,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from vllm_mods.decode import decode
-from vllm_mods.errors import NotRestored
-from vllm_mods.untrusted import json_of
+from vllm_mods.base.errors import NotRestored
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

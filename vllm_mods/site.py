@@ -12,9 +12,9 @@ import stat
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.digest import sha256
-from vllm_mods.errors import Refused
-from vllm_mods.receipt import STATE, TEMPLATES
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused
+from vllm_mods.formats.receipt import STATE, TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

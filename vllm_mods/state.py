@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import journal, receipt, site
-from vllm_mods.digest import sha256
-from vllm_mods.errors import Refused, TreeError
-from vllm_mods.trees import names
+from vllm_mods import journal, site
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.formats import receipt, tree_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vllm_mods.model import Tree
-    from vllm_mods.receipt import Receipt, ReceiptMod
+    from vllm_mods.base.model import Tree
+    from vllm_mods.formats.receipt import Receipt, ReceiptMod
 
 
 class State(NamedTuple):
@@ -122,9 +122,9 @@ class Pristine:
             if file.kind == receipt.RECORD:
                 if owner not in self._records:
                     self._records[owner] = self.read(owner) or b""
-                recorded = names.recorded_hash(self._records[owner], path)
+                recorded = tree_names.recorded_hash(self._records[owner], path)
                 if recorded is not None:
-                    return names.hash_agrees(recorded, data)
+                    return tree_names.hash_agrees(recorded, data)
         return self._tree.is_released(path, data)
 
 

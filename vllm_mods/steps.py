@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from vllm_mods import folders, journal, receipt, site
-from vllm_mods.digest import sha256
+from vllm_mods import folders, journal, site
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused
 from vllm_mods.draft import Op
-from vllm_mods.errors import Refused
+from vllm_mods.formats import receipt
 
 if TYPE_CHECKING:
-    from vllm_mods.receipt import Receipt
+    from vllm_mods.formats.receipt import Receipt
     from vllm_mods.site import Look, Site
 
 

@@ -12,10 +12,11 @@ import fcntl
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import journal, receipt, signals, site
+from vllm_mods import journal, signals, site
+from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.draft import Transition, Write
 from vllm_mods.drafting import draft
-from vllm_mods.errors import NotRestored, Refused
+from vllm_mods.formats import receipt
 from vllm_mods.held import Held
 from vllm_mods.signals import Interrupted
 from vllm_mods.site import Site
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vllm_mods.draft import Draft, Op
-    from vllm_mods.receipt import Receipt
+    from vllm_mods.formats.receipt import Receipt
 
 __all__ = ["Outcome", "Transition", "Write", "commit", "recover"]
 

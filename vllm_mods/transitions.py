@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from vllm_mods import keep, receipt, site
-from vllm_mods.digest import sha256
+from vllm_mods import site
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused
 from vllm_mods.draft import Transition, Write
-from vllm_mods.errors import Refused
-from vllm_mods.receipt import FileHash, ReceiptMod
+from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import FileHash, ReceiptMod
+from vllm_mods.library import packed_mod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.model import FileChange, ModPlan, Plan
-    from vllm_mods.receipt import Receipt, ReceiptFile
+    from vllm_mods.base.model import FileChange, ModPlan, Plan
+    from vllm_mods.formats.receipt import Receipt, ReceiptFile
 
 
 def forward(planned: Plan, there: Receipt | None) -> Transition:
@@ -35,7 +37,7 @@ def forward(planned: Plan, there: Receipt | None) -> Transition:
         before=before,
         mods=(*before, *(_entry(one) for one in new)),
         vllm=planned.version,
-        sources=tuple((one.mod.name, keep.pack(one.mod)) for one in new),
+        sources=tuple((one.mod.name, packed_mod.pack(one.mod)) for one in new),
     )
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from vllm_mods.model import Level
+from vllm_mods.base.model import Level
 from vllm_mods.serve import command, configs
 from vllm_mods.serve.check import Serving, check
-from vllm_mods.serve.known import Known
+from vllm_mods.serve.known import KnownFlags
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ pytestmark = [
 class Both(NamedTuple):
     """One tree, and what its own parser says."""
 
-    known: Known
+    known: KnownFlags
     commands: list[list[str]]
     real: dict[str, Any]
 
 
-def _commands(known: Known) -> Iterator[list[str]]:
+def _commands(known: KnownFlags) -> Iterator[list[str]]:
     """Yield commands with one flag each: every name, many values, every key of JSON objects."""
     for flag in known.flags.flags:
         if flag.name in {"--config", "--model"}:
@@ -87,7 +87,7 @@ def _commands(known: Known) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module", params=TREES, ids=lambda tree: os.path.basename(tree.rstrip("/")))
 def both(request: pytest.FixtureRequest) -> Both:
-    known = Known(open_tree(request.param))
+    known = KnownFlags(open_tree(request.param))
     commands = list(_commands(known))
     paths = [request.param, *filter(None, [os.environ.get("VLLM_MODS_BEHAVIOUR_PATH")])]
     done = subprocess.run(

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from small_site import build
 
 from vllm_mods.cli import run

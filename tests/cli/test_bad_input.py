@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import LOADER
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from small_site import sha, snapshot
 
-from vllm_mods import errors, transaction
+from vllm_mods import transaction
+from vllm_mods.base import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,10 +233,10 @@ def test_the_fast_path_imports_nothing_slow(
     site: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library))
-    from making import lock_of
+    from mod_making import lock_of
 
-    from vllm_mods.library import load_mod
-    from vllm_mods.planner import plan
+    from vllm_mods.library.catalog import load_mod
+    from vllm_mods.planning.planner import plan
     from vllm_mods.trees.open import open_tree
 
     folder = library / "patches" / "fast"

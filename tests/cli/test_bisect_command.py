@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import FILES, LOADER, OTHER
 from histories import git, grow
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 
 from vllm_mods import transaction
 
@@ -240,6 +240,6 @@ def test_a_package_that_does_not_load_is_no_bug(text: str, tmp_path: Path) -> No
 def test_a_module_of_ours_that_does_not_load_is_a_bug(
     call: Call, planted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "vllm_mods.image.sources.docker", None)
+    monkeypatch.setitem(sys.modules, "vllm_mods.images.docker", None)
     assert call("check", "--target", "image:docker:x").code == 70
     assert the_report(planted)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import LOADER
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from small_site import PYC, snapshot
 
-from vllm_mods import library as libraries
+from vllm_mods.library import catalog as libraries
 from vllm_mods.making import applier
 
 if TYPE_CHECKING:

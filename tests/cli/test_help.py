@@ -13,8 +13,8 @@ import pytest
 
 from vllm_mods.cli import COMMANDS, main
 from vllm_mods.cli.examples import EXAMPLES
-from vllm_mods.cli.helping import _GROUPS
-from vllm_mods.library import Library
+from vllm_mods.cli.help_text import _GROUPS
+from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ import pytest
 from mod_folders import FIX, KINDS, SITE, TOP
 from small_site import snapshot
 
-from vllm_mods import library as libraries
-from vllm_mods import planner
+from vllm_mods.library import catalog as libraries
+from vllm_mods.planning import planner
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:

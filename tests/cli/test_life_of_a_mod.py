@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from conftest import LOADER, OTHER
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from small_site import snapshot
 
 if TYPE_CHECKING:

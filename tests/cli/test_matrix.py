@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import FILES, LOADER, OTHER
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from package_server import PackageServer, make_sdist, make_wheel, serving
 from small_site import build
 
-from vllm_mods import planner
+from vllm_mods.planning import planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from conftest import Answer
 
-    from vllm_mods.model import Plan
+    from vllm_mods.base.model import Plan
 
     Call = Callable[..., Answer]
 

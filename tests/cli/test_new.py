@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import FILES, LOADER
-from making import diff_of
+from mod_making import diff_of
 from test_port import tree
 
-from vllm_mods import manifest
+from vllm_mods.formats import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import FILES
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from package_server import PackageServer, make_wheel, serving
 from small_site import build
 

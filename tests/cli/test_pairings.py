@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import diff_of, write_mod
-from recipes import PASTED, SOUND, SOUND_ARGV
+from mod_making import diff_of, write_mod
+from recipe_texts import PASTED, SOUND, SOUND_ARGV
 from small_site import snapshot
 
-from vllm_mods import pairing as pairings
+from vllm_mods.formats import pairing as pairings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

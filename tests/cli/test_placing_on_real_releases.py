@@ -7,11 +7,11 @@ import re
 from functools import cache
 
 import pytest
-from making import diff_of, mod, variant
+from mod_making import diff_of, mod, variant
 
-from vllm_mods.library import Library
-from vllm_mods.model import Level, Mod, ModPlan, PatchFile, Verdict
-from vllm_mods.planner import hunk_states, plan
+from vllm_mods.base.model import Level, Mod, ModPlan, PatchFile, Verdict
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning.planner import hunk_states, plan
 from vllm_mods.trees.open import open_tree
 
 pytestmark = pytest.mark.network

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import FILES, LOADER
-from making import diff_of
+from mod_making import diff_of
 
-from vllm_mods import lock, locking, planner
-from vllm_mods.library import load_mod
+from vllm_mods.formats import mod_lock
+from vllm_mods.library.catalog import load_mod
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import recut, writing
 from vllm_mods.trees.open import open_tree
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from conftest import Answer
 
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
     Call = Callable[..., Answer]
 
@@ -337,10 +338,10 @@ def recorded(library: Path, trees: dict[str, Path]) -> None:
     entries = []
     for version, folder in trees.items():
         planned = planner.plan([mod], open_tree(str(folder))).mods[0]
-        entry = locking.entry(planned)
+        entry = lock_entries.entry(planned)
         assert entry is not None
         entries.append(entry._replace(vllm=(version,), witness=(planned.witness,)))
-    (library / "patches/fast/mod.lock").write_bytes(lock.dump(locking.of(mod, entries)))
+    (library / "patches/fast/mod.lock").write_bytes(mod_lock.dump(lock_entries.of(mod, entries)))
 
 
 def test_refresh_cuts_patches_anew_and_changes_nothing_else(

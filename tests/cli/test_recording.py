@@ -15,7 +15,7 @@ from mod_folders import FAST, FIX, KINDS, SITE, TOP
 from small_site import snapshot
 from test_import_mods import COMPLETE, made, written
 
-from vllm_mods.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.making import recording, sandbox
 
 if TYPE_CHECKING:

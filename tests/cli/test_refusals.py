@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from small_site import RECORD
 
-from vllm_mods.model import Finding, Level, ModPlan, Plan, Verdict
+from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.report import text
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_a_refusal_has_five_lines_at_most_and_ends_with_the_next_command(
 
 
 def test_the_findings_of_a_refusal_are_coloured_as_its_verdict_and_notes_are_not() -> None:
-    from making import mod, variant
+    from mod_making import mod, variant
 
     found = (
         Finding("text", "word " * 30, path="vllm/a.py"),

@@ -7,7 +7,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from serve_tree import ARGS, FILES, LATER
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from making import diff_of
+from mod_making import diff_of
 
-from vllm_mods.library import data_root
+from vllm_mods.library.catalog import data_root
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

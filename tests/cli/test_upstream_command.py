@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import FILES, LOADER
 from histories import git, grow
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 
 from vllm_mods.trees.open import open_tree
 

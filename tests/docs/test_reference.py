@@ -10,10 +10,10 @@ from doc_pages import ROOT, pages
 from reference import commands, keys, messages, words
 from reference.markdown import code, plain, table
 
-from vllm_mods import manifest, pairing
+from vllm_mods.base.model import Verdict
 from vllm_mods.cli import COMMANDS
 from vllm_mods.cli.examples import EXAMPLES
-from vllm_mods.model import Verdict
+from vllm_mods.formats import manifest, pairing
 from vllm_mods.report.text import MEANING
 
 

@@ -24,9 +24,9 @@ from real_engines import PASSWORD, SITE, USER, need, started
 from small_site import FILES
 from small_site import build as build_site
 
-from vllm_mods import pairing_lock
-from vllm_mods.image import archive, layer, oci, tarball
-from vllm_mods.image.sources.open import open_base
+from vllm_mods.build import archive, layer, oci, tarball
+from vllm_mods.formats import pairing_lock
+from vllm_mods.images.open import open_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def test_old_bytecode_does_not_run(engine: Engine, tool: Tool) -> None:
     assert run(engine, tag, SHOW) == "2"
     with tarfile.open(fileobj=io.BytesIO(_layer(engine, tag))) as whole:
         entries = [
-            tarball.Entry(
+            tarball.TarEntry(
                 path=one.name,
                 data=(file.read() if (file := whole.extractfile(one)) else None),
                 mode=one.mode,
@@ -161,7 +161,7 @@ def test_verify_says_where_a_build_differs(engine: Engine, tool: Tool, tmp_path:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(
-        "import os\nimport vllm_mods.receipt as receipt\n"
+        "import os\nimport vllm_mods.formats.receipt as receipt\n"
         "receipt.Receipt.__new__.__defaults__ = (None, os.environ.get('TZ', 'here'))\n"
     )
     path = os.pathsep.join((str(broken), tool.environ["PYTHONPATH"]))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 from real_engines import PASSWORD, REAL, SITE, USER, Engine, need, started
 
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.cli import run
-from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.image.base import resolve
-from vllm_mods.image.sources.open import open_base
+from vllm_mods.images.model import resolve
+from vllm_mods.images.open import open_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from making_images import Image
     from real_engines import Registry
 
-    from vllm_mods.image.base import Base
+    from vllm_mods.images.model import Base
 
 
 @pytest.fixture

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from package_server import WHEEL, make_sdist, make_wheel
 
 from fuzz.contract import Target
-from vllm_mods.digest import sha256
-from vllm_mods.errors import UsageError
-from vllm_mods.image import wheels
-from vllm_mods.image.layer import Node
+from vllm_mods.base.cache import Cache
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import UsageError
+from vllm_mods.build import wheels
+from vllm_mods.build.layer import Node
+from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.lint import places
 from vllm_mods.making import folder as folders
-from vllm_mods.pairing_lock import LockedWheel
 from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive
-from vllm_mods.trees.cache import Cache
-from vllm_mods.trees.http import Span
+from vllm_mods.trees.http import ByteSpan
 from vllm_mods.trees.index import release_file
 from vllm_mods.trees.remote import NoRangesError, RemoteZip
 
@@ -134,8 +134,8 @@ class _Server:
     def __init__(self, data: bytes) -> None:
         self.data = data
 
-    def span(self, _url: str, start: int, end: int) -> Span:
-        return Span(data=self.data[start:end].ljust(end - start, b"\0"), total=len(self.data))
+    def span(self, _url: str, start: int, end: int) -> ByteSpan:
+        return ByteSpan(data=self.data[start:end].ljust(end - start, b"\0"), total=len(self.data))
 
 
 def _remote(data: bytes, folder: str) -> None:

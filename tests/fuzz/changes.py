@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from making import diff_of, mod, variant
 from memory_tree import MemoryTree
 from mod_folders import FAST, FIX, LOADER
+from mod_making import diff_of, mod, variant
 
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
-from vllm_mods import diff, keep, library, lock, manifest, planner, receipt, unified, view
+from vllm_mods.base.model import Expectation
 from vllm_mods.fit import calls
-from vllm_mods.library import data_root
+from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, receipt
+from vllm_mods.library import catalog, packed_mod
+from vllm_mods.library.catalog import data_root
 from vllm_mods.making import from_diff
-from vllm_mods.model import Expectation
+from vllm_mods.placing.scopes import UnparsableError, read_scopes
+from vllm_mods.planning import layered_tree, planner
 from vllm_mods.port import text as porting
-from vllm_mods.scopes import UnparsableError, read_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +80,7 @@ def _diff_seeds() -> tuple[bytes, ...]:
         diff_of("vllm/loader.py", LOADER, FAST, section="class Loader:"),
         b"diff --git a/vllm/a.py b/vllm/b.py\nsimilarity index 100%\nrename from vllm/a.py\nrename to vllm/b.py\n",
         b"diff --git a/vllm/n.py b/vllm/n.py\nnew file mode 100644\n--- /dev/null\n+++ b/vllm/n.py\n@@ -0,0 +1 @@\n+x = 1\n\\ No newline at end of file\n",
-        unified.file_diff("vllm/loader.py", LOADER.encode(), None),
+        diff_writer.file_diff("vllm/loader.py", LOADER.encode(), None),
         *list(_bundled(".patch"))[:3],
     )
 
@@ -89,13 +91,13 @@ def _from_diff(data: bytes, _folder: str) -> None:
 
 def _manifest(data: bytes, _folder: str) -> None:
     files = {"/mod/mod.toml": data, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
-    made = library.load_mod("/mod", read=files.get)
-    keep.unpack(keep.pack(made), "kept", "mod")
+    made = catalog.load_mod("/mod", read=files.get)
+    packed_mod.unpack(packed_mod.pack(made), "kept", "mod")
     planner.plan([made._replace(requires=())], MemoryTree(dict(SMALL)))
 
 
 def _lock(data: bytes, _folder: str) -> None:
-    lock.manifest_of(data, "0" * 64)
+    mod_lock.manifest_of(data, "0" * 64)
     toml = MANIFEST.replace('requires = ["other"]\n', "").encode()
     files = {
         "/mod/mod.toml": toml,
@@ -103,20 +105,20 @@ def _lock(data: bytes, _folder: str) -> None:
         "/mod/fix.patch": FIX.encode(),
         "/mod/new.py": b"NEW = 1\n",
     }
-    made = library.load_mod("/mod", read=files.get)
+    made = catalog.load_mod("/mod", read=files.get)
     # the digest is the library's own; the rest of the lock is what came
-    read = lock.parse(data, "mod.lock")
-    whole = lock.dump(read._replace(digest=made.digest))
+    read = mod_lock.parse(data, "mod.lock")
+    whole = mod_lock.dump(read._replace(digest=made.digest))
     planner.plan([made._replace(lock=whole)], MemoryTree(dict(SMALL)))
 
 
 def _lock_seeds() -> tuple[bytes, ...]:
-    from making import lock_of
+    from mod_making import lock_of
 
     tree = MemoryTree(dict(SMALL))
     toml = MANIFEST.replace('requires = ["other"]\n', "").encode()
     files = {"/mod/mod.toml": toml, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
-    made = library.load_mod("/mod", read=files.get)
+    made = catalog.load_mod("/mod", read=files.get)
     planned = planner.plan([made], tree).mods[0]
     assert planned.verdict.writes, planned.findings
     table = manifest.from_toml(toml, "x")
@@ -125,13 +127,13 @@ def _lock_seeds() -> tuple[bytes, ...]:
 
 
 def _kept(data: bytes, _folder: str) -> None:
-    keep.unpack(data, "kept", "mod")
+    packed_mod.unpack(data, "kept", "mod")
 
 
 def _kept_seeds() -> tuple[bytes, ...]:
     toml = MANIFEST.encode()
     files = {"/mod/mod.toml": toml, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
-    return (keep.pack(library.load_mod("/mod", read=files.get)),)
+    return (packed_mod.pack(catalog.load_mod("/mod", read=files.get)),)
 
 
 def _python(data: bytes, _folder: str) -> None:
@@ -141,7 +143,7 @@ def _python(data: bytes, _folder: str) -> None:
     if after == before:
         return
     try:
-        patch = unified.file_diff("vllm/loader.py", before, after)
+        patch = diff_writer.file_diff("vllm/loader.py", before, after)
     except ValueError:
         return
     expects = (
@@ -158,7 +160,7 @@ def _python(data: bytes, _folder: str) -> None:
 
 def _python_seeds() -> tuple[bytes, ...]:
     sources = []
-    for module in (view, calls, receipt):
+    for module in (layered_tree, calls, receipt):
         with open(module.__file__ or "", "rb") as file:
             sources.append(joined(file.read(), "(self, name, *, x=1)"))
     return (joined(FAST, "(self, name)"), *sources)

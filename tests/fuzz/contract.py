@@ -11,8 +11,8 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods import concrete_syntax
-from vllm_mods.errors import VllmModsError
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.formats import concrete_syntax
 from vllm_mods.template import rendering
 
 if TYPE_CHECKING:

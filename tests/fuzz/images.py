@@ -13,13 +13,13 @@ import making_images as making
 from fuzz.archives import odd_tar
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
-from vllm_mods.image.remembered import Remembered
-from vllm_mods.image.sources import layer, layout
-from vllm_mods.trees.cache import Cache
+from vllm_mods.base.cache import Cache
+from vllm_mods.build.remembered_base import Remembered
+from vllm_mods.images import layer, layout
 from vllm_mods.trees.image import ImageTree, find_site_root
 
 if TYPE_CHECKING:
-    from vllm_mods.image.base import Base
+    from vllm_mods.images.model import Base
 
 SITE = "usr/local/lib/python3.12/dist-packages"
 FILES: dict[str, making.Thing] = {

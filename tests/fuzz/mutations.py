@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from fuzz.parts import MARK
-from vllm_mods import toml_text
+from vllm_mods.formats import toml_writer
 
 if TYPE_CHECKING:
     import random
@@ -102,13 +102,13 @@ def _toml(data: bytes) -> Any:
 
 
 def _toml_back(value: Any) -> bytes:
-    lines = [f"{toml_text.key(key)} = {_inline(one)}" for key, one in value.items()]
+    lines = [f"{toml_writer.key(key)} = {_inline(one)}" for key, one in value.items()]
     return "\n".join(lines).encode("utf-8", "surrogatepass")
 
 
 def _inline(value: Any) -> str:
     if isinstance(value, dict):
-        inside = (f"{toml_text.key(key)} = {_inline(one)}" for key, one in value.items())
+        inside = (f"{toml_writer.key(key)} = {_inline(one)}" for key, one in value.items())
         return "{" + ", ".join(inside) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_inline(one) for one in value) + "]"

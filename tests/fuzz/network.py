@@ -13,11 +13,11 @@ from typing import Any
 from package_server import WHEEL
 
 from fuzz.contract import Target
-from vllm_mods.errors import TreeError
-from vllm_mods.image.sources import names, oci, registry
-from vllm_mods.image.sources.registry import Client
+from vllm_mods.base.cache import Cache
+from vllm_mods.base.errors import TreeError
+from vllm_mods.images import names, oci, registry
+from vllm_mods.images.registry import Client
 from vllm_mods.trees import index, pip_config, release, sources
-from vllm_mods.trees.cache import Cache
 from vllm_mods.trees.http import Http
 from vllm_mods.trees.pip_config import PipSettings
 
@@ -90,7 +90,9 @@ def _http(data: bytes, folder: str) -> None:
         lambda: http.page(url, "*/*"),
         lambda: http.span(url, 0, 4),
         lambda: http.download(url, io.BytesIO()),
-        lambda: sources.Sources(settings, Cache(os.path.join(folder, "c")), http).ask(fresh=True),
+        lambda: sources.IndexSources(settings, Cache(os.path.join(folder, "c")), http).ask(
+            fresh=True
+        ),
     )
     for ask in asks:
         try:

@@ -7,8 +7,9 @@ import os
 
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
-from vllm_mods import integrity, journal, receipt, record, state, transaction
-from vllm_mods.digest import sha256
+from vllm_mods import integrity, journal, state, transaction
+from vllm_mods.base.digest import sha256
+from vllm_mods.formats import receipt, record
 from vllm_mods.grid import answer, questions
 from vllm_mods.trees.folder import FolderTree
 
@@ -106,8 +107,8 @@ def _kept_answers(data: bytes, folder: str) -> None:
     import hashlib
     import zlib
 
-    from vllm_mods.grid.store import Store
-    from vllm_mods.trees.cache import Cache
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.grid.store import AnswerStore
 
     cache = Cache(os.path.join(folder, "cache"))
     tree = FolderTree(_site(folder))
@@ -115,13 +116,13 @@ def _kept_answers(data: bytes, folder: str) -> None:
         for packed in (zlib.compress(data), data):
             digest = hashlib.sha256("\0".join(key).encode() + packed).digest()
             cache.record(kind, *key, data=digest + packed)
-            store = Store(cache)
+            store = AnswerStore(cache)
             store.known("k", "i")
             store.alike("k", tree, "r")
 
 
 def _kept_seeds() -> tuple[bytes, ...]:
-    from vllm_mods.model import Verdict
+    from vllm_mods.base.model import Verdict
 
     said = answer.to_data(answer.Answer(Verdict.APPLIES, "one", True))
     asked = questions.pack((("read", "vllm/x.py", questions._short(sha256(X))),))

@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING
 from memory_tree import MemoryTree
 from mod_folders import KINDS
 from paired import NAME
-from recipes import PASTED, SOUND, SUPERSET
+from recipe_texts import PASTED, SOUND, SUPERSET
 from serve_tree import FILES
 
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
-from vllm_mods import bash, pairing, pairing_lock, recipe, recipe_writing, repair, shell
+from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.lint import places
 from vllm_mods.making import exporting, from_script, python_code, reading
 from vllm_mods.making.compose import Wanted
+from vllm_mods.recipes import pasted_text, reader, writer
+from vllm_mods.scripts import bash, command_line
 from vllm_mods.serve import check, command
-from vllm_mods.serve.known import Known
+from vllm_mods.serve.known import KnownFlags
 
 if TYPE_CHECKING:
-    from vllm_mods.pairing import Pairing
+    from vllm_mods.formats.pairing import Pairing
 
 PAIRING = f"""\
 schema = 1
@@ -91,19 +93,19 @@ def _pairing_lock_seeds() -> tuple[bytes, ...]:
 
 def _recipe(data: bytes, _folder: str) -> None:
     text = data.decode("utf-8", "surrogateescape")
-    recipe.read(text, "x.yaml", known=("patching",))
+    reader.read(text, "x.yaml", known=("patching",))
 
 
 def _export(data: bytes, _folder: str) -> None:
     """Write what was read, and read that: the same."""
     text = data.decode("utf-8", "surrogateescape")
-    made = recipe.read(text, "x.yaml", known=("patching",)).pairing
-    again = recipe.read(recipe_writing.write(made), "again", known=("patching",)).pairing
+    made = reader.read(text, "x.yaml", known=("patching",)).pairing
+    again = reader.read(writer.write(made), "again", known=("patching",)).pairing
     assert again.command == made.command, (again.command, made.command)
 
 
 def _repair(data: bytes, _folder: str) -> None:
-    repair.repair(data.decode("utf-8", "surrogateescape"))
+    pasted_text.repair(data.decode("utf-8", "surrogateescape"))
 
 
 def _script(data: bytes, _folder: str) -> None:
@@ -132,7 +134,7 @@ def _script_seeds() -> tuple[bytes, ...]:
 
 
 def _shell(data: bytes, _folder: str) -> None:
-    shell.read(data.decode("utf-8", "surrogateescape"))
+    command_line.read(data.decode("utf-8", "surrogateescape"))
 
 
 def _code(data: bytes, _folder: str) -> None:
@@ -157,8 +159,8 @@ def _exported(data: bytes, _folder: str) -> None:
 
 
 @functools.cache
-def _known() -> Known:
-    return Known(MemoryTree(dict(FILES)))
+def _known() -> KnownFlags:
+    return KnownFlags(MemoryTree(dict(FILES)))
 
 
 def _serve(data: bytes, _folder: str) -> None:
@@ -176,15 +178,15 @@ def _serve_source(data: bytes, _folder: str) -> None:
     names = ("vllm/engine/arg_utils.py", "vllm/config/model.py", "vllm/envs.py")
     files = {**FILES, **dict(zip(names, taken(data, 3), strict=True))}
     serving = check.Serving(("m", "--dtype", "x", "--hf-overrides.a.b", "1"), {"VLLM_LEVEL": "x"})
-    check.check(Known(MemoryTree(files)), serving)
+    check.check(KnownFlags(MemoryTree(files)), serving)
 
 
 def _template(data: bytes, folder: str) -> None:
     """A chat template is put in place by its bytes, and found in them by nothing else."""
-    from making import mod, variant
+    from mod_making import mod, variant
 
-    from vllm_mods import planner
-    from vllm_mods.model import TemplateFile
+    from vllm_mods.base.model import TemplateFile
+    from vllm_mods.planning import planner
 
     one = TemplateFile("small", "small.jinja", "templates/small/template.jinja", data)
     made = mod(variant(templates=(one,)))
@@ -203,7 +205,7 @@ TARGETS = (
         "shell",
         _shell,
         lambda: (b"export A='x' B=\"$C\"; vllm serve m \\\n --x '{\"a\": 1}' ${Y:-z}\n",),
-        (shell.ShellError,),
+        (command_line.ShellError,),
     ),
     Target(
         "python-code",

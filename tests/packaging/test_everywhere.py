@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from making import diff_of
+from mod_making import diff_of
 from releasing import PIP, ROOT, Built, Environments, build, builder
 from situations import (
     BY_NAME,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import diff_of, mod, variant
 from memory_tree import MemoryTree
+from mod_making import diff_of, mod, variant
 from sampling import examples
 
-from vllm_mods.bisect import Point, search
-from vllm_mods.planner import plan
+from vllm_mods.grid.bisect import Point, search
+from vllm_mods.planning.planner import plan
 from vllm_mods.trees.git import Commit
 
 PATH = "vllm/x.py"

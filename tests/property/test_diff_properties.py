@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from making import mod, patched, variant
 from memory_tree import MemoryTree
+from mod_making import mod, patched, variant
 from sampling import examples
 
-from vllm_mods import diff, locate
-from vllm_mods.errors import DiffError
-from vllm_mods.model import Verdict
-from vllm_mods.planner import plan
+from vllm_mods.base import line_diff
+from vllm_mods.base.errors import DiffError
+from vllm_mods.base.model import Verdict
+from vllm_mods.formats import diff
+from vllm_mods.placing import locate
+from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:
     import random
@@ -77,9 +79,9 @@ def test_what_git_writes_is_read_and_turns_one_file_into_the_other(
     if not file.hunks:
         return
     there = [(h.old_start + (not h.old), h) for h in file.hunks]
-    assert locate.splice(locate.split(before.encode()), there) == after.encode()
+    assert locate.splice(line_diff.split(before.encode()), there) == after.encode()
     back = [(h.old_start + (not h.old), h) for h in file.reversed().hunks]
-    assert locate.splice(locate.split(after.encode()), back) == before.encode()
+    assert locate.splice(line_diff.split(after.encode()), back) == before.encode()
 
 
 @QUICK
@@ -233,7 +235,7 @@ def read(made: Made, data: bytes) -> States:
         new = file.old_path is None or (file.may_create and file.old_path not in out)
         before, runs = (b"", False) if new else out.pop(file.old_path or "")
         there = [(hunk.old_start + (not hunk.old), hunk) for hunk in file.hunks]
-        after = locate.splice(locate.split(before), there)
+        after = locate.splice(line_diff.split(before), there)
         assert after is not None
         if file.new_path is not None:
             out[file.new_path] = (after, runs if file.mode is None else bool(file.mode & 0o100))

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import small_site
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from making import lock_of, mod, patched, variant, write_mod
 from memory_tree import MemoryTree
+from mod_making import lock_of, mod, patched, variant, write_mod
 from sampling import examples
 
 from vllm_mods.cli import run
-from vllm_mods.planner import plan
+from vllm_mods.planning.planner import plan
 
 PATH = "vllm/m.py"
 # few of them, so that text that occurs twice, which is what goes wrong, is common

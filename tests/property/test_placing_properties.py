@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
-from making import mod, variant
 from memory_tree import MemoryTree
+from mod_making import mod, variant
 from sampling import ALL, examples
 from troubled import CASES, Case
 
-from vllm_mods.model import ModPlan, Verdict
-from vllm_mods.planner import plan
+from vllm_mods.base.model import ModPlan, Verdict
+from vllm_mods.planning.planner import plan
 
 IN = {Verdict.APPLIED, Verdict.UPSTREAM}
 MANY = settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))

@@ -11,14 +11,15 @@ from typing import Any
 import yaml  # noqa: TID251  (what launchers read them with)
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from recipes import SOUND
+from recipe_texts import SOUND
 from sampling import examples
 
-from vllm_mods import pairing as pairings
-from vllm_mods import recipe, repair, shell
-from vllm_mods.errors import ManifestError
-from vllm_mods.pairing import Pairing, Recipe
-from vllm_mods.recipe_writing import write
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.pairing import Pairing, Recipe
+from vllm_mods.recipes import pasted_text, reader
+from vllm_mods.recipes.writer import write
+from vllm_mods.scripts import command_line
 
 BASH = shutil.which("bash") or "bash"
 QUICK = settings(
@@ -122,14 +123,14 @@ def test_toml_holds_a_pairing(pairing: Pairing) -> None:
 @given(pairing=pairings_of_recipes())
 def test_a_recipe_holds_a_pairing_and_renders_the_same(pairing: Pairing) -> None:
     text = write(pairing)
-    assert recipe.read(text, "p.yaml", known=(*MODS, *TEMPLATES)).pairing == pairing
+    assert reader.read(text, "p.yaml", known=(*MODS, *TEMPLATES)).pairing == pairing
     assert launched(text, solo=pairing.topology == "solo") == pairings.rendered(pairing)
 
 
 @QUICK
 @given(pairing=pairings_of_recipes())
 def test_a_written_recipe_needs_no_repair(pairing: Pairing) -> None:
-    assert repair.repair(write(pairing))[1] == ()
+    assert pasted_text.repair(write(pairing))[1] == ()
 
 
 @QUICK
@@ -149,8 +150,8 @@ def test_any_text_is_read_as_bash_reads_it(text: str) -> None:
     script = f"vllm x{text}"
     words = of_bash(script)
     try:
-        read = shell.read(script)
-    except shell.ShellError:
+        read = command_line.read(script)
+    except command_line.ShellError:
         # bash runs what is before the line that it cannot read
         unread = subprocess.run([BASH, "-n", "-c", script], capture_output=True, check=False)
         assert unread.returncode != 0
@@ -170,8 +171,8 @@ def test_a_repair_is_one_and_never_fails(
     text = "\n".join(lines)
     for cut, mark in zip(cuts, marks, strict=False):
         text = text[:cut] + mark + text[cut:]
-    mended, _ = repair.repair(text)
-    assert repair.repair(mended) == (mended, ())
+    mended, _ = pasted_text.repair(text)
+    assert pasted_text.repair(mended) == (mended, ())
 
 
 @QUICK
@@ -186,7 +187,7 @@ def test_a_damaged_recipe_is_read_or_refused_with_every_problem_placed(
         text = text[:at] + text[at + length :]
     assume(text != SOUND)
     try:
-        pairing = recipe.read(text, "r.yaml", known=MODS).pairing
+        pairing = reader.read(text, "r.yaml", known=MODS).pairing
     except ManifestError as error:
         for problem in error.problems:
             assert re.search(r"line \d+: |is required|--name", problem)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import faults
 import pytest
-from making import diff_of, write_mod
+from mod_making import diff_of, write_mod
 from small_site import FILES, build
 
 from vllm_mods import journal

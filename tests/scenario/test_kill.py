@@ -17,9 +17,9 @@ import pytest
 from sampling import few
 from small_site import FILES, ONE, TWO, build, snapshot, transition, write
 
-from vllm_mods.errors import NotRestored, Refused
+from vllm_mods.base.errors import NotRestored, Refused
+from vllm_mods.base.model import FileChange
 from vllm_mods.journal import PREFIX
-from vllm_mods.model import FileChange
 from vllm_mods.state import read_state
 from vllm_mods.transaction import Transition, commit, recover
 from vllm_mods.transitions import revert_transition

@@ -12,8 +12,8 @@ import pytest
 from sampling import few
 from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
+from vllm_mods.base.errors import NotRestored, UsageError
 from vllm_mods.cli import matrix
-from vllm_mods.errors import NotRestored, UsageError
 from vllm_mods.journal import FILE, PREFIX
 from vllm_mods.port import writing
 from vllm_mods.state import read_state

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from reference.markdown import code, plain, table
-from vllm_mods import manifest, pairing
-from vllm_mods.errors import ManifestError
-from vllm_mods.table import Table, in_words
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.formats import manifest, pairing
+from vllm_mods.formats.toml_table import Table, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import vllm_mods
 from reference.markdown import code, plain, table
-from vllm_mods import errors as error_classes
+from vllm_mods.base import errors as error_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,11 @@ _MAKES = {
     "Problem": 0,
     "Lost": 0,
     "Fault": 0,
+    "ServeFault": 0,
+    "YamlFault": 0,
+    "ValueProblem": 0,
+    "MergeProblem": 0,
+    "CellProblem": 0,
     "Flaw": 0,
     "Trouble": 0,
     "_note": 0,
@@ -37,15 +42,15 @@ _CODE = re.compile("[a-z]+(-[a-z]+)*")
 # Of the same names, and made of keys or of what went wrong with a process: no findings.
 _NO_FINDINGS = {"grid/work.py", "grid/cluster.py"}
 _GROUPS = (
-    ("Placing, planning, fitting", "check, apply, matrix, bisect", ("planner", "attempt", "locate", "together", "fit/", "grid/explain", "vouch", "upstream")),
+    ("Placing, planning, fitting", "check, apply, matrix, bisect", ("planning/", "placing/", "fit/", "grid/explain", "grid/upstream")),
     ("Ranges and locks", "matrix --strict", ("grid/",)),
-    ("What was applied", "verify, status", ("integrity", "nodes")),
+    ("What was applied", "verify, status", ("site/", "integrity", "api/", "formats/receipt_diff")),
     ("Installations and trees", "doctor", ("doctor/",)),
-    ("Images", "image inspect, image verify", ("image/",)),
+    ("Images", "image inspect, image verify", ("build/", "images/")),
     ("Porting", "port", ("port/",)),
     ("Serve commands", "serve-check", ("serve/",)),
     ("Scripts of mods", "lint", ("lint/",)),
-    ("Recipes", "import", ("recipe", "making/")),
+    ("Recipes", "import", ("recipes/", "making/")),
     ("Others", "", ("",)),
 )  # fmt: skip
 

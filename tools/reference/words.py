@@ -9,9 +9,9 @@ import re
 from reference.commands import walk
 from reference.markdown import code, table
 from reference.messages import sources
-from vllm_mods import errors
+from vllm_mods.base import errors
+from vllm_mods.base.model import Verdict
 from vllm_mods.cli import main
-from vllm_mods.model import Verdict
 from vllm_mods.report.text import MEANING
 
 

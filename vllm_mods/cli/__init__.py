@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from vllm_mods import __version__
-from vllm_mods.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
+from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ COMPLETE = "_VLLM_MODS_COMPLETE"
 """Set by a shell that wants to know what could be typed."""
 _HELP = frozenset({"-h", "--help"})
 # A submodule named `list` would stand in for the built-in one in this package; `import` is no name.
-_MODULES = {"list": "listing", "import": "importing", "serve-check": "serve_check"}
+_MODULES = {"list": "listing", "import": "import_command", "serve-check": "serve_check"}
 
 
 class _Commands(click.Group):
@@ -69,7 +69,7 @@ class _Commands(click.Group):
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         if COMPLETE in os.environ:
-            from vllm_mods.cli.completing import know_values  # noqa: PLC0415
+            from vllm_mods.cli.shell_completion import know_values  # noqa: PLC0415
 
             know_values(command)
         return command
@@ -100,7 +100,7 @@ class _Commands(click.Group):
             raise click.UsageError(f"there is no command `{args[0]}`{meant}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not _HELP.isdisjoint(rest):  # or it stands behind a `--`
-            from vllm_mods.cli.helping import explained  # noqa: PLC0415  (when somebody asks)
+            from vllm_mods.cli.help_text import explained  # noqa: PLC0415  (when somebody asks)
 
             command = explained(command, name or "")
         return name, command, rest
@@ -111,7 +111,7 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        from vllm_mods.cli.helping import write_examples  # noqa: PLC0415
+        from vllm_mods.cli.help_text import write_examples  # noqa: PLC0415
 
         write_examples(formatter, "")
 
@@ -146,7 +146,7 @@ def run(arguments: Sequence[str]) -> int:
     made: dict[str, object] = {"arguments": tuple(arguments)}
     try:
         if COMPLETE in os.environ:
-            from vllm_mods.cli.completing import register  # noqa: PLC0415
+            from vllm_mods.cli.shell_completion import register  # noqa: PLC0415
 
             register()
         code = main.main(

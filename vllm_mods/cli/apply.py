@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vllm_mods import applying
+from vllm_mods.api import apply
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.cli import options
-from vllm_mods.cli.planning import choose, told
-from vllm_mods.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.cli.plan_arguments import choose, told
 from vllm_mods.report import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.applying import Applied
-    from vllm_mods.model import Plan
-    from vllm_mods.pairing import Pairing
+    from vllm_mods.api.apply import Applied
+    from vllm_mods.base.model import Plan
+    from vllm_mods.formats.pairing import Pairing
 
 
 @click.command(name="apply")
@@ -59,7 +59,7 @@ def command(
     paired = None if pairing is None else library.pairing(pairing)
     chosen = choose(library, mods, paired)
     try:
-        done = applying.apply(
+        done = apply.apply(
             chosen,
             target,
             workspace=workspace,
@@ -99,7 +99,7 @@ def command(
 
 def serve_script(pairing: Pairing, done: Applied) -> str:
     """Return the serve command of a pairing, its template where it lies in this tree."""
-    from vllm_mods import pairing as pairings  # noqa: PLC0415
+    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
 
     files = [
         template.file

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vllm_mods import pairing_lock
-from vllm_mods.applying import refusing
-from vllm_mods.cli import imaging, options
+from vllm_mods.api.apply import refusing
+from vllm_mods.base.errors import EXIT_OK, Refused
+from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.lock import describe
-from vllm_mods.errors import EXIT_OK, Refused
+from vllm_mods.formats import pairing_lock
 
 if TYPE_CHECKING:
-    from vllm_mods.cli.imaging import Kept, OnBase
-    from vllm_mods.image.building import Built
-    from vllm_mods.image.layer import Node
+    from vllm_mods.build.building import Built
+    from vllm_mods.build.layer import Node
+    from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 
 
 @click.command(name="build")
@@ -59,20 +59,22 @@ def command(
     files that the mods touch are read out of the base, and nothing of it is copied that is there
     already. A tag that names another image is not moved.
     """
-    from vllm_mods.image import archive, outputs  # noqa: PLC0415
+    from vllm_mods.build import archive, outputs  # noqa: PLC0415
 
     library = options.open_library(libraries)
     wanted = library.pairing(name)
-    kept = imaging.read_lock(library, imaging.lock_path(library, name, lock_file), name)
+    kept = pairing_arguments.read_lock(
+        library, pairing_arguments.lock_path(library, name, lock_file), name
+    )
     ref = base or kept.lock.base.ref
-    with imaging.on_base(
+    with pairing_arguments.on_base(
         library, wanted, ref, epoch=kept.lock.epoch, locked=kept.lock.wheels, afresh=afresh
     ) as opened:
         _check(kept, opened)
         place = outputs.parse(output, opened.base)
         built = _build(kept, opened)
         if verify:
-            from vllm_mods.image.again import build_again  # noqa: PLC0415
+            from vllm_mods.build.reproduction import build_again  # noqa: PLC0415
 
             again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
             again += [
@@ -103,7 +105,7 @@ def command(
     return EXIT_OK
 
 
-def _check(kept: Kept, opened: OnBase) -> None:
+def _check(kept: ReadLock, opened: OnBase) -> None:
     moved = pairing_lock.moved(kept.lock, opened.resolved.lock)
     if moved:
         lines = "".join(f"\n  {describe(one)}" for one in moved)
@@ -114,12 +116,12 @@ def _check(kept: Kept, opened: OnBase) -> None:
         )
 
 
-def _build(kept: Kept, opened: OnBase) -> Built:
-    from vllm_mods.image import building  # noqa: PLC0415
+def _build(kept: ReadLock, opened: OnBase) -> Built:
+    from vllm_mods.build import building  # noqa: PLC0415
 
     nodes: list[Node] = []
     if kept.lock.wheels:
-        from vllm_mods.image import wheels  # noqa: PLC0415
+        from vllm_mods.build import wheels  # noqa: PLC0415
 
         target = wheels.target(opened.site_root, kept.lock.base.platform, ())
         for wheel in kept.lock.wheels:
@@ -129,8 +131,8 @@ def _build(kept: Kept, opened: OnBase) -> Built:
     return building.build(opened.base, resolved, kept.data, nodes)
 
 
-def _documents(kept: Kept, built: Built, folder: str | None, *, is_layer: bool) -> None:
-    from vllm_mods.image import documents  # noqa: PLC0415
+def _documents(kept: ReadLock, built: Built, folder: str | None, *, is_layer: bool) -> None:
+    from vllm_mods.build import documents  # noqa: PLC0415
 
     place = os.path.splitext(kept.path)[0]
     if folder is not None:
@@ -141,7 +143,7 @@ def _documents(kept: Kept, built: Built, folder: str | None, *, is_layer: bool) 
         ("cdx.json", documents.bill_of_materials),
         ("intoto.json", documents.provenance),
     ):
-        imaging.write_file(f"{place}.{ending}", make(kept.lock, kept.data, image))
+        pairing_arguments.write_file(f"{place}.{ending}", make(kept.lock, kept.data, image))
 
 
 def _absolute(ref: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods.applying import hint_of, plan
+from vllm_mods.api.apply import hint_of, plan
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.cli import options
-from vllm_mods.cli.planning import choose, told
-from vllm_mods.errors import EXIT_NO, EXIT_OK
+from vllm_mods.cli.plan_arguments import choose, told
 from vllm_mods.report import data, text
 from vllm_mods.trees.open import open_tree
 

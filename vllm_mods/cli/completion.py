@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from vllm_mods.cli import completing
-from vllm_mods.errors import EXIT_OK
+from vllm_mods.base.errors import EXIT_OK
+from vllm_mods.cli import shell_completion
 
 
 @click.command(name="completion")
@@ -18,7 +18,7 @@ def command(shell: str) -> int:
     """
     from vllm_mods.cli import COMPLETE, main  # noqa: PLC0415  (the group that this is part of)
 
-    completing.register()
+    shell_completion.register()
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  (click has all three)
     click.echo(kind(main, {}, "vllm-mods", COMPLETE).source())

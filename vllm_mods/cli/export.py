@@ -6,9 +6,9 @@ import os
 
 import click
 
+from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import options
-from vllm_mods.cli.importing import write_new
-from vllm_mods.errors import EXIT_OK, UsageError
+from vllm_mods.cli.import_command import write_new
 
 
 @click.command(name="export")
@@ -56,9 +56,9 @@ def command(
         )
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
-    from vllm_mods import planner  # noqa: PLC0415
     from vllm_mods.cli import new  # noqa: PLC0415
     from vllm_mods.making import exporting  # noqa: PLC0415
+    from vllm_mods.planning import planner  # noqa: PLC0415
 
     mod = library.load(name)
     alone = mod._replace(requires=(), conflicts=(), after=())
@@ -77,10 +77,10 @@ def command(
 
 
 def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
-    from vllm_mods import recipe_writing  # noqa: PLC0415
+    from vllm_mods.recipes import writer  # noqa: PLC0415
 
     pairing = options.open_library(libraries).pairing(name)
-    text = recipe_writing.write(pairing)
+    text = writer.write(pairing)
     if output is None:
         click.echo(text, nl=False)
     else:

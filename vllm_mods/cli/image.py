@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.report import data, text
 
 if TYPE_CHECKING:
-    from vllm_mods.image.inspection import Inspection
+    from vllm_mods.build.inspection import Inspection
     from vllm_mods.trees.image import ImageTree
 
 _reference = click.argument("reference", metavar="REF")
@@ -50,7 +50,7 @@ def verify(reference: str, lock: str | None, *, offline: bool, as_json: bool) ->
 
     Exit code 1 if anything is not as it was left.
     """
-    from vllm_mods.image import inspection  # noqa: PLC0415
+    from vllm_mods.build import inspection  # noqa: PLC0415
 
     tree, found = _look(reference, offline=offline)
     if lock is not None:
@@ -78,7 +78,7 @@ def diff(reference: str, other: str, *, offline: bool, as_json: bool) -> int:
 
     Exit code 1 if anything does.
     """
-    from vllm_mods.image import inspection  # noqa: PLC0415
+    from vllm_mods.build import inspection  # noqa: PLC0415
 
     old, new = (_open(one, offline=offline) for one in (reference, other))
     mods, files = inspection.diff(old, new)
@@ -122,7 +122,7 @@ def _open(reference: str, *, offline: bool) -> ImageTree:
 
 
 def _look(reference: str, *, offline: bool) -> tuple[ImageTree, Inspection]:
-    from vllm_mods.image.inspection import inspect as look  # noqa: PLC0415
+    from vllm_mods.build.inspection import inspect as look  # noqa: PLC0415
 
     tree = _open(reference, offline=offline)
     return tree, look(tree)

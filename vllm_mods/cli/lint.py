@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_NO, EXIT_OK
 
 
 @click.command(name="lint")

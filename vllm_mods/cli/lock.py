@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vllm_mods import pairing_lock
-from vllm_mods.applying import refusing
-from vllm_mods.cli import imaging, options
+from vllm_mods.api.apply import refusing
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
-from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.formats import pairing_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.library import Library
-    from vllm_mods.pairing_lock import Difference, PairingLock
+    from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
+    from vllm_mods.library.catalog import Library
 
 
 @click.command(name="lock")
@@ -61,11 +61,11 @@ def command(
             hint="vllm-mods lock PAIRING, or vllm-mods lock diff A B",
         )
     wanted = library.pairing(names[0])
-    path = imaging.lock_path(library, names[0], output)
+    path = pairing_arguments.lock_path(library, names[0], output)
     epoch = source_date_epoch()
     if check:
-        kept = imaging.read_lock(library, path, names[0])
-        with imaging.on_base(
+        kept = pairing_arguments.read_lock(library, path, names[0])
+        with pairing_arguments.on_base(
             library,
             wanted,
             base or kept.lock.base.ref,
@@ -74,10 +74,12 @@ def command(
         ) as opened:
             moved = pairing_lock.moved(kept.lock, opened.resolved.lock)
         return _answer(moved, f"{path} holds", as_json=as_json)
-    with imaging.on_base(library, wanted, base or wanted.base, epoch=epoch or 0) as opened:
+    with pairing_arguments.on_base(
+        library, wanted, base or wanted.base, epoch=epoch or 0
+    ) as opened:
         lock = opened.resolved.lock
     data = pairing_lock.dump(lock)
-    imaging.write_file(path, data)
+    pairing_arguments.write_file(path, data)
     if as_json:
         options.print_json(
             {"schema": 1, "lock": path, "sha256": pairing_lock.digest(data), **_summary(lock, data)}
@@ -94,7 +96,7 @@ def _diff(library: Library, one: str, other: str, *, as_json: bool) -> int:
 
 def _read(library: Library, name: str) -> PairingLock:
     """Read a lock by its file, or by the pairing that it lies beside."""
-    path = name if os.path.exists(name) else imaging.lock_path(library, name, None)
+    path = name if os.path.exists(name) else pairing_arguments.lock_path(library, name, None)
     try:
         with open(path, "rb") as file:
             return pairing_lock.parse(file.read(), path)
@@ -102,7 +104,7 @@ def _read(library: Library, name: str) -> PairingLock:
         raise UsageError(f"{path}: {error.strerror}", hint=f"vllm-mods lock {name}") from error
 
 
-def _answer(found: Sequence[Difference], none: str, *, as_json: bool) -> int:
+def _answer(found: Sequence[LockDifference], none: str, *, as_json: bool) -> int:
     if as_json:
         options.print_json(
             {"schema": 1, "ok": not found, "differences": [one._asdict() for one in found]}
@@ -112,7 +114,7 @@ def _answer(found: Sequence[Difference], none: str, *, as_json: bool) -> int:
     return EXIT_NO if found else EXIT_OK
 
 
-def describe(one: Difference) -> str:
+def describe(one: LockDifference) -> str:
     """Say one difference on one line."""
     before, after = (_short(text) for text in (one.before, one.after))
     return f"{one.path}: {before} → {after}"

@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vllm_mods import lock, versions
+from vllm_mods.base import versions
+from vllm_mods.base.cache import cache_folder
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.output import write_whole
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
 from vllm_mods.grid.cell import MatrixResult
-from vllm_mods.output import write_whole
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
-from vllm_mods.trees.cache import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from vllm_mods.base.model import Mod
     from vllm_mods.grid.cell import Cell
     from vllm_mods.grid.run import Computed
     from vllm_mods.grid.work import Executor
-    from vllm_mods.model import Mod
 
 
 @click.command(name="matrix")
@@ -221,7 +222,7 @@ def _write_locks(mods: Sequence[Mod], computed: Sequence[Computed]) -> None:
 def _write_lock(mod: Mod, computed: Sequence[Computed]) -> None:
     made = locks.updated(mod, computed)
     path = os.path.join(mod.directory, "mod.lock")
-    _write(path, lock.dump(made.lock), hint="the lock belongs to the library's own checkout")
+    _write(path, mod_lock.dump(made.lock), hint="the lock belongs to the library's own checkout")
     if made.kept:
         options.note(
             f"kept {_releases(made.kept)} as {'it was' if len(made.kept) == 1 else 'they were'}"

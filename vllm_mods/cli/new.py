@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_OK, Refused, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from vllm_mods.base.model import Tree
     from vllm_mods.making.compose import Composed
-    from vllm_mods.making.recording import Limits, Recorded
-    from vllm_mods.model import Tree
+    from vllm_mods.making.recording import Limits, Recording
 
 
 @click.command(name="new")
@@ -107,7 +107,7 @@ def command(
 
 def recorded(
     argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
-) -> Recorded:
+) -> Recording:
     """Record a command. Raises ``Refused`` also if it changes nothing: it may have failed unseen."""
     from vllm_mods.making import recording  # noqa: PLC0415
 

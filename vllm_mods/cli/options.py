@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vllm_mods.errors import UsageError
-from vllm_mods.model import Verdict
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vllm_mods.library import Library
+    from vllm_mods.library.catalog import Library
 
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {
@@ -162,7 +162,7 @@ def open_library(extra: tuple[str, ...]) -> Library:
 
     Raises ``UsageError`` and ``Refused`` as ``Library`` and ``pinning.sums`` do.
     """
-    from vllm_mods.library import Library  # noqa: PLC0415
+    from vllm_mods.library.catalog import Library  # noqa: PLC0415
 
     folders = library_folders(extra)
     context = click.get_current_context(silent=True)
@@ -175,9 +175,9 @@ def open_library(extra: tuple[str, ...]) -> Library:
             "there is no library to pin: the mods that come with vllm-mods are its own",
             hint="--library DIR, or take --require-hashes and --allowed-signers away",
         )
-    from vllm_mods import pinning  # noqa: PLC0415
+    from vllm_mods.library import checksums  # noqa: PLC0415
 
-    return Library(*folders, pins=lambda folder: pinning.sums(folder, required, signers))
+    return Library(*folders, pins=lambda folder: checksums.sums(folder, required, signers))
 
 
 def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:

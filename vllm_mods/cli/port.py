@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_NO, EXIT_OK, Refused, UsageError
 
 if TYPE_CHECKING:
-    from vllm_mods.library import Library
-    from vllm_mods.model import Mod, Tree, Variant
-    from vllm_mods.port.job import Job, Outcome
+    from vllm_mods.base.model import Mod, Tree, Variant
+    from vllm_mods.library.catalog import Library
+    from vllm_mods.port.job import Job, PortOutcome
     from vllm_mods.port.writing import Unfinished
     from vllm_mods.trees.release import Releases
 
 _SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
 
 
-class _Asked(NamedTuple):
+class _PortArguments(NamedTuple):
     """What the caller wants, but for the target: a base, a variant, a name and a range, or None."""
 
     mod: Mod
@@ -78,7 +78,7 @@ def command(
             "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
         )
     library = options.open_library(libraries)
-    asked = _Asked(
+    asked = _PortArguments(
         mod=_meant(library, mod, output, new=target is not None),
         library=library,
         releases=Releases(offline=offline, progress=options.progress(), note=options.note),
@@ -110,7 +110,7 @@ def _one(job: Job, *, as_json: bool) -> int:
     return EXIT_OK if outcome.fits or (outcome.clean and outcome.new is None) else EXIT_NO
 
 
-def _range(asked: _Asked, spec: str, *, as_json: bool) -> int:
+def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
     """Port to each release that no variant fits."""
     from vllm_mods.grid.choose import choose_releases  # noqa: PLC0415
     from vllm_mods.port import span, writing  # noqa: PLC0415
@@ -138,7 +138,7 @@ def _range(asked: _Asked, spec: str, *, as_json: bool) -> int:
     return EXIT_OK if found.stopped is None else EXIT_NO
 
 
-def _ended(asked: _Asked, *, abort: bool, as_json: bool) -> int:
+def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
     """Finish or give up a port with conflicts."""
     from vllm_mods.port import job as porting  # noqa: PLC0415
     from vllm_mods.port import writing  # noqa: PLC0415
@@ -169,7 +169,7 @@ def _ended(asked: _Asked, *, abort: bool, as_json: bool) -> int:
     )
     cuts = [Cut(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts)
-    outcome = porting.Outcome(job, (), (), new, ())
+    outcome = porting.PortOutcome(job, (), (), new, ())
     wrote = None
     if outcome.fits:
         writing.write_files(mod, {**new.files, **_lock(mod, outcome)})
@@ -179,7 +179,7 @@ def _ended(asked: _Asked, *, abort: bool, as_json: bool) -> int:
     return EXIT_OK if outcome.fits else EXIT_NO
 
 
-def _job(asked: _Asked, mod: Mod, tree: Tree, *, name: str | None = None) -> Job:
+def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None) -> Job:
     """Say what is to be ported to a tree."""
     from vllm_mods.port import job as porting  # noqa: PLC0415
     from vllm_mods.port import variant as making  # noqa: PLC0415
@@ -236,7 +236,7 @@ def _opened(spec: str, releases: Releases) -> Tree:
 
 def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod:
     """Return a mod of the library, or its copy in a library of the caller's, which may be made now."""
-    from vllm_mods.library import load_mod  # noqa: PLC0415
+    from vllm_mods.library.catalog import load_mod  # noqa: PLC0415
 
     mod = library.load(name)
     if output is None:
@@ -258,7 +258,7 @@ def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod
     return load_mod(place, library.roots)
 
 
-def _keep(outcome: Outcome) -> Unfinished | None:
+def _keep(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what could not be merged."""
     from vllm_mods.port import writing  # noqa: PLC0415
 
@@ -268,7 +268,7 @@ def _keep(outcome: Outcome) -> Unfinished | None:
     return writing.keep(outcome.job.mod, _unfinished(outcome.job, outcome), outcome.files, changes)
 
 
-def _unfinished(job: Job, outcome: Outcome) -> Unfinished:
+def _unfinished(job: Job, outcome: PortOutcome) -> Unfinished:
     from vllm_mods.port import writing  # noqa: PLC0415
 
     return writing.Unfinished(
@@ -292,9 +292,9 @@ def _lasting(spec: str) -> str:
     return os.path.abspath(spec) if os.path.exists(spec) else spec
 
 
-def _lock(mod: Mod, outcome: Outcome) -> dict[str, bytes]:
+def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
     """Return mod.lock with the target in it, if it is of the mod as it was."""
-    from vllm_mods import locking  # noqa: PLC0415
+    from vllm_mods.planning import lock_entries  # noqa: PLC0415
     from vllm_mods.port import variant as making  # noqa: PLC0415
 
     locked = making.lock_of(mod)
@@ -302,13 +302,15 @@ def _lock(mod: Mod, outcome: Outcome) -> dict[str, bytes]:
         return {}
     version = outcome.job.target.version
     return {
-        "mod.lock": locking.extended(locked, outcome.new.mod, outcome.new.planned, version or "")
+        "mod.lock": lock_entries.extended(
+            locked, outcome.new.mod, outcome.new.planned, version or ""
+        )
     }
 
 
-def _needless(job: Job, outcome: Outcome) -> tuple[str, ...]:
+def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:
     """Say it if a variant that is there would do as well."""
-    from vllm_mods import planner  # noqa: PLC0415
+    from vllm_mods.planning import planner  # noqa: PLC0415
 
     assert outcome.new is not None  # noqa: S101  (the caller has looked)
     before = planner.plan([job.mod._replace(requires=(), conflicts=(), after=())], job.target).mods[
@@ -324,7 +326,7 @@ def _needless(job: Job, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _tell(
-    outcome: Outcome,
+    outcome: PortOutcome,
     work: Unfinished | None,
     wrote: list[str] | None,
     notes: tuple[str, ...],

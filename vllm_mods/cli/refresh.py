@@ -6,8 +6,8 @@ import os
 
 import click
 
+from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_OK, UsageError
 
 
 @click.command(name="refresh")

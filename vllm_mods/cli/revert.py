@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods import applying
+from vllm_mods.api import apply
+from vllm_mods.base.errors import EXIT_OK
 from vllm_mods.cli import options
 from vllm_mods.cli.apply import source_date_epoch
-from vllm_mods.errors import EXIT_OK
 from vllm_mods.report import data, text
 
 
@@ -23,7 +23,7 @@ def command(mods: tuple[str, ...], target: str, *, discard_edits: bool, as_json:
 
     Without MOD, all of them: every byte, mode and time is as before the first apply.
     """
-    done = applying.revert(
+    done = apply.revert(
         target, *mods, discard_edits=discard_edits, source_date_epoch=source_date_epoch()
     )
     for note in done.notes:

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, TreeError, UsageError
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_NO, EXIT_OK, TreeError, UsageError
+from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.report import serve as report
 from vllm_mods.report import text
 from vllm_mods.serve import history, releases
-from vllm_mods.serve.check import Answer, Serving, check
+from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
-from vllm_mods.serve.known import Known, names_among
-from vllm_mods.view import View
+from vllm_mods.serve.known import KnownFlags, names_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from vllm_mods.library import Library
-    from vllm_mods.model import Mod, Tree
-    from vllm_mods.shell import Script
+    from vllm_mods.base.model import Mod, Tree
+    from vllm_mods.library.catalog import Library
+    from vllm_mods.scripts.command_line import CommandScript
 
 
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
 
-class _Asked(NamedTuple):
+class _ServeArguments(NamedTuple):
     """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range."""
 
     argv: tuple[str, ...]
@@ -79,7 +79,7 @@ def command(
 
 
 def _one(
-    asked: _Asked, target: str | None, spec: str | None, *, offline: bool, as_json: bool
+    asked: _ServeArguments, target: str | None, spec: str | None, *, offline: bool, as_json: bool
 ) -> int:
     from vllm_mods.trees.open import open_tree  # noqa: PLC0415  (as heavy as the tree's kind)
 
@@ -109,7 +109,7 @@ def _one(
     return EXIT_OK if answer.ok else EXIT_NO
 
 
-def _matrix(asked: _Asked, spec: str, *, offline: bool, as_json: bool) -> int:
+def _matrix(asked: _ServeArguments, spec: str, *, offline: bool, as_json: bool) -> int:
     opener, specs = _releases(spec, offline=offline)
     found = releases.cells(specs, opener, _ask(asked))
     if as_json:
@@ -119,46 +119,49 @@ def _matrix(asked: _Asked, spec: str, *, offline: bool, as_json: bool) -> int:
     return EXIT_OK if all(cell.answer.ok for cell in found) else EXIT_NO
 
 
-def _ask(asked: _Asked) -> Callable[[Tree], Answer]:
+def _ask(asked: _ServeArguments) -> Callable[[Tree], ServeAnswer]:
     """Return the question for one tree: the command on it, with the mods in."""
 
-    def ask(tree: Tree) -> Answer:
+    def ask(tree: Tree) -> ServeAnswer:
         from vllm_mods.trees.image import ImageTree  # noqa: PLC0415
 
         container = tree if isinstance(tree, ImageTree) else None
         serving = Serving(asked.argv, asked.env, asked.unknown, container=container)
         if not asked.mods:
-            return check(Known(tree), serving)
-        from vllm_mods import planner  # noqa: PLC0415  (only where there are mods)
+            return check(KnownFlags(tree), serving)
+        from vllm_mods.planning import planner  # noqa: PLC0415  (only where there are mods)
         from vllm_mods.state import receipt_of  # noqa: PLC0415
 
         planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree))
-        return check(Known(View(tree, planned.changes)), serving._replace(mods=planned.mods))
+        return check(
+            KnownFlags(LayeredTree(tree, planned.changes)), serving._replace(mods=planned.mods)
+        )
 
     return ask
 
 
-def _of_line(line: str) -> _Asked:
-    from vllm_mods import pairing, shell  # noqa: PLC0415
+def _of_line(line: str) -> _ServeArguments:
+    from vllm_mods.formats import pairing  # noqa: PLC0415
+    from vllm_mods.scripts import command_line  # noqa: PLC0415
 
     try:
-        script = shell.read(line)
-    except shell.ShellError as error:
+        script = command_line.read(line)
+    except command_line.ShellError as error:
         raise UsageError(f"--command is not one that bash reads: {error}", hint=_CALL) from error
     if not script.commands:
         raise UsageError("--command is empty", hint=_CALL)
     serving = script.commands[pairing.serving(script)]
     env = {**_exported(script), **dict(serving.assignments)}
-    return _Asked(words(serving.argv), env, tuple(one.text for one in script.unknown))
+    return _ServeArguments(words(serving.argv), env, tuple(one.text for one in script.unknown))
 
 
-def _of_pairing(name: str, libraries: tuple[str, ...]) -> _Asked:
-    from vllm_mods import pairing  # noqa: PLC0415
+def _of_pairing(name: str, libraries: tuple[str, ...]) -> _ServeArguments:
+    from vllm_mods.formats import pairing  # noqa: PLC0415
 
     library: Library = options.open_library(libraries)
     found = library.pairing(name)
     serving, script = pairing.serve_command(found)
-    return _Asked(
+    return _ServeArguments(
         argv=words(serving.argv),
         env={**found.env, **_exported(script), **dict(serving.assignments)},
         unknown=tuple(one.text for one in script.unknown),
@@ -168,14 +171,14 @@ def _of_pairing(name: str, libraries: tuple[str, ...]) -> _Asked:
     )
 
 
-def _exported(script: Script) -> dict[str, str]:
+def _exported(script: CommandScript) -> dict[str, str]:
     words_of = (one.argv[1:] for one in script.commands if one.argv[:1] == ("export",))
     pairs = (word.partition("=") for argv in words_of for word in argv if "=" in word)
     alone = (pair for one in script.commands if not one.argv for pair in one.assignments)
     return {**{name: value for name, _, value in pairs}, **dict(alone)}
 
 
-def _default_target(asked: _Asked, *, offline: bool) -> str:
+def _default_target(asked: _ServeArguments, *, offline: bool) -> str:
     """Return the newest release that the pairing is for."""
     if asked.vllm is None:
         what = f"pairing `{asked.name}` does not say its vLLM" if asked.name else "no tree is named"

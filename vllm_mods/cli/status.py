@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods import applying
+from vllm_mods.api import apply
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_NO, EXIT_OK
 from vllm_mods.report import data, text
 
 
@@ -19,7 +19,7 @@ def command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 
     With MOD: exit code 0 if and only if all of them are in.
     """
-    there = applying.status(target)
+    there = apply.status(target)
     absent = [name for name in mods if name not in {entry.name for entry in there.mods}]
     shown = [entry for entry in there.mods if not mods or entry.name in mods]
     ok = not absent and not there.unfinished

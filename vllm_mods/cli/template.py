@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, NotRendered, UsageError
 from vllm_mods.cli import options
 from vllm_mods.cli.listing import readable, told
-from vllm_mods.errors import (
-    EXIT_NO,
-    EXIT_OK,
-    ManifestError,
-    NotRendered,
-    UsageError,
-)
 from vllm_mods.report import template as report
 
 if TYPE_CHECKING:
@@ -213,7 +207,7 @@ def _asked(template: Template, messages: str) -> Conversation:
 
 
 def _kwargs(text: str | None) -> dict[str, Any]:
-    from vllm_mods.untrusted import json_of  # noqa: PLC0415
+    from vllm_mods.base.untrusted import json_of  # noqa: PLC0415
 
     example = """--chat-template-kwargs '{"enable_thinking": false}'"""
     try:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from vllm_mods import __version__
+from vllm_mods.base.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
+from vllm_mods.base.model import Plan
 from vllm_mods.cli import Said, drop_output
-from vllm_mods.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
-from vllm_mods.model import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

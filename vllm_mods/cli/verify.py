@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods import applying
+from vllm_mods.api import apply
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.cli import options
-from vllm_mods.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.report import data, text
 
 
@@ -39,7 +39,7 @@ def command(
         return _compare((*receipts, *mods), target, as_json=as_json)
     if target is None:
         raise UsageError("no --target is named", hint="vllm-mods verify --target DIR")
-    there = applying.verify(target, *mods)
+    there = apply.verify(target, *mods)
     if as_json:
         options.print_json(
             {
@@ -65,7 +65,7 @@ def command(
 
 
 def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> int:
-    from vllm_mods import nodes, receipt  # noqa: PLC0415
+    from vllm_mods.formats import receipt, receipt_diff  # noqa: PLC0415
 
     names = list(files)
     there: list[receipt.Receipt | None] = []
@@ -77,13 +77,13 @@ def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> in
             raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
     if target is not None:
         names.append(target)
-        there.append(applying.status(target).receipt)
+        there.append(apply.status(target).receipt)
     if len(names) < 2:
         raise UsageError(
             f"one receipt alone differs from none: {names[0]}",
             hint="vllm-mods verify --receipt FILE FILE, or --receipt FILE --target DIR",
         )
-    found = nodes.disagreements(there)
+    found = receipt_diff.disagreements(there)
     if as_json:
         options.print_json(
             {

@@ -12,14 +12,16 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import drafting, planner, receipt, transitions
+from vllm_mods import drafting, transitions
+from vllm_mods.base.errors import Refused, VllmModsError
+from vllm_mods.base.model import Level, Verdict
 from vllm_mods.doctor import search
 from vllm_mods.doctor.listing import Listed, compare, listed, unresolved
 from vllm_mods.doctor.tool import Tool, tool
-from vllm_mods.errors import Refused, VllmModsError
+from vllm_mods.formats import receipt
 from vllm_mods.integrity import verify
-from vllm_mods.library import Library
-from vllm_mods.model import Level, Verdict
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import planner
 from vllm_mods.site import Site
 from vllm_mods.state import read_receipt
 from vllm_mods.trees.distributions import dist_infos, reinstalling
@@ -29,8 +31,8 @@ from vllm_mods.trees.image import ImageTree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from vllm_mods.model import Finding, Mod, ModPlan, Tree
-    from vllm_mods.receipt import Receipt
+    from vllm_mods.base.model import Finding, Mod, ModPlan, Tree
+    from vllm_mods.formats.receipt import Receipt
 
 _SHOWN = 3
 _ENOUGH = 4 << 20
@@ -169,7 +171,7 @@ def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
         found = verify(tree.root)
         return read_receipt(tree.root), found
     if isinstance(tree, ImageTree):
-        from vllm_mods.image.inspection import inspect  # noqa: PLC0415  (what folders do without)
+        from vllm_mods.build.inspection import inspect  # noqa: PLC0415  (what folders do without)
 
         seen = inspect(tree)
         return seen.receipt, seen.findings

@@ -7,12 +7,12 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.trees import names
+from vllm_mods.formats import tree_names
 from vllm_mods.trees.distributions import dist_infos, is_ours, rows_of
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
 _HASHED = 8 << 20
 """Bytes up to which a file is hashed; of vLLM's larger ones, its extensions, the size is compared."""
@@ -90,7 +90,7 @@ def _agrees(tree: Tree, path: str, hashed: str, size: str) -> bool:
     there = os.stat(f"{tree.root}/{path}").st_size
     if there > _HASHED:
         return size in {"", str(there)}
-    return names.hash_agrees(hashed, tree.read(path) or b"") is not False
+    return tree_names.hash_agrees(hashed, tree.read(path) or b"") is not False
 
 
 def _lines(data: bytes | None) -> list[str]:

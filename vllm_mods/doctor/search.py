@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from vllm_mods import receipt
+from vllm_mods.formats import receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import TreeError
-from vllm_mods.model import Finding, Level
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vllm_mods.fit.world import Cache
-    from vllm_mods.model import Allowance, Expectation, FileChange, Tree
+    from vllm_mods.base.model import Allowance, Expectation, FileChange, Tree
+    from vllm_mods.fit.world import SummaryCache
 
 
 class Fit(NamedTuple):
@@ -31,7 +31,7 @@ def fit(
     *,
     expects: Iterable[Expectation] = (),
     allow: Iterable[Allowance] = (),
-    cache: Cache | None = None,
+    cache: SummaryCache | None = None,
 ) -> Fit:
     """Hold changes against the tree around them.
 
@@ -41,7 +41,7 @@ def fit(
     ``TreeError`` where the tree cannot be read.
     """
     from vllm_mods.fit.judge import judge  # noqa: PLC0415  (ast and difflib: 20 ms)
-    from vllm_mods.fit.world import Cache as NewCache  # noqa: PLC0415
+    from vllm_mods.fit.world import SummaryCache as NewCache  # noqa: PLC0415
 
     expected = tuple(expects)
     python = tuple(

@@ -6,7 +6,6 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
 from vllm_mods.fit.families import class_at, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
@@ -14,20 +13,23 @@ from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.walk import receiver, walk
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vllm_mods.fit.found import Found
-    from vllm_mods.fit.walk import Scope, Site
+    from vllm_mods.fit.found import Symbol
+    from vllm_mods.fit.walk import CodeScope, CodeSite
     from vllm_mods.fit.world import World
 
 
-def attribute_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[Problem | Doubt]:
+def attribute_problems(
+    inference: Inference, sites: Iterable[CodeSite]
+) -> Iterator[Problem | Doubt]:
     """Judge every attribute of the receiver that some sites read."""
     world = inference.world
-    doubted: set[Found] = set()
-    seen: set[tuple[Found, str]] = set()
+    doubted: set[Symbol] = set()
+    seen: set[tuple[Symbol, str]] = set()
     for site in sites:
         node = site.node.target if isinstance(site.node, ast.AugAssign) else site.node
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
@@ -55,7 +57,7 @@ def attribute_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[
         yield _problem(inference, site, node, found)
 
 
-def _problem(inference: Inference, site: Site, node: ast.Attribute, found: Found) -> Problem:
+def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, found: Symbol) -> Problem:
     name = found.cls.name
     return Problem(
         code="fit-attribute",
@@ -71,9 +73,9 @@ def _problem(inference: Inference, site: Site, node: ast.Attribute, found: Found
     )
 
 
-def _class_of(inference: Inference, name: str, scope: Scope) -> Found | None:
+def _class_of(inference: Inference, name: str, scope: CodeScope) -> Symbol | None:
     """Return the class whose instance ``name`` is as a method's first parameter."""
-    current: Scope | None = scope
+    current: CodeScope | None = scope
     while current is not None and not isinstance(current.node, ast.Module):
         if not current.is_class and name in current.locals():
             me = receiver(current)
@@ -86,9 +88,9 @@ def _class_of(inference: Inference, name: str, scope: Scope) -> Found | None:
     return None
 
 
-def _asked_for(scope: Scope, name: str) -> bool:
+def _asked_for(scope: CodeScope, name: str) -> bool:
     """Tell whether the function asks ``hasattr(…, name)`` first."""
-    current: Scope | None = scope
+    current: CodeScope | None = scope
     while current is not None and not isinstance(current.node, ast.Module | ast.ClassDef):
         for node in every(current.node):
             if isinstance(node, ast.Call) and dotted(node.func) in {"hasattr", "getattr"}:
@@ -99,7 +101,7 @@ def _asked_for(scope: Scope, name: str) -> bool:
     return False
 
 
-def _set_elsewhere(world: World, found: Found, name: str) -> str:
+def _set_elsewhere(world: World, found: Symbol, name: str) -> str:
     """Say who else may set an attribute: a subclass, a mixin beside it, or code outside."""
     for other in subclasses(world, found):
         names, why = attributes(world, lineage(world, other))
@@ -113,7 +115,7 @@ def _set_elsewhere(world: World, found: Found, name: str) -> str:
     return _set_by_text(world, found, name, torch=torch)
 
 
-def _set_by_text(world: World, found: Found, name: str, *, torch: bool) -> str:
+def _set_by_text(world: World, found: Symbol, name: str, *, torch: bool) -> str:
     word = re.escape(name.encode())
     stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
     # ``replace_parameter(layer, "weight", …)``, ``setattr(layer, "weight", …)``
@@ -131,7 +133,7 @@ def _set_by_text(world: World, found: Found, name: str, *, torch: bool) -> str:
     return ""
 
 
-def _stores(world: World, path: str, data: bytes, found: Found, name: str) -> bool:
+def _stores(world: World, path: str, data: bytes, found: Symbol, name: str) -> bool:
     """Tell whether a file sets the attribute on something that may be such an instance."""
     tree = syntax_tree.module(data)
     if tree is None:

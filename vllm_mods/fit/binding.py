@@ -23,7 +23,7 @@ _PROPERTIES = words(
 )
 
 
-class Shape(NamedTuple):
+class CallShape(NamedTuple):
     """The arguments of a call. ``star`` and ``double_star`` hide how many there are more."""
 
     positional: int
@@ -42,10 +42,10 @@ class Shape(NamedTuple):
         return " and ".join(parts) or "no arguments"
 
 
-def shape_of(node: ast.Call) -> Shape:
+def shape_of(node: ast.Call) -> CallShape:
     """Describe the arguments of a call."""
     plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
-    return Shape(
+    return CallShape(
         positional=len(plain),
         keywords=tuple(keyword.arg for keyword in node.keywords if keyword.arg is not None),
         star=len(plain) != len(node.args),
@@ -53,7 +53,7 @@ def shape_of(node: ast.Call) -> Shape:
     )
 
 
-def refusal(parameters: Sequence[Parameter], shape: Shape) -> str | None:
+def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
     """Say why a call does not bind, ``None`` if it does or if it can't be told."""
     positional = [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
     kinds = {p.kind for p in parameters}

@@ -14,12 +14,12 @@ from vllm_mods.fit.things import call_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vllm_mods.fit.binding import Shape
-    from vllm_mods.fit.found import Found
+    from vllm_mods.fit.binding import CallShape
+    from vllm_mods.fit.found import Symbol
     from vllm_mods.fit.infer import Inference
     from vllm_mods.fit.shapes import Function
     from vllm_mods.fit.things import Thing
-    from vllm_mods.fit.walk import Site
+    from vllm_mods.fit.walk import CodeSite
     from vllm_mods.fit.world import World
 
 
@@ -35,7 +35,7 @@ class _No(NamedTuple):
     what: str
 
 
-def call_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[Problem | Doubt]:
+def call_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem | Doubt]:
     """Judge every call among some sites."""
     for site in sites:
         if isinstance(site.node, ast.Call) and not site.scope.tolerant:
@@ -44,7 +44,7 @@ def call_problems(inference: Inference, sites: Iterable[Site]) -> Iterator[Probl
                 yield answer
 
 
-def _judge(inference: Inference, node: ast.Call, site: Site) -> Problem | Doubt | None:
+def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Doubt | None:
     if isinstance(node.func, ast.Name) and node.func.id == "super":
         return None
     shape = shape_of(node)
@@ -78,7 +78,7 @@ def _builtin_method(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and node.func.attr in _BUILTIN_METHODS
 
 
-def _of_thing(world: World, thing: Thing, shape: Shape) -> _No | str | None:
+def _of_thing(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
     """Return a refusal, the reason why it can't be told, or ``None`` if the call binds."""
     if thing.kind == "class":
         return _of_class(world, thing, shape)
@@ -105,7 +105,7 @@ def _of_thing(world: World, thing: Thing, shape: Shape) -> _No | str | None:
     )
 
 
-def _excuse(world: World, on: Found, function: Function, shape: Shape) -> str:
+def _excuse(world: World, on: Symbol, function: Function, shape: CallShape) -> str:
     """Say why a method may take a call after all: what is called may be an override."""
     if function.abstract:
         return "the method is abstract"
@@ -116,7 +116,7 @@ def _excuse(world: World, on: Found, function: Function, shape: Shape) -> str:
     return ""
 
 
-def _of_class(world: World, thing: Thing, shape: Shape) -> _No | str | None:
+def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
     made = constructor(world, thing.found)
     why = None if made.parameters is None else refusal(made.parameters, shape)
     if why is None:

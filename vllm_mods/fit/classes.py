@@ -6,7 +6,7 @@ import ast
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from vllm_mods.fit.shapes import Class, Field, Function
+from vllm_mods.fit.shapes import Class, ClassField, Function
 from vllm_mods.fit.signatures import decorator_name, dotted, every, function_of, type_name
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _FIELD_MAKERS = {"field", "Field", "PrivateAttr"}
 
 def class_of(node: ast.ClassDef) -> Class:
     """Describe a class."""
-    reader = _Reader(node)
+    reader = _ClassReader(node)
     reader.body(node.body)
     return Class(
         name=node.name,
@@ -61,13 +61,13 @@ def _keywords(node: ast.expr) -> tuple[str, ...]:
     return tuple(f"{k.arg}={_constant(k.value)}" for k in node.keywords)
 
 
-class _Reader:
+class _ClassReader:
     def __init__(self, node: ast.ClassDef) -> None:
         self.node = node
         self.methods: dict[str, list[Function]] = {}
         self.attributes: set[str] = set()
         self.types: dict[str, str | None] = {}
-        self.fields: list[Field] = []
+        self.fields: list[ClassField] = []
         self.nested: dict[str, Class] = {}
         self.dynamic = ""
         self.kw_only = False
@@ -216,7 +216,7 @@ def _made(node: ast.expr, parameters: dict[str, str | None]) -> str | None:
     return None
 
 
-def _field_of(name: str, node: ast.AnnAssign, *, kw_only: bool) -> Field:
+def _field_of(name: str, node: ast.AnnAssign, *, kw_only: bool) -> ClassField:
     required, init = node.value is None, True
     if isinstance(node.value, ast.Call):
         maker = (dotted(node.value.func) or "").rpartition(".")[2]
@@ -230,7 +230,7 @@ def _field_of(name: str, node: ast.AnnAssign, *, kw_only: bool) -> Field:
             )
             init = maker != "PrivateAttr" and not _false(keywords.get("init"))
             kw_only = kw_only or _true(keywords.get("kw_only"))
-    return Field(
+    return ClassField(
         name=name, required=required, init=init, kw_only=kw_only, type=type_name(node.annotation)
     )
 

@@ -9,7 +9,7 @@ from vllm_mods.fit.hierarchy import external_name, lineage
 from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
 
 if TYPE_CHECKING:
-    from vllm_mods.fit.found import Found, Lineage
+    from vllm_mods.fit.found import Lineage, Symbol
     from vllm_mods.fit.world import World
 
 _DATACLASSES = frozenset(
@@ -36,7 +36,7 @@ class Constructor(NamedTuple):
     why: str = ""
 
 
-def constructor(world: World, found: Found) -> Constructor:
+def constructor(world: World, found: Symbol) -> Constructor:
     """Find what calling a class takes."""
     line = lineage(world, found)
     new = line.owner("__new__")
@@ -56,7 +56,7 @@ def constructor(world: World, found: Found) -> Constructor:
 
 
 def _own(  # noqa: PLR0911 - an answer per way to be made
-    world: World, one: Found, line: Lineage
+    world: World, one: Symbol, line: Lineage
 ) -> Constructor | None:
     """Return what one class of a line says of calling it, ``None`` if nothing."""
     binding = one.cls
@@ -78,7 +78,7 @@ def _own(  # noqa: PLR0911 - an answer per way to be made
     return None
 
 
-def _without_own(world: World, found: Found, line: Lineage) -> Constructor:
+def _without_own(world: World, found: Symbol, line: Lineage) -> Constructor:
     """Describe calling a class whose ``__init__`` is not in the tree."""
     if line.outside:
         return Constructor(why=f"its base {line.outside[0]} is outside the tree")
@@ -91,7 +91,7 @@ def _without_own(world: World, found: Found, line: Lineage) -> Constructor:
     return Constructor(parameters=(), path=found.path, line=binding.line, text="()")
 
 
-def _standard_base(world: World, found: Found) -> bool:
+def _standard_base(world: World, found: Symbol) -> bool:
     harmless = {"ABC", "Protocol", "Generic", "object"}
     return any(
         external_name(world.resolve(found.path, base).found, base).rpartition(".")[2]
@@ -128,7 +128,7 @@ def _strange_decorator(binding: Class) -> str:
     return ""
 
 
-def _signature(found: Found, functions: tuple[Function, ...]) -> Constructor:
+def _signature(found: Symbol, functions: tuple[Function, ...]) -> Constructor:
     name = functions[0].name
     if len(functions) != 1:
         return Constructor(parameters=_ANYTHING, why=f"it has several {name}")
@@ -143,7 +143,7 @@ def _signature(found: Found, functions: tuple[Function, ...]) -> Constructor:
     )
 
 
-def _data_kind(world: World, found: Found, binding: Class) -> str:
+def _data_kind(world: World, found: Symbol, binding: Class) -> str:
     """Tell what makes an ``__init__`` from the fields, ``""`` if nothing does."""
     for name, keywords in binding.decorators:
         last = name.rpartition(".")[2]
@@ -164,7 +164,7 @@ def _data_kind(world: World, found: Found, binding: Class) -> str:
     return ""
 
 
-def _config_kind(world: World, found: Found, name: str) -> str:
+def _config_kind(world: World, found: Symbol, name: str) -> str:
     """Judge vLLM's own ``@config`` by whether it forbids extra keywords."""
     for one in world.resolve(found.path, name).found:
         if isinstance(one.binding, Function):
@@ -174,7 +174,7 @@ def _config_kind(world: World, found: Found, name: str) -> str:
 
 
 def _from_fields(
-    world: World, found: Found, binding: Class, line: Lineage, kind: str
+    world: World, found: Symbol, binding: Class, line: Lineage, kind: str
 ) -> Constructor:
     if line.outside:
         known = kind == "struct" and set(line.outside) <= {"msgspec.Struct"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.signatures import decorator_name, every
-from vllm_mods.model import Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

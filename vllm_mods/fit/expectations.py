@@ -5,18 +5,18 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
-from vllm_mods.fit.found import Found
+from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import Class, Function
 from vllm_mods.fit.signatures import parameters_of
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from vllm_mods.base.model import Expectation
     from vllm_mods.fit.world import World
-    from vllm_mods.model import Expectation
 
 
 def expectation_problems(world: World, expects: Iterable[Expectation]) -> Iterator[Problem]:
@@ -53,11 +53,11 @@ def _judge(world: World, expect: Expectation) -> tuple[str, int]:
     return "", line
 
 
-def _find(world: World, expect: Expectation) -> tuple[Found, ...]:
+def _find(world: World, expect: Expectation) -> tuple[Symbol, ...]:
     head, *rest = expect.symbol.split(".")
     found = world.lookup(expect.path, head).found
     for index, part in enumerate(rest):
-        following: list[Found] = []
+        following: list[Symbol] = []
         for one in found:
             if not isinstance(one.binding, Class):
                 continue
@@ -65,11 +65,11 @@ def _find(world: World, expect: Expectation) -> tuple[Found, ...]:
                 binding = owner.cls
                 last = index == len(rest) - 1
                 if last and part in binding.methods:
-                    following += [Found(path=owner.path, binding=m) for m in binding.methods[part]]
+                    following += [Symbol(path=owner.path, binding=m) for m in binding.methods[part]]
                 elif part in binding.nested:
-                    following.append(Found(path=owner.path, binding=binding.nested[part]))
+                    following.append(Symbol(path=owner.path, binding=binding.nested[part]))
                 elif last and part in binding.attributes:
-                    following.append(Found(path=owner.path))
+                    following.append(Symbol(path=owner.path))
                 if following:
                     break
         found = tuple(following)
@@ -91,7 +91,7 @@ def _matches(function: Function, signature: str) -> bool:
     ]
 
 
-def _has_base(world: World, found: tuple[Found, ...], base: str) -> bool:
+def _has_base(world: World, found: tuple[Symbol, ...], base: str) -> bool:
     for one in found:
         if not isinstance(one.binding, Class):
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_mods.fit.found import Found
+from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.shapes import Class
@@ -12,11 +12,11 @@ from vllm_mods.fit.shapes import Class
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.fit.walk import Scope
+    from vllm_mods.fit.walk import CodeScope
     from vllm_mods.fit.world import World
 
 
-def classes_in(world: World, path: str) -> Iterator[tuple[str, Found]]:
+def classes_in(world: World, path: str) -> Iterator[tuple[str, Symbol]]:
     """Yield every class of a module that has a name at module level, nested ones dotted."""
     module = world.module(path)
     if module is None:
@@ -29,15 +29,15 @@ def classes_in(world: World, path: str) -> Iterator[tuple[str, Found]]:
     ]
     while stack:
         name, binding = stack.pop(0)
-        yield name, Found(path=path, binding=binding)
+        yield name, Symbol(path=path, binding=binding)
         stack.extend((f"{name}.{inner}", c) for inner, c in binding.nested.items())
 
 
-def subclasses(world: World, found: Found) -> tuple[Found, ...]:
+def subclasses(world: World, found: Symbol) -> tuple[Symbol, ...]:
     """Return the classes below a class, as far as a text search for its name leads to them."""
     if found in world.families:
         return world.families[found]
-    known: dict[Found, None] = {}
+    known: dict[Symbol, None] = {}
     queue = [found]
     while queue:
         name = queue.pop().cls.name.encode()
@@ -54,7 +54,7 @@ def subclasses(world: World, found: Found) -> tuple[Found, ...]:
     return world.families[found]
 
 
-def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Found, ...]:
+def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Symbol, ...]:
     """Return every class that defines a method of that name."""
     wanted = f"def {method}(".encode()
     key = (method, near if world.tree.remote else ())
@@ -69,7 +69,7 @@ def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Found, .
     return world.definers[key]
 
 
-def beside(world: World, found: Found, method: str) -> Found | None:
+def beside(world: World, found: Symbol, method: str) -> Symbol | None:
     """Return the one class beside a mixin, in all of its subclasses, that has a method."""
     owners = {
         None if owner is None else owner[0]
@@ -79,7 +79,7 @@ def beside(world: World, found: Found, method: str) -> Found | None:
     return owners.pop() if len(owners) == 1 else None
 
 
-def class_at(world: World, path: str, scope: Scope | None) -> Found | None:
+def class_at(world: World, path: str, scope: CodeScope | None) -> Symbol | None:
     """Return the class whose body a scope is, ``None`` inside functions."""
     if scope is None or not scope.is_class:
         return None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from vllm_mods.fit.shapes import Class, Function, Value
 
 
-class Found(NamedTuple):
+class Symbol(NamedTuple):
     """What a name means: something defined at ``path``, a module, or something ``external``.
 
     With none of these it is a value of which no more is known.
@@ -26,22 +26,22 @@ class Found(NamedTuple):
         return self.binding
 
 
-class Answer(NamedTuple):
+class Lookup(NamedTuple):
     """``exists`` is yes, no, or ``None`` for "can't tell", of which ``why`` says the reason."""
 
     exists: bool | None
-    found: tuple[Found, ...] = ()
+    found: tuple[Symbol, ...] = ()
     why: str = ""
 
 
 class Lineage(NamedTuple):
     """A class with its bases in the tree, nearest first, and the names of those outside."""
 
-    classes: tuple[Found, ...]
+    classes: tuple[Symbol, ...]
     outside: tuple[str, ...]
     torch: bool
 
-    def owner(self, name: str) -> tuple[Found, tuple[Function, ...]] | None:
+    def owner(self, name: str) -> tuple[Symbol, tuple[Function, ...]] | None:
         """Return the first class that defines a method, and its definitions."""
         for found in self.classes:
             if name in found.cls.methods:

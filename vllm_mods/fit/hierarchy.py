@@ -10,7 +10,7 @@ from vllm_mods.fit.found import Lineage
 from vllm_mods.fit.shapes import Class, words
 
 if TYPE_CHECKING:
-    from vllm_mods.fit.found import Found
+    from vllm_mods.fit.found import Symbol
     from vllm_mods.fit.world import World
 
 # The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
@@ -51,22 +51,22 @@ _BUILTINS = words(
 _ENUM = frozenset(("name", "value", "_value_", "_name_"))
 
 
-def lineage(world: World, found: Found) -> Lineage:
+def lineage(world: World, found: Symbol) -> Lineage:
     """Follow the bases of a class through the tree."""
     if found not in world.lineages:
         world.lineages[found] = _lineage(world, found)
     return world.lineages[found]
 
 
-def _lineage(world: World, found: Found) -> Lineage:
-    order: dict[Found, None] = {}
+def _lineage(world: World, found: Symbol) -> Lineage:
+    order: dict[Symbol, None] = {}
     outside: dict[str, None] = {}
     torch = _visit(world, found, order, outside, 0)
     return Lineage(classes=tuple(order), outside=tuple(outside), torch=torch)
 
 
 def _visit(
-    world: World, found: Found, order: dict[Found, None], outside: dict[str, None], depth: int
+    world: World, found: Symbol, order: dict[Symbol, None], outside: dict[str, None], depth: int
 ) -> bool:
     # A class met again goes behind what was seen in between, as Python's order has it.
     order.pop(found, None)
@@ -88,7 +88,7 @@ def _visit(
     return torch
 
 
-def external_name(found: tuple[Found, ...], text: str) -> str:
+def external_name(found: tuple[Symbol, ...], text: str) -> str:
     """Return the dotted name of something outside the tree, else the text as written."""
     for one in found:
         if one.external:

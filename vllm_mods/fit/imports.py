@@ -13,9 +13,9 @@ from vllm_mods.fit.world import absolute
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vllm_mods.fit.found import Answer
+    from vllm_mods.fit.found import Lookup
     from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.walk import Site
+    from vllm_mods.fit.walk import CodeSite
     from vllm_mods.fit.world import World
 
 # Standard modules that do something when imported: never imported to look into them.
@@ -35,7 +35,7 @@ _LOUD = frozenset(
 
 
 def import_problems(
-    inference: Inference, sites: Iterable[Site], lines: frozenset[int] | None
+    inference: Inference, sites: Iterable[CodeSite], lines: frozenset[int] | None
 ) -> Iterator[Problem | Doubt]:
     """Judge every import among some sites, and every attribute read from a module."""
     for site in sites:
@@ -49,7 +49,7 @@ def import_problems(
 
 
 def _alias(
-    inference: Inference, site: Site, node: ast.Import | ast.ImportFrom, alias: ast.alias
+    inference: Inference, site: CodeSite, node: ast.Import | ast.ImportFrom, alias: ast.alias
 ) -> Iterator[Problem | Doubt]:
     world, path = inference.world, inference.path
     module, name = _imported(path, node, alias)
@@ -106,7 +106,7 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     path = where.found[0].module
     if _defines(world, path, name):
         return True, ""
-    answer: Answer = world.lookup(path, name)
+    answer: Lookup = world.lookup(path, name)
     return answer.exists, answer.why or f"{path} does not define {name}"
 
 
@@ -170,7 +170,7 @@ def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
 
 
 def _module_attribute(
-    inference: Inference, site: Site, node: ast.Attribute
+    inference: Inference, site: CodeSite, node: ast.Attribute
 ) -> Iterator[Problem | Doubt]:
     """Judge ``module.name`` where ``module`` is one of the tree."""
     if site.scope.tolerant or site.scope.typing_only:

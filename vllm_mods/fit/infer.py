@@ -6,15 +6,15 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
 from vllm_mods.fit.binding import has_kind, implementations, is_property
 from vllm_mods.fit.families import beside, class_at
-from vllm_mods.fit.found import Found
+from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value
 from vllm_mods.fit.signatures import function_of, type_name
 from vllm_mods.fit.things import Thing, outside, unknown
-from vllm_mods.fit.walk import Scope, binds_in_body, receiver
+from vllm_mods.fit.walk import CodeScope, binds_in_body, receiver
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from vllm_mods.fit.walk import Source
@@ -31,7 +31,7 @@ class Inference:
         self.path = path
 
     def infer(  # noqa: PLR0911 - one kind of expression per branch
-        self, node: ast.expr, scope: Scope, depth: int = 0
+        self, node: ast.expr, scope: CodeScope, depth: int = 0
     ) -> tuple[Thing, ...]:
         """Say what an expression is."""
         if depth > _DEPTH:
@@ -59,8 +59,8 @@ class Inference:
 
     # --- names
 
-    def _name(self, name: str, scope: Scope, depth: int) -> tuple[Thing, ...]:
-        current: Scope | None = scope
+    def _name(self, name: str, scope: CodeScope, depth: int) -> tuple[Thing, ...]:
+        current: CodeScope | None = scope
         first = True
         while current is not None and not isinstance(current.node, ast.Module):
             if current.is_class:
@@ -77,7 +77,7 @@ class Inference:
             return unknown(answer.why or f"{name} is not defined in the module")
         return self._things(answer.found, depth)
 
-    def _local(self, name: str, scope: Scope, depth: int) -> tuple[Thing, ...]:
+    def _local(self, name: str, scope: CodeScope, depth: int) -> tuple[Thing, ...]:
         me = receiver(scope)
         sources = scope.locals()[name]
         if me is not None and me[0] == name and len(sources) == 1:
@@ -92,7 +92,7 @@ class Inference:
             things.extend(self._source(source, scope, depth))
         return tuple(dict.fromkeys(things)) or unknown("the name is only None")
 
-    def _source(self, source: Source, scope: Scope, depth: int) -> tuple[Thing, ...]:
+    def _source(self, source: Source, scope: CodeScope, depth: int) -> tuple[Thing, ...]:
         match source:
             case Parameter():
                 return self._instance(source.type, scope, depth)
@@ -102,19 +102,19 @@ class Inference:
                 return self._things(self.world.imported(self.path, source).found, depth)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 function = function_of(source)
-                found = Found(path=self.path, binding=function)
+                found = Symbol(path=self.path, binding=function)
                 return (Thing(kind="function", found=found, functions=(function,)),)
             case ast.expr() if not isinstance(source, ast.Lambda):
                 return self.infer(source, scope, depth + 1)
             case _:
                 return unknown("the name is bound in the function")
 
-    def _instance(self, kind: str | None, scope: Scope, depth: int) -> tuple[Thing, ...]:
+    def _instance(self, kind: str | None, scope: CodeScope, depth: int) -> tuple[Thing, ...]:
         """Return an instance of a class named by an annotation, or of a subclass of it."""
         if kind is None:
             return unknown("its type is not stated")
         head = kind.partition(".")[0]
-        current: Scope | None = scope
+        current: CodeScope | None = scope
         while current is not None:
             if not current.is_class and not isinstance(current.node, ast.Module):
                 sources = current.locals().get(head)
@@ -126,7 +126,7 @@ class Inference:
             current = current.parent
         return self._instances(self.world.resolve(self.path, kind, depth).found)
 
-    def _instances(self, found: tuple[Found, ...]) -> tuple[Thing, ...]:
+    def _instances(self, found: tuple[Symbol, ...]) -> tuple[Thing, ...]:
         classes = [one for one in found if isinstance(one.binding, Class)]
         if not classes or len(classes) != len(found):
             external = next((one.external for one in found if one.external), None)
@@ -135,9 +135,9 @@ class Inference:
 
     # --- things
 
-    def _things(self, found: tuple[Found, ...], depth: int) -> tuple[Thing, ...]:
+    def _things(self, found: tuple[Symbol, ...], depth: int) -> tuple[Thing, ...]:
         things: list[Thing] = []
-        functions: dict[str, list[Found]] = {}
+        functions: dict[str, list[Symbol]] = {}
         for one in found:
             if one.module:
                 things.append(Thing(kind="module", found=one))
@@ -160,7 +160,7 @@ class Inference:
             )
         return tuple(things) or unknown("nothing is known of it")
 
-    def _value(self, found: Found, depth: int) -> tuple[Thing, ...]:
+    def _value(self, found: Symbol, depth: int) -> tuple[Thing, ...]:
         value = found.binding
         if not isinstance(value, Value):
             return unknown("nothing is known of it")
@@ -204,7 +204,7 @@ class Inference:
                 there = Inference(self.world, found.path)
                 return there._typed(owner.types[name], depth)
             if name in owner.nested and thing.kind != "super":
-                inner = Found(path=found.path, binding=owner.nested[name])
+                inner = Symbol(path=found.path, binding=owner.nested[name])
                 return (Thing(kind="class", found=inner, exact=True, on=inner),)
             if name in owner.attributes:
                 return unknown("the attribute's type is not stated")
@@ -221,10 +221,10 @@ class Inference:
             return unknown("the value is too far away")
         if kind.endswith("()"):
             call = syntax_tree.parse(kind, mode="eval").body
-            return self.infer(call, Scope(ast.Module([], []), ""), depth + 1)
+            return self.infer(call, CodeScope(ast.Module([], []), ""), depth + 1)
         return self._instances(self.world.resolve(self.path, kind, depth).found)
 
-    def _method(self, thing: Thing, found: Found, name: str, depth: int) -> tuple[Thing, ...]:
+    def _method(self, thing: Thing, found: Symbol, name: str, depth: int) -> tuple[Thing, ...]:
         owner = found.cls
         functions = implementations(owner.methods[name])
         if any(is_property(function) for function in functions):
@@ -247,7 +247,7 @@ class Inference:
         return (
             Thing(
                 kind="function",
-                found=Found(path=found.path, binding=function),
+                found=Symbol(path=found.path, binding=function),
                 exact=thing.exact or thing.kind == "super",
                 bound=not through_class or static,
                 owner=found,
@@ -292,8 +292,8 @@ class Inference:
                 result.extend(unknown(thing.why or "nothing is known of it"))
         return tuple(dict.fromkeys(result)) or unknown("nothing is known of it")
 
-    def _super(self, node: ast.Call, scope: Scope) -> tuple[Thing, ...]:
-        current: Scope | None = scope
+    def _super(self, node: ast.Call, scope: CodeScope) -> tuple[Thing, ...]:
+        current: CodeScope | None = scope
         while current is not None:
             if receiver(current) is not None and not node.args:
                 found = class_at(self.world, self.path, current.parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
 from vllm_mods.fit.attributes import attribute_problems
 from vllm_mods.fit.calls import call_problems
 from vllm_mods.fit.duplicates import duplicate_problems
@@ -22,21 +21,22 @@ from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import World
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from vllm_mods.base.model import Expectation, FileChange, Finding, Tree
     from vllm_mods.fit.overrides import Override
-    from vllm_mods.fit.world import Cache
-    from vllm_mods.model import Expectation, FileChange, Finding, Tree
+    from vllm_mods.fit.world import SummaryCache
 
 
 def judge(
     changes: tuple[FileChange, ...],
     tree: Tree,
     expects: tuple[Expectation, ...],
-    cache: Cache,
+    cache: SummaryCache,
 ) -> tuple[tuple[Finding, ...], frozenset[str]]:
     """Run every check; return the problems, then a note per file for what can't be told.
 

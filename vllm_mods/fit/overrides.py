@@ -6,7 +6,6 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import syntax_tree
 from vllm_mods.fit.binding import (
     has_kind,
     implementations,
@@ -23,13 +22,14 @@ from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.walk import receiver, walk
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.fit.found import Found
+    from vllm_mods.fit.found import Symbol
     from vllm_mods.fit.shapes import Function
-    from vllm_mods.fit.walk import Scope, Site
+    from vllm_mods.fit.walk import CodeScope, CodeSite
     from vllm_mods.fit.world import World
 
 # Methods that Python calls, each class in its own way.
@@ -41,13 +41,13 @@ _COMMON = TORCH_MODULE.union(*(dir(kind) for kind in (dict, list, str, set, tupl
 class Override(NamedTuple):
     """A method that stands in for another one further up."""
 
-    owner: Found
+    owner: Symbol
     method: Function
-    base: Found
+    base: Symbol
     overridden: Function
 
 
-def overrides_of(world: World, owner: Found, names: frozenset[str]) -> Iterator[Override]:
+def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator[Override]:
     """Yield what some methods of a class override in the tree."""
     line = lineage(world, owner)
     binding = owner.cls
@@ -132,7 +132,7 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
     world: World,
     inference: Inference,
     func: ast.Attribute,
-    site: Site,
+    site: CodeSite,
     override: Override,
     near: tuple[str, ...],
 ) -> Function | None:
@@ -173,9 +173,9 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
     return override.overridden
 
 
-def _shadowed(world: World, path: str, site: Site, override: Override) -> bool:
+def _shadowed(world: World, path: str, site: CodeSite, override: Override) -> bool:
     """Tell whether a call on ``self`` stands in a method that the override's class replaces."""
-    scope: Scope | None = site.scope
+    scope: CodeScope | None = site.scope
     while scope is not None and receiver(scope) is None:
         scope = scope.parent
     if scope is None or scope.parent is None:
@@ -197,7 +197,9 @@ def _only_family(world: World, override: Override, near: tuple[str, ...]) -> boo
     return all(root in lineage(world, found).classes for found in definers(world, name, near))
 
 
-def call_sites(world: World, method: str, near: tuple[str, ...]) -> tuple[tuple[str, Site], ...]:
+def call_sites(
+    world: World, method: str, near: tuple[str, ...]
+) -> tuple[tuple[str, CodeSite], ...]:
     """Return every ``….method(…)`` of the tree with its file, found by text first."""
     key = (method, near if world.tree.remote else ())
     if key not in world.sites:
@@ -205,7 +207,7 @@ def call_sites(world: World, method: str, near: tuple[str, ...]) -> tuple[tuple[
     return world.sites[key]
 
 
-def _call_sites(world: World, method: str, near: tuple[str, ...]) -> Iterator[tuple[str, Site]]:
+def _call_sites(world: World, method: str, near: tuple[str, ...]) -> Iterator[tuple[str, CodeSite]]:
     call = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, frozenset((method.encode(),)), near):
         if not call.search(data):
@@ -224,7 +226,7 @@ def _call_sites(world: World, method: str, near: tuple[str, ...]) -> Iterator[tu
 
 def changed_methods(
     before: World, after: World, path: str
-) -> Iterator[tuple[Found, frozenset[str], frozenset[str]]]:
+) -> Iterator[tuple[Symbol, frozenset[str], frozenset[str]]]:
     """Yield each class of a file with the methods to judge as overrides, and as overridden.
 
     The first are new or changed, or all of them where the bases changed; the second were

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.model import Finding, Level
+from vllm_mods.base.model import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -69,7 +69,7 @@ class Function(NamedTuple):
         return f"({', '.join(parts)})"
 
 
-class Field(NamedTuple):
+class ClassField(NamedTuple):
     """An annotated name of a class body, as a dataclass reads it."""
 
     name: str
@@ -96,7 +96,7 @@ class Class:
     methods: Mapping[str, tuple[Function, ...]]
     attributes: frozenset[str]
     types: Mapping[str, str]
-    fields: tuple[Field, ...]
+    fields: tuple[ClassField, ...]
     nested: Mapping[str, Class]
     dynamic: str = ""
 

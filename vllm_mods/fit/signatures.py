@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
 from vllm_mods.fit.shapes import Function, Kind, Parameter
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
 from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Binding, Import, LazyNames, Module, Value
 from vllm_mods.fit.signatures import dotted, every, function_of, type_name
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ def summarize(data: bytes) -> Module | None:
     """Summarize a file; ``None`` if it does not parse, or is nested too deeply for that."""
     node = syntax_tree.module(data)
     try:
-        return None if node is None else _Reader(node, data).module()
+        return None if node is None else _ModuleReader(node, data).module()
     except RecursionError:
         return None
 
@@ -59,7 +59,7 @@ def tests_typing(node: ast.If) -> bool:
     return (dotted(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
 
 
-class _Reader:
+class _ModuleReader:
     """Collects the names of a module body, whatever ``if`` and ``try`` they stand in."""
 
     def __init__(self, node: ast.Module, data: bytes) -> None:

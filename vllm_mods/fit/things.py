@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.fit.found import Found
+from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.signatures import dotted
 
 if TYPE_CHECKING:
     from vllm_mods.fit.shapes import Function
 
-_NOTHING = Found()
+_NOTHING = Symbol()
 
 
 class Thing(NamedTuple):
@@ -23,11 +23,11 @@ class Thing(NamedTuple):
     """
 
     kind: str
-    found: Found = _NOTHING
+    found: Symbol = _NOTHING
     exact: bool = False
     bound: bool = False
-    owner: Found | None = None
-    on: Found | None = None
+    owner: Symbol | None = None
+    on: Symbol | None = None
     functions: tuple[Function, ...] = ()
     why: str = ""
 
@@ -39,7 +39,7 @@ def unknown(why: str) -> tuple[Thing, ...]:
 
 def outside(name: str) -> Thing:
     """Return something that vLLM does not define: its calls are not for fit to judge."""
-    return Thing(kind="unknown", found=Found(external=name), why=f"{name} is outside the tree")
+    return Thing(kind="unknown", found=Symbol(external=name), why=f"{name} is outside the tree")
 
 
 def call_text(node: ast.Call) -> str:

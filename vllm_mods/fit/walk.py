@@ -22,12 +22,12 @@ Source = Parameter | Import | ast.expr | ast.AnnAssign | ast.ClassDef | Function
 
 
 @dataclass(slots=True)
-class Scope:
+class CodeScope:
     """A module, class, function or comprehension. ``name`` is the dotted chain, ``""`` outside."""
 
     node: ast.AST
     name: str
-    parent: Scope | None = None
+    parent: CodeScope | None = None
     typing_only: bool = False
     guarded: bool = False
     tolerant: bool = False
@@ -47,17 +47,17 @@ class Scope:
         return self.bound
 
 
-class Site(NamedTuple):
+class CodeSite(NamedTuple):
     """A node and where it stands."""
 
     node: ast.expr | ast.stmt
-    scope: Scope
+    scope: CodeScope
 
 
-def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[Site]:
+def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[CodeSite]:
     """Yield calls, attributes and imports that touch some lines (all lines if ``None``)."""
     first, last = (min(lines), max(lines)) if lines else (0, 0)
-    stack: list[tuple[ast.AST, Scope]] = [(tree, Scope(tree, ""))]
+    stack: list[tuple[ast.AST, CodeScope]] = [(tree, CodeScope(tree, ""))]
     while stack:
         node, scope = stack.pop()
         if lines is not None and isinstance(node, ast.stmt | ast.expr):
@@ -69,11 +69,11 @@ def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[Site]:
         if isinstance(node, ast.Call | ast.Attribute | ast.Import | ast.ImportFrom) or (
             isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
         ):
-            yield Site(node, scope)
+            yield CodeSite(node, scope)
         stack.extend(reversed(list(_children(node, scope))))
 
 
-def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         inner = _inside(node, scope, node.name)
         # Decorators, defaults and annotations belong to the scope around.
@@ -86,7 +86,7 @@ def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         inner = _inside(node, scope, "")
         yield from ((child, inner) for child in ast.iter_child_nodes(node))
     elif isinstance(node, ast.If) and tests_typing(node):
-        inner = Scope(scope.node, scope.name, scope.parent, typing_only=True)
+        inner = CodeScope(scope.node, scope.name, scope.parent, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
     elif isinstance(node, ast.Try):
@@ -95,9 +95,9 @@ def _children(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         yield from ((child, scope) for child in ast.iter_child_nodes(node))
 
 
-def _try(node: ast.Try, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
     caught = ast.dump(ast.Tuple(elts=[h.type for h in node.handlers if h.type is not None]))
-    inner = Scope(
+    inner = CodeScope(
         scope.node,
         scope.name,
         scope.parent,
@@ -116,9 +116,9 @@ def _try(node: ast.Try, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
     yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
 
 
-def _inside(node: ast.AST, scope: Scope, name: str) -> Scope:
+def _inside(node: ast.AST, scope: CodeScope, name: str) -> CodeScope:
     chain = f"{scope.name}.{name}" if scope.name and name else scope.name or name
-    return Scope(
+    return CodeScope(
         node,
         chain,
         scope,
@@ -212,7 +212,7 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
         _bind(child, bound, elsewhere)
 
 
-def receiver(scope: Scope) -> tuple[str, str, ast.ClassDef] | None:
+def receiver(scope: CodeScope) -> tuple[str, str, ast.ClassDef] | None:
     """Return a method's first parameter, its kind and its class, if ``scope`` is a method.
 
     The kind is ``instance`` or ``class``.

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from vllm_mods.errors import TreeError
-from vllm_mods.fit.found import Answer, Found
+from vllm_mods.base.errors import TreeError
+from vllm_mods.fit.found import Lookup, Symbol
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from vllm_mods.base.model import Tree
     from vllm_mods.fit.found import Lineage
-    from vllm_mods.fit.walk import Site
-    from vllm_mods.model import Tree
+    from vllm_mods.fit.walk import CodeSite
 
 # Modules that a build makes: a source archive has none of them.
 _BUILT = re.compile(
@@ -34,20 +34,20 @@ _DEPTH = 12
 
 
 @dataclass(slots=True)
-class Cache:
+class SummaryCache:
     """What was derived from files, by the sha256 of their bytes. Share one among many trees."""
 
     modules: dict[bytes, Module | None] = field(default_factory=dict)
 
 
-_MISSING = Answer(exists=False)
-_OPAQUE = Answer(exists=True, found=(Found(),))
+_MISSING = Lookup(exists=False)
+_OPAQUE = Lookup(exists=True, found=(Symbol(),))
 
 
 class World:
     """A tree with some files replaced; ``files`` are the replacements, ``None`` for a deletion."""
 
-    def __init__(self, tree: Tree, files: Mapping[str, bytes | None], cache: Cache) -> None:
+    def __init__(self, tree: Tree, files: Mapping[str, bytes | None], cache: SummaryCache) -> None:
         self.tree = tree
         self.files = files
         self.cache = cache
@@ -55,15 +55,15 @@ class World:
         self.consulted: set[str] = set()
         self._modules: dict[str, Module | None] = {}
         self._paths: dict[str, frozenset[str]] = {}
-        self._found: dict[str, Answer] = {}
-        self._looked: dict[tuple[str, str], Answer] = {}
+        self._found: dict[str, Lookup] = {}
+        self._looked: dict[tuple[str, str], Lookup] = {}
         self._pending: set[tuple[str, str]] = set()
         self._cuts = 0
         # Results of searches, kept here since they belong to this state of the tree.
-        self.families: dict[Found, tuple[Found, ...]] = {}
-        self.definers: dict[tuple[str, tuple[str, ...]], tuple[Found, ...]] = {}
-        self.lineages: dict[Found, Lineage] = {}
-        self.sites: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, Site], ...]] = {}
+        self.families: dict[Symbol, tuple[Symbol, ...]] = {}
+        self.definers: dict[tuple[str, tuple[str, ...]], tuple[Symbol, ...]] = {}
+        self.lineages: dict[Symbol, Lineage] = {}
+        self.sites: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, CodeSite], ...]] = {}
 
     # --- files
 
@@ -101,7 +101,7 @@ class World:
 
     # --- modules
 
-    def locate(self, dotted: str) -> Answer:
+    def locate(self, dotted: str) -> Lookup:
         """Find a module by its dotted name: ``found[0].module`` is its path.
 
         The path of a folder without ``__init__.py`` ends in ``/``.
@@ -110,18 +110,18 @@ class World:
             self._found[dotted] = self._locate(dotted)
         return self._found[dotted]
 
-    def _locate(self, dotted: str) -> Answer:
+    def _locate(self, dotted: str) -> Lookup:
         root = dotted.partition(".")[0]
         if root not in self.roots:
-            return Answer(
-                exists=None, found=(Found(external=dotted),), why=f"{root} is not in the tree"
+            return Lookup(
+                exists=None, found=(Symbol(external=dotted),), why=f"{root} is not in the tree"
             )
         stem = dotted.replace(".", "/")
         for path in (f"{stem}.py", f"{stem}/__init__.py"):
             if self._has(path, root):
-                return Answer(exists=True, found=(Found(module=path),))
+                return Lookup(exists=True, found=(Symbol(module=path),))
         if any(path.startswith(f"{stem}/") for path in self.paths(root)):
-            return Answer(exists=True, found=(Found(module=f"{stem}/"),))
+            return Lookup(exists=True, found=(Symbol(module=f"{stem}/"),))
         built = any(
             path.startswith(f"{stem}.") and path.endswith((".so", ".pyd", ".pyi"))
             for path in self.paths(root)
@@ -129,7 +129,7 @@ class World:
         if built:
             return _OPAQUE
         if _BUILT.search(dotted):
-            return Answer(exists=None, why=f"{dotted} is made when vLLM is built")
+            return Lookup(exists=None, why=f"{dotted} is made when vLLM is built")
         return _MISSING
 
     def _has(self, path: str, root: str) -> bool:
@@ -148,14 +148,14 @@ class World:
 
     # --- names
 
-    def lookup(self, path: str, name: str, depth: int = 0) -> Answer:
+    def lookup(self, path: str, name: str, depth: int = 0) -> Lookup:
         """Find a module-level name, through re-exports. ``path`` may be a folder (``…/``)."""
         key = (path, name)
         if key in self._looked:
             return self._looked[key]
         if key in self._pending or depth > _DEPTH:
             self._cuts += 1
-            return Answer(exists=None, why="the modules import each other")
+            return Lookup(exists=None, why="the modules import each other")
         self._pending.add(key)
         cuts = self._cuts
         answer = self._lookup(path, name, depth)
@@ -165,17 +165,17 @@ class World:
             self._looked[key] = answer
         return answer
 
-    def _lookup(self, path: str, name: str, depth: int) -> Answer:
+    def _lookup(self, path: str, name: str, depth: int) -> Lookup:
         if path.endswith("/"):
             return self._submodule(path, name)
         module = self.module(path)
         if module is None:
-            return Answer(exists=None, why=f"{path} does not parse")
+            return Lookup(exists=None, why=f"{path} does not parse")
         if name in module.names:
-            found: list[Found] = []
+            found: list[Symbol] = []
             for binding in module.names[name]:
                 found.extend(self._follow(path, binding, depth))
-            return Answer(exists=True, found=tuple(dict.fromkeys(found)) or (Found(),))
+            return Lookup(exists=True, found=tuple(dict.fromkeys(found)) or (Symbol(),))
         if name in _MODULE_NAMES:
             return _OPAQUE
         if path.endswith("/__init__.py"):
@@ -184,10 +184,10 @@ class World:
                 return below
         return self._through_stars(path, module, name, depth)
 
-    def _submodule(self, folder: str, name: str) -> Answer:
+    def _submodule(self, folder: str, name: str) -> Lookup:
         return self.locate(f"{folder}{name}".replace("/", "."))
 
-    def _through_stars(self, path: str, module: Module, name: str, depth: int) -> Answer:
+    def _through_stars(self, path: str, module: Module, name: str, depth: int) -> Lookup:
         why = ""
         for star in module.stars:
             where = self.locate(self.target(path, star))
@@ -209,24 +209,24 @@ class World:
                 why = why or f"{path} makes names in __getattr__"
         if module.dynamic:
             why = why or f"{path} makes names at run time"
-        return Answer(exists=None, why=why) if why else _MISSING
+        return Lookup(exists=None, why=why) if why else _MISSING
 
     def _follow(
         self, path: str, binding: Function | Class | Import | Value, depth: int
-    ) -> Iterator[Found]:
+    ) -> Iterator[Symbol]:
         if isinstance(binding, Import):
-            yield from self.imported(path, binding, depth).found or (Found(),)
+            yield from self.imported(path, binding, depth).found or (Symbol(),)
         elif isinstance(binding, Value) and binding.alias and depth < _DEPTH:
             head = binding.alias.partition(".")[0]
             if head == "?" or "(" in head:
-                yield Found(path=path, binding=binding)
+                yield Symbol(path=path, binding=binding)
                 return
             answer = self.resolve(path, binding.alias, depth + 1)
-            yield from answer.found or (Found(path=path, binding=binding),)
+            yield from answer.found or (Symbol(path=path, binding=binding),)
         else:
-            yield Found(path=path, binding=binding)
+            yield Symbol(path=path, binding=binding)
 
-    def imported(self, path: str, found: Import, depth: int = 0) -> Answer:
+    def imported(self, path: str, found: Import, depth: int = 0) -> Lookup:
         """Find what an import in ``path`` binds."""
         target = self.target(path, found)
         if found.name is None:
@@ -234,35 +234,35 @@ class World:
         where = self.locate(target)
         if where.exists is not True:
             external = where.found[0].external if where.found else None
-            known = Found(external=f"{external}.{found.name}") if external else Found()
-            return Answer(exists=where.exists, found=(known,), why=where.why)
+            known = Symbol(external=f"{external}.{found.name}") if external else Symbol()
+            return Lookup(exists=where.exists, found=(known,), why=where.why)
         if not where.found[0].module:
             return _OPAQUE
         return self.lookup(where.found[0].module, found.name, depth + 1)
 
-    def resolve(self, path: str, dotted: str, depth: int = 0) -> Answer:
+    def resolve(self, path: str, dotted: str, depth: int = 0) -> Lookup:
         """Find what a dotted name means at the module level of ``path``."""
         head, *rest = dotted.split(".")
         answer = self.lookup(path, head, depth)
         for part in rest:
-            found: list[Found] = []
+            found: list[Symbol] = []
             for one in answer.found:
                 found.extend(self.member(one, part, depth + 1).found)
             if not found:
-                return Answer(exists=None, why=f"{dotted} is not plain")
-            answer = Answer(exists=answer.exists, found=tuple(found))
+                return Lookup(exists=None, why=f"{dotted} is not plain")
+            answer = Lookup(exists=answer.exists, found=tuple(found))
         return answer
 
-    def member(self, of: Found, name: str, depth: int = 0) -> Answer:
+    def member(self, of: Symbol, name: str, depth: int = 0) -> Lookup:
         """Find an attribute of a module, or a class nested in a class."""
         if of.module:
             return self.lookup(of.module, name, depth)
         if of.external:
-            return Answer(exists=None, found=(Found(external=f"{of.external}.{name}"),))
+            return Lookup(exists=None, found=(Symbol(external=f"{of.external}.{name}"),))
         if isinstance(of.binding, Class) and name in of.binding.nested:
             inner = of.binding.nested[name]
-            return Answer(exists=True, found=(Found(path=of.path, binding=inner),))
-        return Answer(exists=None, why="the value is not a module or class")
+            return Lookup(exists=True, found=(Symbol(path=of.path, binding=inner),))
+        return Lookup(exists=None, why="the value is not a module or class")
 
 
 def absolute(path: str, level: int, module: str) -> str:

@@ -4,11 +4,11 @@
 
 from typing import Any, NamedTuple
 
-from vllm_mods import locking
-from vllm_mods.decode import decode, encode
+from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
+from vllm_mods.formats.decode import decode, encode
+from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.grid.cell import Cell, History, HunkView
-from vllm_mods.lock import LockedTree
-from vllm_mods.model import Finding, Mod, ModPlan, Verdict
+from vllm_mods.planning import lock_entries
 
 
 class Answer(NamedTuple):
@@ -62,7 +62,7 @@ def answer_of(planned: ModPlan) -> Answer:
         in_range=planned.in_range,
         findings=planned.findings,
         offsets=tuple(hunk.offset for hunk in planned.hunks if hunk.offset),
-        locked=locking.entry(planned),
+        locked=lock_entries.entry(planned),
         witness=planned.witness,
     )
 

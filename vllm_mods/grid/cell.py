@@ -4,7 +4,7 @@
 
 from typing import NamedTuple
 
-from vllm_mods.model import Finding, Verdict
+from vllm_mods.base.model import Finding, Verdict
 
 
 class Cell(NamedTuple):
@@ -82,7 +82,7 @@ class Together(NamedTuple):
     message: str
 
 
-class Problem(NamedTuple):
+class CellProblem(NamedTuple):
     """Something that is not as a mod's manifest or its committed lock says.
 
     ``code`` is ``range-too-wide``, ``range-too-narrow``, ``stale-lock``, ``worse-than-baseline``
@@ -100,4 +100,4 @@ class MatrixResult(NamedTuple):
 
     cells: tuple[Cell, ...]
     together: tuple[Together, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[CellProblem, ...] = ()

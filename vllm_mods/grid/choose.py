@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from vllm_mods import versions
-from vllm_mods.errors import TreeError, UsageError
+from vllm_mods.base import versions
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.grid.work import is_meant
 from vllm_mods.trees.index import release_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from vllm_mods.model import Mod
+    from vllm_mods.base.model import Mod
     from vllm_mods.trees.index import ReleaseFile
 
 _BEYOND = 3

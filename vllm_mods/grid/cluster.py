@@ -12,10 +12,10 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods.errors import UsageError
+from vllm_mods.base.cache import cache_folder
+from vllm_mods.base.errors import UsageError
 from vllm_mods.grid.store import code_digest
-from vllm_mods.grid.work import Fault, Outcome, Setting, Task, Workshop, dead
-from vllm_mods.trees.cache import cache_folder
+from vllm_mods.grid.work import Fault, Setting, Task, TaskOutcome, Workshop, dead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ def ray_executor(where: str) -> Executor:
             f"--executor {where}: Ray is not installed", hint="pip install 'vllm-mods[ray]'"
         ) from error
 
-    def run(tasks: Sequence[Task], setting: Setting) -> Iterator[Outcome]:
+    def run(tasks: Sequence[Task], setting: Setting) -> Iterator[TaskOutcome]:
         if not ray.is_initialized():
             try:
                 ray.init(
@@ -58,7 +58,7 @@ def ray_executor(where: str) -> Executor:
     return run
 
 
-def _spread(ray: Any, tasks: Sequence[Task], setting: Setting) -> Iterator[Outcome]:  # noqa: ANN401
+def _spread(ray: Any, tasks: Sequence[Task], setting: Setting) -> Iterator[TaskOutcome]:  # noqa: ANN401
     """Yield outcomes as they come. A task whose worker dies is tried again, subject by subject."""
     compute = ray.remote(max_retries=0)(_compute)
     shared = [ray.put(setting)]  # in a list: Ray would send it along with every task otherwise
@@ -88,7 +88,7 @@ def _spread(ray: Any, tasks: Sequence[Task], setting: Setting) -> Iterator[Outco
             ray.cancel(reference, force=True)
 
 
-def _compute(task: Task, shared: list[Any], code: str) -> Outcome:
+def _compute(task: Task, shared: list[Any], code: str) -> TaskOutcome:
     """Answer a task: runs on a worker."""
     if code != code_digest():
         message = "a worker of the Ray cluster has another state of vllm-mods than this machine"

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import attempt, locate, scopes, vouch
-from vllm_mods.concrete_syntax import UnparsableError
+from vllm_mods.base import line_diff
+from vllm_mods.base.model import FileChange, Verdict
+from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.grid.cell import Explanation, History, HunkView
-from vllm_mods.model import FileChange, Verdict
-from vllm_mods.view import View
+from vllm_mods.placing import locate, scopes
+from vllm_mods.planning import known_trees, patching
+from vllm_mods.planning.layered_tree import LayeredTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.diff import FileDiff, Hunk
+    from vllm_mods.base.model import Mod, Tree, Variant
+    from vllm_mods.formats.diff import FileDiff, Hunk
     from vllm_mods.grid.cell import Cell
-    from vllm_mods.model import Mod, Tree, Variant
 
 _BESIDE = 3
 _IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
@@ -31,7 +33,7 @@ class Before(NamedTuple):
     tree: Tree
 
 
-class _Hunk(NamedTuple):
+class _ExplainedHunk(NamedTuple):
     """A hunk of a patch: as it is looked for, and as it is ``shown``."""
 
     patch: str
@@ -75,8 +77,8 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
 
     ``taken_out`` looks for what the hunks leave instead of for what they find.
     """
-    view = View(tree)
-    parts = attempt.parts_of(mod, variant, vouch.WORKSPACE)
+    view = LayeredTree(tree)
+    parts = patching.parts_of(mod, variant, known_trees.WORKSPACE)
     for part in reversed(parts) if taken_out else parts:
         if part.diff is None:
             continue
@@ -88,9 +90,9 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
         for hunk, shown, spot in zip(
             file.hunks, part.diff.hunks, _spots(file, target, back=taken_out), strict=True
         ):
-            if isinstance(spot, locate.Found):
+            if isinstance(spot, locate.Located):
                 spots.append((spot.line, hunk))
-            yield _view(_Hunk(part.source, file, hunk, shown), target, spot)
+            yield _view(_ExplainedHunk(part.source, file, hunk, shown), target, spot)
         if data is not None and len(spots) == len(file.hunks):
             after = locate.splice(target.lines, spots)
             view.lay([FileChange(path=file.path, before=data, after=after)])
@@ -98,7 +100,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
 
 def _spots(
     file: FileDiff, target: locate.Target, *, back: bool
-) -> tuple[locate.Found | locate.Lost, ...]:
+) -> tuple[locate.Located | locate.Lost, ...]:
     try:
         return locate.place(file, target, back=back)
     except UnparsableError as error:
@@ -106,11 +108,13 @@ def _spots(
         return (lost,) * len(file.hunks)
 
 
-def _view(of: _Hunk, target: locate.Target, spot: locate.Found | locate.Lost) -> HunkView:
+def _view(
+    of: _ExplainedHunk, target: locate.Target, spot: locate.Located | locate.Lost
+) -> HunkView:
     line: int | None
     first: int | None  # where the hunk would begin; `line` is the first that differs
     proof: str | None = None
-    if isinstance(spot, locate.Found):
+    if isinstance(spot, locate.Located):
         line, proof = spot.line, spot.proof
         first = line
     else:
@@ -156,8 +160,8 @@ def _history(places: Sequence[HunkView], before: Before, tree: Tree) -> Iterator
             continue
         extents = _extents([place for place in places if place.path == path], old)
         lines = (
-            [_text(line) for line in locate.split(old)],
-            [_text(line) for line in locate.split(new)],
+            [_text(line) for line in line_diff.split(old)],
+            [_text(line) for line in line_diff.split(new)],
         )
         matcher = difflib.SequenceMatcher(None, *lines, autojunk=len(lines[0]) > 2000)
         diff = [f"--- {path} ({since})", f"+++ {path} ({tree.version})"]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import lock, locking, versions
-from vllm_mods.errors import ManifestError
-from vllm_mods.grid.cell import Problem
+from vllm_mods.base import versions
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.formats import mod_lock
+from vllm_mods.grid.cell import CellProblem
+from vllm_mods.planning import lock_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from vllm_mods.base.model import Mod
+    from vllm_mods.formats.mod_lock import Lock, LockedTree
     from vllm_mods.grid.run import Computed
-    from vllm_mods.lock import Lock, LockedTree
-    from vllm_mods.model import Mod
 
 _UPDATE = "`vllm-mods matrix --update-lock` writes it anew"
 
@@ -41,7 +43,7 @@ def lock_from(mod: Mod, computed: Iterable[Computed]) -> Lock:
         entry._replace(vllm=tuple(labels[entry]), witness=tuple(witnesses[entry]))
         for entry in labels
     )
-    return locking.of(mod, trees)._replace(others=tuple(others))
+    return lock_entries.of(mod, trees)._replace(others=tuple(others))
 
 
 class Updated(NamedTuple):
@@ -66,7 +68,7 @@ def updated(mod: Mod, computed: Sequence[Computed]) -> Updated:
     if mod.lock is None:
         return Updated(fresh)
     try:
-        before = lock.parse(mod.lock, f"{mod.directory}/mod.lock")
+        before = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
     except ManifestError:
         return Updated(fresh, why="was no lock file")
     looked_at = {one.version or "unknown" for one in computed}
@@ -109,7 +111,7 @@ def _bare(tree: LockedTree) -> LockedTree:
     return tree._replace(vllm=(), witness=())
 
 
-def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[Problem, ...]:
+def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[CellProblem, ...]:
     """Hold the locks of ``mods`` (as committed) against answers that were made without them.
 
     Only what concerns the releases that were looked at is compared, so that a part of the matrix
@@ -118,14 +120,14 @@ def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tupl
     return tuple(problem for mod in mods for problem in _of_mod(mod, computed))
 
 
-def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[Problem]:
+def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
     if mod.lock is None:
-        yield Problem("stale-lock", mod.name, None, f"{mod.name} has no mod.lock: {_UPDATE}")
+        yield CellProblem("stale-lock", mod.name, None, f"{mod.name} has no mod.lock: {_UPDATE}")
         return
     try:
-        committed = lock.parse(mod.lock, f"{mod.directory}/mod.lock")
+        committed = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
     except ManifestError as error:
-        yield Problem("stale-lock", mod.name, None, f"{error.message}; {_UPDATE}")
+        yield CellProblem("stale-lock", mod.name, None, f"{error.message}; {_UPDATE}")
         return
     fresh = lock_from(mod, computed)
     yield from _worse(mod, committed, fresh, computed)
@@ -134,18 +136,18 @@ def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[Problem]:
     seen = {one.version for one in computed if one.version is not None} - unread
     if committed.digest != mod.digest:
         message = f"mod.lock was made from another state of {mod.name}: {_UPDATE}"
-        yield Problem("stale-lock", mod.name, None, message)
+        yield CellProblem("stale-lock", mod.name, None, message)
         return
     differing = _differing(_only(committed, seen), _only(fresh, seen))
     if differing:
         named = ", ".join(differing)
         message = f"mod.lock does not say what these releases are now ({named}): {_UPDATE}"
-        yield Problem("stale-lock", mod.name, None, message)
+        yield CellProblem("stale-lock", mod.name, None, message)
 
 
 def _worse(
     mod: Mod, committed: Lock, fresh: Lock, computed: Sequence[Computed]
-) -> Iterator[Problem]:
+) -> Iterator[CellProblem]:
     """Find trees on which the mod went in (or was not needed) by the lock, and does no more.
 
     Two builds of one release share its number: as many states as the lock has of it may be good.
@@ -157,7 +159,7 @@ def _worse(
         before, now = _good(committed, one.version), _good(fresh, one.version)
         if now < before:
             message = f"{mod.name} went in there by mod.lock, and now it is `{answer.verdict}`"
-            yield Problem("worse-than-baseline", mod.name, one.spec, message)
+            yield CellProblem("worse-than-baseline", mod.name, one.spec, message)
 
 
 def _good(of: Lock, version: str) -> int:

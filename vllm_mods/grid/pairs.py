@@ -5,17 +5,17 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from vllm_mods import planner
-from vllm_mods.digest import sha256
+from vllm_mods.base.digest import sha256
 from vllm_mods.grid.answer import PairAnswer
 from vllm_mods.grid.cell import Together
+from vllm_mods.planning import planner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from vllm_mods.fit.world import Cache
+    from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
+    from vllm_mods.fit.world import SummaryCache
     from vllm_mods.grid.answer import Answer
-    from vllm_mods.model import Mod, ModPlan, Plan, Tree
 
 
 def meeting(mods: Sequence[Mod], answers: Mapping[str, Answer]) -> tuple[tuple[str, str], ...]:
@@ -36,7 +36,9 @@ def meeting(mods: Sequence[Mod], answers: Mapping[str, Answer]) -> tuple[tuple[s
     )
 
 
-def judge(one: Mod, other: Mod, needed: Sequence[Mod], tree: Tree, cache: Cache) -> PairAnswer:
+def judge(
+    one: Mod, other: Mod, needed: Sequence[Mod], tree: Tree, cache: SummaryCache
+) -> PairAnswer:
     """Plan both orders, as far as the manifests leave both open, and compare the bytes.
 
     ``needed`` are the two and all that they require, whatever is required first.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_mods.grid.cell import Problem
-from vllm_mods.model import Verdict
+from vllm_mods.base.model import Verdict
+from vllm_mods.grid.cell import CellProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from vllm_mods.base.model import Mod
     from vllm_mods.grid.cell import Cell
-    from vllm_mods.model import Mod
 
 
-def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[Problem, ...]:
+def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProblem, ...]:
     """Return where trees contradict the ranges of a mod's variants, and mods that have become needless."""
     return tuple(
         problem
@@ -23,26 +23,26 @@ def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[Problem,
     )
 
 
-def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[Problem]:
+def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
     told = [cell for cell in cells if cell.computed and cell.verdict is not Verdict.UNREADABLE]
     for cell in told:
         where = f"vLLM {cell.version} ({cell.tree})"
         if cell.meant and not cell.verdict.ok:
             message = f"a range of {mod.name} names {where}, where it is `{cell.verdict}`"
-            yield Problem("range-too-wide", mod.name, cell.tree, message)
+            yield CellProblem("range-too-wide", mod.name, cell.tree, message)
         elif cell.meant and cell.verdict.writes and not cell.in_range:
             message = (
                 f"on {where} variant `{cell.variant}` of {mod.name} fits, and the range of another "
                 "variant names that version"
             )
-            yield Problem("range-too-wide", mod.name, cell.tree, message)
+            yield CellProblem("range-too-wide", mod.name, cell.tree, message)
         elif not cell.meant and cell.verdict.writes:
             message = (
                 f"no range of {mod.name} names {where}, where its variant `{cell.variant}` fits: "
                 "widen the range, if it behaves there too"
             )
-            yield Problem("range-too-narrow", mod.name, cell.tree, message)
+            yield CellProblem("range-too-narrow", mod.name, cell.tree, message)
     meant = [cell for cell in told if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
         message = f"every release that {mod.name} is meant for carries its change itself: it can go"
-        yield Problem("needless", mod.name, None, message)
+        yield CellProblem("needless", mod.name, None, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from vllm_mods.errors import UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.grid import pairs
 from vllm_mods.grid.answer import cell_of
 from vllm_mods.grid.cell import Explanation
@@ -16,10 +16,10 @@ from vllm_mods.trees.index import release_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from vllm_mods.base.model import Mod
     from vllm_mods.grid.answer import Answer, PairAnswer, Said, Shown
     from vllm_mods.grid.cell import Cell, Together
-    from vllm_mods.grid.work import Executor, Outcome, Setting, Workshop
-    from vllm_mods.model import Mod
+    from vllm_mods.grid.work import Executor, Setting, TaskOutcome, Workshop
 
     Progress = Callable[[int, int], None]
 
@@ -126,7 +126,7 @@ class Matrix:
                 self._progress(len(found), total)
         return found
 
-    def _check(self, outcome: Outcome) -> None:
+    def _check(self, outcome: TaskOutcome) -> None:
         fault = outcome.fault
         if fault is not None and (fault.of == "mod" or outcome.task.spec in self._named):
             raise UsageError(fault.message, hint=fault.hint)

@@ -18,7 +18,7 @@ from itertools import pairwise
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
-from vllm_mods.grid.work import Outcome, Setting, Task, Workshop, dead
+from vllm_mods.grid.work import Setting, Task, TaskOutcome, Workshop, dead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ _workshop: Workshop | None = None
 def local(jobs: int, workshop: Workshop) -> Executor:
     """Return an executor for this machine: ``workshop`` for a few tasks, ``jobs`` processes for more."""
 
-    def run(tasks: Sequence[Task], setting: Setting) -> Iterator[Outcome]:
+    def run(tasks: Sequence[Task], setting: Setting) -> Iterator[TaskOutcome]:
         if jobs == 1 or len(tasks) <= _FEW:
             return (_collected(workshop, task) for task in tasks)
         return spread(tasks, setting, jobs)
@@ -52,7 +52,7 @@ def spread(
     setting: Setting,
     jobs: int,
     make: Callable[[Setting], Workshop] = Workshop,
-) -> Iterator[Outcome]:
+) -> Iterator[TaskOutcome]:
     """Yield the outcome of each task as it is done, in no particular order.
 
     A task whose process dies is tried once more, subject by subject. Each process answers with
@@ -79,7 +79,7 @@ class _Lanes:
     def __init__(
         self, queues: list[deque[Task]], new_pool: Callable[[], ProcessPoolExecutor]
     ) -> None:
-        self.running: dict[Future[Outcome], tuple[int, Task]] = {}
+        self.running: dict[Future[TaskOutcome], tuple[int, Task]] = {}
         self._queues = queues
         self._new_pool = new_pool
         self._pools = [new_pool() for _ in queues]
@@ -87,10 +87,10 @@ class _Lanes:
         for lane in range(len(queues)):
             self._go_on(lane)
 
-    def finish(self, future: Future[Outcome]) -> Outcome | None:
+    def finish(self, future: Future[TaskOutcome]) -> TaskOutcome | None:
         """Take what is done and give its process more; None for a task that is tried again."""
         lane, task = self.running.pop(future)
-        outcome: Outcome | None = None
+        outcome: TaskOutcome | None = None
         try:
             outcome = future.result()
         except BrokenProcessPool:
@@ -158,12 +158,12 @@ def _leave_with_parent() -> None:
         os._exit(1)
 
 
-def _run(task: Task) -> Outcome:
+def _run(task: Task) -> TaskOutcome:
     assert _workshop is not None  # noqa: S101  (made when the process started)
     return _collected(_workshop, task)
 
 
-def _collected(workshop: Workshop, task: Task) -> Outcome:
+def _collected(workshop: Workshop, task: Task) -> TaskOutcome:
     """Answer a task and free what it took: trees of syntax are full of cycles."""
     outcome = workshop.run(task)
     gc.collect()

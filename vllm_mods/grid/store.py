@@ -17,18 +17,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods import __version__
-from vllm_mods.digest import sha256
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.grid import questions
 from vllm_mods.grid.answer import from_data, to_data
-from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.base.model import Mod, Tree
     from vllm_mods.grid.answer import Said
     from vllm_mods.grid.questions import Question
-    from vllm_mods.model import Mod, Tree
-    from vllm_mods.trees.cache import Cache
 
 _SCHEMA = 1
 # Traces kept per mod: those of the trees looked at last.
@@ -38,7 +38,7 @@ _KEPT_DAYS = 90
 BESIDE = frozenset({"cli", "report", "serve", "_data", "__pycache__"})
 
 
-class Store:
+class AnswerStore:
     """Answers in a cache folder; without one, every question finds nothing."""
 
     def __init__(self, cache: Cache | None) -> None:

@@ -5,10 +5,10 @@
 import os
 from collections.abc import Callable, Sequence
 
+from vllm_mods.base.cache import cache_folder
+from vllm_mods.base.model import Mod
 from vllm_mods.grid import choose, ranges, run, spread, work
 from vllm_mods.grid.cell import MatrixResult
-from vllm_mods.model import Mod
-from vllm_mods.trees.cache import cache_folder
 
 
 def matrix(

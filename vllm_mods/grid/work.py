@@ -8,29 +8,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from vllm_mods import planner, receipt, scopes, versions
-from vllm_mods.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
-from vllm_mods.fit.world import Cache as FitCache
+from vllm_mods.base import versions
+from vllm_mods.base.cache import Cache
+from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
+from vllm_mods.base.model import Finding, Verdict
+from vllm_mods.fit.world import SummaryCache as FitCache
+from vllm_mods.formats import receipt
 from vllm_mods.grid import explain, pairs
 from vllm_mods.grid.answer import Shown, answer_of, cell_of, failed, unknown
 from vllm_mods.grid.questions import Recorder
-from vllm_mods.grid.store import Store, key_of
-from vllm_mods.model import Finding, Verdict
-from vllm_mods.origins import Origins
-from vllm_mods.trees.cache import Cache
+from vllm_mods.grid.store import AnswerStore, key_of
+from vllm_mods.placing import scopes
+from vllm_mods.planning import planner
+from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from vllm_mods.base.model import Mod, ModPlan, Tree
+    from vllm_mods.formats.receipt import Receipt
     from vllm_mods.grid.answer import Answer, Said
     from vllm_mods.grid.cell import Cell
-    from vllm_mods.model import Mod, ModPlan, Tree
-    from vllm_mods.receipt import Receipt
-    from vllm_mods.scopes import Scopes
+    from vllm_mods.placing.scopes import Scopes
 
-    Executor = Callable[[Sequence["Task"], "Setting"], Iterator["Outcome"]]
+    Executor = Callable[[Sequence["Task"], "Setting"], Iterator["TaskOutcome"]]
     """Answers tasks, wherever and in whatever order."""
 
 # Summaries of source files that one process keeps: about 100 MB.
@@ -78,7 +81,7 @@ class Fault(NamedTuple):
     hint: str | None
 
 
-class Outcome(NamedTuple):
+class TaskOutcome(NamedTuple):
     """An answer per subject. ``version`` is vLLM's, as the tree says.
 
     ``fault`` is what is wrong with the call: a spec that names no tree, or a bad patch of a mod.
@@ -96,7 +99,7 @@ class Workshop:
     def __init__(self, setting: Setting, *, note: Callable[[str], None] | None = None) -> None:
         self._setting = setting
         self._mods = {mod.name: mod for mod in setting.mods}
-        self._store = Store(Cache(setting.cache_dir) if setting.store else None)
+        self._store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
         self._keys: dict[Subject, str] = {}
         self._fit = FitCache()
         self._note = note
@@ -108,7 +111,7 @@ class Workshop:
         identity = self._identity(spec)
         return None if identity is None else self._store.known(self._key(subject), identity)
 
-    def run(self, task: Task) -> Outcome:
+    def run(self, task: Task) -> TaskOutcome:
         """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
         try:
             tree = self.open(task.spec)
@@ -119,7 +122,7 @@ class Workshop:
             return _all(task, _failed(error), fault)
         try:
             answers = tuple(self._answer(subject, tree) for subject in task.subjects)
-            return Outcome(task, tree.version, answers)
+            return TaskOutcome(task, tree.version, answers)
         except VllmModsError as error:
             fault = None
             if not isinstance(error, TreeError):
@@ -293,7 +296,7 @@ def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, 
         return None
 
 
-def dead(task: Task, why: str) -> Outcome:
+def dead(task: Task, why: str) -> TaskOutcome:
     """Return the outcome of a task whose worker died with it."""
     return _all(task, failed("not-computed", why, computed=False))
 
@@ -318,13 +321,13 @@ def _ranges(mods: Sequence[Mod], version: str | None) -> str:
     return f"ranges {' '.join(str(one) for one in said)}"
 
 
-def _all(task: Task, answer: Answer, fault: Fault | None = None) -> Outcome:
+def _all(task: Task, answer: Answer, fault: Fault | None = None) -> TaskOutcome:
     """Return one answer for every subject of a task; of two mods there is nothing to say then."""
     answers = tuple(
         Shown() if subject.show else answer if len(subject.mods) == 1 else unknown(answer)
         for subject in task.subjects
     )
-    return Outcome(task, None, answers, fault)
+    return TaskOutcome(task, None, answers, fault)
 
 
 def _close(tree: Tree) -> None:

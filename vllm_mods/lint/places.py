@@ -6,10 +6,12 @@ import os
 import zipfile
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import bash, diff, library, zips
-from vllm_mods.errors import UsageError, VllmModsError
+from vllm_mods.base.errors import UsageError, VllmModsError
+from vllm_mods.formats import diff, zips
+from vllm_mods.library import catalog
 from vllm_mods.lint import rules
 from vllm_mods.lint.rules import Flaw
+from vllm_mods.scripts import bash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +35,7 @@ def lint(path: str) -> tuple[Linted, ...]:
     found = tuple(_looked(path))
     if not found:
         raise UsageError(
-            f"{path} holds neither a {SCRIPT} nor a {library.MANIFEST}",
+            f"{path} holds neither a {SCRIPT} nor a {catalog.MANIFEST}",
             hint="a mod's folder, its zip, a run.sh, or a library with patches/",
         )
     return found
@@ -54,7 +56,7 @@ def _looked(path: str) -> Iterator[Linted]:
         yield _zipped(path)
     elif os.path.isfile(path):
         yield Linted(path, script(_text(path)))
-    elif os.path.isfile(os.path.join(path, library.MANIFEST)):
+    elif os.path.isfile(os.path.join(path, catalog.MANIFEST)):
         yield _mod(path)
     elif os.path.isfile(os.path.join(path, SCRIPT)):
         place = os.path.join(path, SCRIPT)
@@ -75,16 +77,16 @@ def _below(path: str) -> Iterator[str]:
         ) from error
     for name in names:
         folder = os.path.join(parent, name)
-        if any(os.path.isfile(os.path.join(folder, one)) for one in (SCRIPT, library.MANIFEST)):
+        if any(os.path.isfile(os.path.join(folder, one)) for one in (SCRIPT, catalog.MANIFEST)):
             yield folder
 
 
 def _mod(folder: str) -> Linted:
     """Read a mod of ours with all its patches."""
-    place = os.path.join(folder, library.MANIFEST)
+    place = os.path.join(folder, catalog.MANIFEST)
     try:
-        roots = (os.path.dirname(os.path.dirname(os.path.abspath(folder))), library.data_root())
-        mod = library.load_mod(folder, roots)
+        roots = (os.path.dirname(os.path.dirname(os.path.abspath(folder))), catalog.data_root())
+        mod = catalog.load_mod(folder, roots)
         for variant in mod.variants:
             for patch in variant.patches:
                 diff.parse(patch.data, patch.source, root=patch.root)

@@ -10,13 +10,24 @@ import re
 import string
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import bash
-from vllm_mods.bash import Assign, Block, Call, Chain, Function, If, Not, Other, Pipe, Test
+from vllm_mods.scripts import bash
+from vllm_mods.scripts.bash import (
+    Assign,
+    BashFunction,
+    Block,
+    Call,
+    Chain,
+    If,
+    Not,
+    Other,
+    Pipe,
+    Test,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.bash import Script, Statement
+    from vllm_mods.scripts.bash import Script, Statement
 
 
 class Flaw(NamedTuple):
@@ -374,7 +385,7 @@ _RULES = (
 
 def _changes(one: Statement) -> bool:
     """Tell whether a statement is there to change something."""
-    if isinstance(one, Function):
+    if isinstance(one, BashFunction):
         return False
     return any(
         name_of(part) in _CHANGES and not _only_asks(part)

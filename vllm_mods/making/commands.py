@@ -7,17 +7,17 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods import bash
 from vllm_mods.making import conditions, tools
 from vllm_mods.making.effects import Clear, in_site
-from vllm_mods.making.state import EndedError, Result
+from vllm_mods.making.shell_state import EndedError, Result
+from vllm_mods.scripts import bash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vllm_mods.making.state import Command, State
+    from vllm_mods.making.shell_state import ShellCommand, ShellState
 
-    Handler = Callable[[State, Command], Result]
+    Handler = Callable[[ShellState, ShellCommand], Result]
 
 DONE = Result(status=True, out="")
 PURE = {
@@ -50,7 +50,7 @@ _CP = (
 _INSTALL = ("m:o:g:bcDdTt:vpS:C", ["mode=", "owner=", "group=", "directory", "verbose"])
 
 
-def run(shell: State, command: Command) -> Result:
+def run(shell: ShellState, command: ShellCommand) -> Result:
     """Run a command as far as it is known what it does."""
     name = posixpath.basename(command.argv[0])
     if command.argv[0].startswith(("./", "/")) and shell.is_file(shell.path(command.argv[0]) or ""):
@@ -72,19 +72,19 @@ def run(shell: State, command: Command) -> Result:
 # --- what ends, what asks
 
 
-def _end(_shell: State, command: Command) -> Result:
+def _end(_shell: ShellState, command: ShellCommand) -> Result:
     raise EndedError(command.argv[0])
 
 
-def _true(_shell: State, _command: Command) -> Result:
+def _true(_shell: ShellState, _command: ShellCommand) -> Result:
     return DONE
 
 
-def _false(_shell: State, _command: Command) -> Result:
+def _false(_shell: ShellState, _command: ShellCommand) -> Result:
     return Result(status=False, out="")
 
 
-def _echo(_shell: State, command: Command) -> Result:
+def _echo(_shell: ShellState, command: ShellCommand) -> Result:
     argv = command.argv[1:]
     plain = not (argv and argv[0].startswith("-") and argv[0] != "-n")
     end = "" if argv[:1] == ["-n"] else "\n"
@@ -92,7 +92,7 @@ def _echo(_shell: State, command: Command) -> Result:
     return Result(status=True, out=f"{text}{end}" if plain else None)
 
 
-def _printf(_shell: State, command: Command) -> Result:
+def _printf(_shell: ShellState, command: ShellCommand) -> Result:
     argv = command.argv[1:]
     form = argv[0] if argv else ""
     text = form.replace("\\n", "\n")
@@ -101,18 +101,18 @@ def _printf(_shell: State, command: Command) -> Result:
     return Result(status=True)
 
 
-def _set(shell: State, command: Command) -> Result:
+def _set(shell: ShellState, command: ShellCommand) -> Result:
     if "--" in command.argv:
         shell.arguments = tuple(command.argv[command.argv.index("--") + 1 :])
     return DONE
 
 
-def _shift(shell: State, _command: Command) -> Result:
+def _shift(shell: ShellState, _command: ShellCommand) -> Result:
     shell.arguments = shell.arguments[1:]
     return DONE
 
 
-def _trap(shell: State, command: Command) -> Result:
+def _trap(shell: ShellState, command: ShellCommand) -> Result:
     """``trap 'rm -r "$T"' EXIT``: nothing, if it changes nothing that lasts."""
     try:
         body = bash.read(command.argv[1] if len(command.argv) > 2 else ":").body
@@ -123,7 +123,7 @@ def _trap(shell: State, command: Command) -> Result:
     return DONE
 
 
-def _filter(_shell: State, command: Command) -> Result:
+def _filter(_shell: ShellState, command: ShellCommand) -> Result:
     """``pip show vllm | grep Location | awk '{print $2}'``: what is printed, as far as it is plain."""
     words = [word for word in command.argv[1:] if not word.startswith("-")]
     if command.stdin is None or len(words) != 1:
@@ -148,23 +148,23 @@ def _field(line: str, number: int) -> str:
     return line if number == 0 else words[number - 1] if number <= len(words) else ""
 
 
-def _test(shell: State, command: Command) -> Result:
+def _test(shell: ShellState, command: ShellCommand) -> Result:
     return Result(conditions.evaluate(shell, command.argv[1:]), "")
 
 
-def _known(_shell: State, command: Command) -> Result:
+def _known(_shell: ShellState, command: ShellCommand) -> Result:
     """``command -v patch``: what the images have is there."""
     there = command.argv[-1] in {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
     return Result(status=True if there else None)
 
 
-def _command(shell: State, command: Command) -> Result:
+def _command(shell: ShellState, command: ShellCommand) -> Result:
     if command.argv[1:2] in (["-v"], ["-V"]):
         return _known(shell, command)
     return _after(shell, command)
 
 
-def _after(shell: State, command: Command) -> Result:
+def _after(shell: ShellState, command: ShellCommand) -> Result:
     """``sudo x``, ``env A=b x``, ``exec x``: what stands behind."""
     argv = command.argv[1:]
     if command.argv[0] == "timeout":
@@ -185,19 +185,19 @@ def _after(shell: State, command: Command) -> Result:
 # --- places
 
 
-def _cd(shell: State, command: Command) -> Result:
+def _cd(shell: ShellState, command: ShellCommand) -> Result:
     operands = [word for word in command.argv[1:] if not word.startswith("-")]
     target = operands[0] if operands else shell.variables.get("HOME") or ""
     shell.cwd = None if command.argv[1:2] == ["-"] else shell.path(target)
     return DONE
 
 
-def _pwd(shell: State, _command: Command) -> Result:
+def _pwd(shell: ShellState, _command: ShellCommand) -> Result:
     return Result(status=True, out=None if shell.cwd is None else f"{shell.cwd}\n")
 
 
 def _named(function: Callable[[str], str]) -> Handler:
-    def run_it(_shell: State, command: Command) -> Result:
+    def run_it(_shell: ShellState, command: ShellCommand) -> Result:
         operands = [word for word in command.argv[1:] if not word.startswith("-")]
         if not operands or len(operands) > 2:
             return Result()
@@ -208,12 +208,12 @@ def _named(function: Callable[[str], str]) -> Handler:
     return run_it
 
 
-def _real(shell: State, command: Command) -> Result:
+def _real(shell: ShellState, command: ShellCommand) -> Result:
     path = shell.path(command.argv[-1])
     return Result(status=True, out=None if path is None else f"{path}\n")
 
 
-def _make_temporary(shell: State, command: Command) -> Result:
+def _make_temporary(shell: ShellState, command: ShellCommand) -> Result:
     path = f"/tmp/made-{command.place.line}-{len(shell.made)}"  # noqa: S108
     if any("d" in word for word in command.argv[1:] if word.startswith("-")):
         shell.made.add(path)
@@ -222,7 +222,7 @@ def _make_temporary(shell: State, command: Command) -> Result:
     return Result(status=True, out=f"{path}\n")
 
 
-def _make_folder(shell: State, command: Command) -> Result:
+def _make_folder(shell: ShellState, command: ShellCommand) -> Result:
     for word in command.argv[1:]:
         path = None if word.startswith("-") else shell.path(word)
         if path is not None:
@@ -233,7 +233,7 @@ def _make_folder(shell: State, command: Command) -> Result:
 # --- files
 
 
-def _cat(shell: State, command: Command) -> Result:
+def _cat(shell: ShellState, command: ShellCommand) -> Result:
     names = [word for word in command.argv[1:] if not word.startswith("-")]
     if not names:
         return Result(status=True, out=command.stdin if command.reads else None)
@@ -247,7 +247,7 @@ def _cat(shell: State, command: Command) -> Result:
     return Result(status=True, out=out)
 
 
-def _tee(shell: State, command: Command) -> Result:
+def _tee(shell: ShellState, command: ShellCommand) -> Result:
     for name in command.argv[1:]:
         if name in {"-a", "--append"}:
             return shell.left(command.place, command.text, "it adds to a file")
@@ -265,7 +265,7 @@ def _tee(shell: State, command: Command) -> Result:
     return Result(status=True, out=command.stdin)
 
 
-def _copy(shell: State, command: Command) -> Result:
+def _copy(shell: ShellState, command: ShellCommand) -> Result:
     options, operands = getopt.gnu_getopt(command.argv[1:], *_CP)
     flags = {flag for flag, _ in options}
     if flags & {"-n", "-u", "-s", "--no-clobber"}:
@@ -276,7 +276,7 @@ def _copy(shell: State, command: Command) -> Result:
     return _copied(shell, command, operands, into)
 
 
-def _install(shell: State, command: Command) -> Result:
+def _install(shell: ShellState, command: ShellCommand) -> Result:
     options, operands = getopt.gnu_getopt(command.argv[1:], *_INSTALL)
     flags = {flag for flag, _ in options}
     if flags & {"-d", "--directory"}:
@@ -285,7 +285,9 @@ def _install(shell: State, command: Command) -> Result:
     return _copied(shell, command, operands, into)
 
 
-def _copied(shell: State, command: Command, operands: list[str], into: str | None) -> Result:
+def _copied(
+    shell: ShellState, command: ShellCommand, operands: list[str], into: str | None
+) -> Result:
     if into is None:
         if len(operands) < 2:
             return shell.left(command.place, command.text, "it names no target")
@@ -315,8 +317,8 @@ def _copied(shell: State, command: Command, operands: list[str], into: str | Non
 
 
 def _copy_folder(
-    shell: State,
-    command: Command,
+    shell: ShellState,
+    command: ShellCommand,
     below: dict[str, bytes | None],
     source: tuple[str, str],
     target: tuple[str, bool | None],
@@ -334,7 +336,7 @@ def _copy_folder(
         shell.write(command.place, command.text, folder + path.removeprefix(place), data)
 
 
-def _move(shell: State, command: Command) -> Result:
+def _move(shell: ShellState, command: ShellCommand) -> Result:
     options, operands = getopt.gnu_getopt(command.argv[1:], "fvT")
     result = _copied(shell, command, list(operands), None)
     if not options or operands:
@@ -343,14 +345,14 @@ def _move(shell: State, command: Command) -> Result:
     return result
 
 
-def _remove(shell: State, command: Command) -> Result:
+def _remove(shell: ShellState, command: ShellCommand) -> Result:
     _, operands = getopt.gnu_getopt(command.argv[1:], "rRfvid", ["recursive", "force", "verbose"])
     for name in operands:
         _take_away(shell, command, name)
     return DONE
 
 
-def _take_away(shell: State, command: Command, name: str) -> None:
+def _take_away(shell: ShellState, command: ShellCommand, name: str) -> None:
     path = shell.path(name)
     if path is None:
         shell.left(command.place, command.text, "the folder it runs in is not known")
@@ -367,7 +369,7 @@ def _take_away(shell: State, command: Command, name: str) -> None:
         )
 
 
-def _touch(shell: State, command: Command) -> Result:
+def _touch(shell: ShellState, command: ShellCommand) -> Result:
     for name in command.argv[1:]:
         path = None if name.startswith("-") else shell.path(name)
         if path is None or shell.is_file(path) is True:
@@ -379,14 +381,14 @@ def _touch(shell: State, command: Command) -> Result:
     return DONE
 
 
-def _chmod(shell: State, command: Command) -> Result:
+def _chmod(shell: ShellState, command: ShellCommand) -> Result:
     paths = [shell.path(name) for name in command.argv[2:]]
     if all(path is not None and not shell.lasts(path) for path in paths):
         return DONE
     return shell.left(command.place, command.text, "a mod keeps the modes of files as they are")
 
 
-def _find(shell: State, command: Command) -> Result:
+def _find(shell: ShellState, command: ShellCommand) -> Result:
     text = " ".join(command.argv)
     if not re.search(r"-delete\b|-exec|-ok\b|-fprint", text):
         return Result()
@@ -397,14 +399,14 @@ def _find(shell: State, command: Command) -> Result:
     return shell.left(command.place, command.text, "what it finds is known only when it runs")
 
 
-def _xargs(shell: State, command: Command) -> Result:
+def _xargs(shell: ShellState, command: ShellCommand) -> Result:
     rest = [word for word in command.argv[1:] if not word.startswith("-")]
     if rest and rest[0] in PURE:
         return Result()
     return shell.left(command.place, command.text, "what it is given is known only when it runs")
 
 
-def _sed(shell: State, command: Command) -> Result:
+def _sed(shell: ShellState, command: ShellCommand) -> Result:
     text = " ".join(command.argv[1:])
     if re.search(r"awk$", command.argv[0]):
         if command.reads:

@@ -6,15 +6,17 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import library, planner, toml_text, unified
-from vllm_mods.digest import sha256
-from vllm_mods.errors import Refused, UsageError
-from vllm_mods.table import NAME
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.formats import diff_writer, toml_writer
+from vllm_mods.formats.toml_table import NAME
+from vllm_mods.library import catalog
+from vllm_mods.planning import planner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from vllm_mods.model import FileChange, Mod, ModPlan, Tree
+    from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
 
 UNSTATED = "LicenseRef-unstated"
 ANY = ">=0"
@@ -71,7 +73,7 @@ def compose(
             hint="--vllm SPEC, such as --vllm '==0.21.0'",
         )
     composed = None
-    for context in unified.CONTEXTS:
+    for context in diff_writer.CONTEXTS:
         composed = _composed(wanted, changes, templates, tree, context)
         if composed.planned.verdict != "misplaced":
             break
@@ -112,16 +114,16 @@ def _composed(
     parts = Parts(
         variant, [f"{variant}/{wanted.name}.patch"] if patch else [], overlay, list(templates)
     )
-    files[library.MANIFEST] = encoded(manifest(wanted, parts, tree))
+    files[catalog.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
-    mod = library.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
+    mod = catalog.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
     planned = planner.plan([mod], tree).mods[0]
     return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)))
 
 
 def _diff(change: FileChange, context: int) -> bytes:
     try:
-        return unified.file_diff(change.path, change.before, change.after, context=context)
+        return diff_writer.file_diff(change.path, change.before, change.after, context=context)
     except ValueError as error:
         raise Refused(
             f"{error}: no patch can name it", hint="give the file another name"
@@ -162,7 +164,7 @@ def encoded(text: str) -> bytes:
 
 def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
     """Write a manifest; without a tree the mod is for any vLLM that it fits."""
-    value = toml_text.value
+    value = toml_writer.value
     version = "of any version" if tree is None else tree.version or tree.spec
     terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
     rows = [
@@ -196,7 +198,7 @@ def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
 def template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of a mod for templates by the names that they have in the workspace."""
     names = _names(templates)
-    return {f"templates/{names[file]}/{library.TEMPLATE}": data for file, data in templates.items()}
+    return {f"templates/{names[file]}/{catalog.TEMPLATE}": data for file, data in templates.items()}
 
 
 def _names(files: Iterable[str]) -> dict[str, str]:

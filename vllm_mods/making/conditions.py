@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods import bash
-from vllm_mods.bash import BashError, Call, Unread
 from vllm_mods.making import words
+from vllm_mods.scripts import bash
+from vllm_mods.scripts.bash import BashError, Call, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.making.state import State
+    from vllm_mods.making.shell_state import ShellState
 
 
-def test(shell: State, text: str) -> bool | None:
+def test(shell: ShellState, text: str) -> bool | None:
     """Tell what the text of a test comes to."""
     inner = re.sub(r"^\[\[?\s|\s\]\]?$", "", text)
     try:
@@ -41,7 +41,7 @@ def test(shell: State, text: str) -> bool | None:
     return evaluate(shell, found)
 
 
-def evaluate(shell: State, argv: Sequence[str]) -> bool | None:  # noqa: PLR0911  (one for each form)
+def evaluate(shell: ShellState, argv: Sequence[str]) -> bool | None:  # noqa: PLR0911  (one for each form)
     """Tell what the words of a test come to."""
     if argv and argv[0] == "!":
         inner = evaluate(shell, argv[1:])

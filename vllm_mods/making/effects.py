@@ -13,7 +13,7 @@ _TEMPLATES = (".jinja", ".jinja2", ".j2")
 _ANY_SITE = re.compile(r"^/[\w./-]*/python3[\d.*]*/(?:dist|site)-packages(?=/|$)")
 
 
-class Place(NamedTuple):
+class ScriptPlace(NamedTuple):
     """A line of a script of the mod."""
 
     file: str
@@ -31,7 +31,7 @@ class Patch(NamedTuple):
     is for, whatever the diff calls it.
     """
 
-    place: Place
+    place: ScriptPlace
     source: str
     data: bytes
     folder: str
@@ -43,7 +43,7 @@ class Patch(NamedTuple):
 class Whole(NamedTuple):
     """A file with these bytes at an absolute path."""
 
-    place: Place
+    place: ScriptPlace
     path: str
     data: bytes
 
@@ -51,21 +51,21 @@ class Whole(NamedTuple):
 class Remove(NamedTuple):
     """A file that is taken away."""
 
-    place: Place
+    place: ScriptPlace
     path: str
 
 
 class Install(NamedTuple):
     """A Python package that is installed, as PEP 508 names it."""
 
-    place: Place
+    place: ScriptPlace
     requirement: str
 
 
 class Export(NamedTuple):
     """A variable for what the script itself starts: it ends with the script."""
 
-    place: Place
+    place: ScriptPlace
     name: str
     value: str
 
@@ -73,14 +73,14 @@ class Export(NamedTuple):
 class Clear(NamedTuple):
     """A cache that is emptied."""
 
-    place: Place
+    place: ScriptPlace
     what: str
 
 
 class Edit(NamedTuple):
     """An edit of which only a run tells what comes out: ``sed -i``, Python code."""
 
-    place: Place
+    place: ScriptPlace
     text: str
     what: str
 
@@ -88,7 +88,7 @@ class Edit(NamedTuple):
 class Assume(NamedTuple):
     """A condition or a variable that only a run could tell, and how it was taken."""
 
-    place: Place
+    place: ScriptPlace
     text: str
     how: str
 
@@ -96,7 +96,7 @@ class Assume(NamedTuple):
 class Left(NamedTuple):
     """A statement that is not understood, and why."""
 
-    place: Place
+    place: ScriptPlace
     text: str
     why: str
 

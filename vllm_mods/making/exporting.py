@@ -11,16 +11,18 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods import attempt, library, lock, locking, vouch
-from vllm_mods.digest import sha256
-from vllm_mods.errors import Refused, UsageError
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.formats import mod_lock
+from vllm_mods.library import catalog
+from vllm_mods.planning import known_trees, lock_entries, patching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from vllm_mods.attempt import Part
-    from vllm_mods.lock import Lock, LockedTree
-    from vllm_mods.model import Mod, ModPlan, Variant
+    from vllm_mods.base.model import Mod, ModPlan, Variant
+    from vllm_mods.formats.mod_lock import Lock, LockedTree
+    from vllm_mods.planning.patching import Part
 
 SCHEMA = 1
 RUN = b"""\
@@ -66,10 +68,10 @@ def taken_back(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | Non
     if files["run.sh"] != RUN:
         return None
     inner = {name.removeprefix(_MOD): data for name, data in files.items() if name.startswith(_MOD)}
-    manifest = inner.get(library.MANIFEST, b"").decode("utf-8", "replace")
+    manifest = inner.get(catalog.MANIFEST, b"").decode("utf-8", "replace")
     name = re.search(r'^name = "([^"]+)"', manifest, re.MULTILINE)
     folder = f"/{name[1] if name else ''}"
-    mod = library.load_mod(folder, read=lambda path: inner.get(path.removeprefix(f"{folder}/")))
+    mod = catalog.load_mod(folder, read=lambda path: inner.get(path.removeprefix(f"{folder}/")))
     variants = {None, *(variant.id for variant in mod.variants)}
     if any(_same(files, mod, variant) for variant in variants):
         return mod, inner
@@ -95,13 +97,13 @@ def _same(files: Mapping[str, bytes], mod: Mod, variant: str | None) -> bool:
 
 def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:
     """Return the mod's lock with further trees."""
-    old = lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
-    kept = old if old is not None and old.digest == mod.digest else locking.of(mod, ())
+    old = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
+    kept = old if old is not None and old.digest == mod.digest else lock_entries.of(mod, ())
     trees: list[LockedTree] = list(kept.trees)
     for version, one in planned:
         if one.vouched:
             continue  # it is there
-        entry = locking.entry(one)
+        entry = lock_entries.entry(one)
         if entry is None:
             why = "".join(f"\n  {finding.message}" for finding in one.findings)
             raise Refused(
@@ -109,11 +111,11 @@ def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:
                 hint=f"vllm-mods check {mod.name} --target TREE",
             )
         trees.append(entry._replace(vllm=(version,), witness=(one.witness,)))
-    return locking.of(mod, trees)._replace(others=kept.others)
+    return lock_entries.of(mod, trees)._replace(others=kept.others)
 
 
 def _mod_files(mod: Mod, locked: Lock) -> dict[str, bytes]:
-    files = {library.MANIFEST: mod.manifest, library.LOCK: lock.dump(locked)}
+    files = {catalog.MANIFEST: mod.manifest, catalog.LOCK: mod_lock.dump(locked)}
     for variant in mod.variants:
         files.update((one.source, one.data) for one in variant.patches)
         files.update((one.source, one.data) for one in variant.overlay)
@@ -124,7 +126,7 @@ def _mod_files(mod: Mod, locked: Lock) -> dict[str, bytes]:
 def _state(mod: Mod, tree: LockedTree, files: dict[str, bytes]) -> dict[str, Any]:
     """Say of one state of vLLM how each file gets from before to after."""
     variant = next(one for one in mod.variants if one.id == tree.variant)
-    parts = attempt.parts_of(mod, variant, vouch.WORKSPACE, vouched=True)
+    parts = patching.parts_of(mod, variant, known_trees.WORKSPACE, vouched=True)
     return {
         "vllm": list(tree.vllm),
         "beside": list(tree.beside),

@@ -6,8 +6,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import zips
-from vllm_mods.errors import UsageError
+from vllm_mods.base.errors import UsageError
+from vllm_mods.formats import zips
 
 if TYPE_CHECKING:
     import zipfile
@@ -19,7 +19,7 @@ MOST_BYTES = 1 << 29
 _SKIPPED = {".git", "__pycache__"}
 
 
-class Folder(NamedTuple):
+class LauncherFolder(NamedTuple):
     """A mod's name and its files by path."""
 
     name: str
@@ -27,7 +27,7 @@ class Folder(NamedTuple):
     files: dict[str, bytes]
 
 
-def read(path: str) -> Folder:
+def read(path: str) -> LauncherFolder:
     """Read a mod folder or zip whole.
 
     Raises ``UsageError`` for what cannot be read, has no ``run.sh``, holds links or too much, or
@@ -41,7 +41,7 @@ def read(path: str) -> Folder:
         hint = f"{path} holds {below[0]}: " if below else ""
         hint += "pack the mod's files, and not the folder around them" if below else "ls"
         raise UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)
-    return Folder(name if is_folder else name.removesuffix(".zip"), path, found)
+    return LauncherFolder(name if is_folder else name.removesuffix(".zip"), path, found)
 
 
 def _unpacked(path: str) -> dict[str, bytes]:

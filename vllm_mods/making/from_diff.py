@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import diff, diff_forms, diff_names, locate
-from vllm_mods.errors import DiffError, Refused
-from vllm_mods.model import FileChange
+from vllm_mods.base.errors import DiffError, Refused
+from vllm_mods.base.model import FileChange
+from vllm_mods.formats import diff, diff_forms, diff_names
+from vllm_mods.placing import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.diff import FileDiff
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
+    from vllm_mods.formats.diff import FileDiff
 
 _HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 _NO_FILE = "/dev/null"
 
 
-class Part(NamedTuple):
+class DiffPart(NamedTuple):
     """The part of a diff for one file: the names it gives, and its hunks as a patch of ``x``."""
 
     old: str
@@ -73,7 +74,7 @@ def changes(
     return tuple(found), tuple(meant)
 
 
-def parts(data: bytes, where: str) -> tuple[Part, ...]:
+def parts(data: bytes, where: str) -> tuple[DiffPart, ...]:
     """Take a diff apart, whatever its paths are. Raises ``DiffError`` for what is none.
 
     Also for one that renames or copies files: that is not in the text between the parts.
@@ -93,7 +94,7 @@ def parts(data: bytes, where: str) -> tuple[Part, ...]:
     return found
 
 
-def _parts(data: bytes, where: str) -> Iterator[Part]:
+def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
     if b"GIT binary patch" in data or re.search(rb"^Binary files ", data, re.MULTILINE):
         raise DiffError(where, 1, "a binary change has no text", hint="--from-trees OLD NEW")
     at = 0
@@ -105,7 +106,7 @@ def _parts(data: bytes, where: str) -> Iterator[Part]:
             old, new = (_name(name) for name in match.groups())
         except diff_names.BadName as error:
             raise DiffError(where, line, error.why, hint=error.hint) from error
-        yield Part(old, new, body, line)
+        yield DiffPart(old, new, body, line)
         at = match.end() + len(body)
 
 
@@ -115,7 +116,7 @@ def _name(raw: bytes) -> str:
     return diff_names.bare(raw).strip().decode("utf-8", "replace")
 
 
-def read(part: Part, where: str) -> tuple[FileDiff, ...]:
+def read(part: DiffPart, where: str) -> tuple[FileDiff, ...]:
     """Read a part's hunks as a patch of ``x``. Raises ``DiffError``."""
     old = _NO_FILE if part.old == _NO_FILE else "a/x"
     new = _NO_FILE if part.new == _NO_FILE else "b/x"
@@ -127,7 +128,7 @@ def read(part: Part, where: str) -> tuple[FileDiff, ...]:
 
 
 def _place(
-    part: Part, where: str, paths: Sequence[str], tree: Tree
+    part: DiffPart, where: str, paths: Sequence[str], tree: Tree
 ) -> tuple[str, bytes, bytes | None]:
     """Return the file that a part means, as it is and as it will be."""
     (file,) = read(part, where)
@@ -172,8 +173,8 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
 
 def _patched(file: FileDiff, path: str, before: bytes) -> bytes | None:
     """Return a file with every hunk in its one place, None if it has not got them all."""
-    from vllm_mods import scopes  # noqa: PLC0415  (imports LibCST)
-    from vllm_mods.concrete_syntax import UnparsableError  # noqa: PLC0415
+    from vllm_mods.formats.concrete_syntax import UnparsableError  # noqa: PLC0415
+    from vllm_mods.placing import scopes  # noqa: PLC0415  (imports LibCST)
 
     parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
     target = locate.Target(data=before, parse=parse)
@@ -184,7 +185,7 @@ def _patched(file: FileDiff, path: str, before: bytes) -> bytes | None:
     placed = [
         (spot.line, hunk)
         for hunk, spot in zip(file.hunks, spots, strict=True)
-        if isinstance(spot, locate.Found)
+        if isinstance(spot, locate.Located)
     ]
     return locate.splice(target.lines, placed) if len(placed) == len(file.hunks) else None
 
@@ -194,7 +195,7 @@ def _is_in(file: FileDiff, candidates: Sequence[str], tree: Tree) -> bool:
     return any(_patched(back, path, tree.read(path) or b"") is not None for path in candidates)
 
 
-def _new_path(part: Part, where: str, meant: Sequence[Meant]) -> str:
+def _new_path(part: DiffPart, where: str, meant: Sequence[Meant]) -> str:
     """Say where a new file goes: as far from the diff's path as the files beside it are."""
     found = set()
     for other in meant:

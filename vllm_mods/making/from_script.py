@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import attempt
-from vllm_mods.errors import DiffError, Refused
+from vllm_mods.base.errors import DiffError, Refused
+from vllm_mods.base.model import FileChange, Variant
 from vllm_mods.making import compose, from_diff
 from vllm_mods.making.effects import (
     Edit,
@@ -19,16 +19,16 @@ from vllm_mods.making.effects import (
     is_template,
     normal,
 )
-from vllm_mods.model import FileChange, Variant
-from vllm_mods.view import View
+from vllm_mods.planning import patching
+from vllm_mods.planning.layered_tree import LayeredTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.diff import FileDiff
+    from vllm_mods.base.model import Tree
+    from vllm_mods.formats.diff import FileDiff
     from vllm_mods.making.compose import Composed, Wanted
     from vllm_mods.making.effects import Effect
-    from vllm_mods.model import Tree
 
 _NO_FILE = "/dev/null"
 
@@ -80,7 +80,7 @@ def on_tree(understood: Understood, wanted: Wanted, tree: Tree) -> Composed:
 
     Raises ``Refused`` for a patch that does not go in, and as ``compose`` does.
     """
-    view = View(tree)
+    view = LayeredTree(tree)
     for i, one in enumerate(understood.effects):
         if isinstance(one, Patch):
             for part in understood.patches[i]:
@@ -154,7 +154,7 @@ def _parts(one: Patch) -> Iterator[FileDiff]:
         yield file.reversed() if one.reverse else file
 
 
-def _target(one: Patch, name: str, part: from_diff.Part) -> str:
+def _target(one: Patch, name: str, part: from_diff.DiffPart) -> str:
     names = [step for step in name.split("/") if step]
     kept = names[-1:] if one.strip is None else names[one.strip :]
     place = one.operand or normal(posixpath.normpath(posixpath.join(one.folder, *kept)))
@@ -167,15 +167,15 @@ def _target(one: Patch, name: str, part: from_diff.Part) -> str:
     return path
 
 
-def _patch(one: Patch, part: FileDiff, view: View) -> None:
+def _patch(one: Patch, part: FileDiff, view: LayeredTree) -> None:
     """Put one part of a patch into the view. Raises ``Refused`` if it has no proven place."""
     variant = Variant(id="any", vllm=">=0")
-    parts = (attempt.Part(source=one.source, diff=part, path=part.path),)
-    done = attempt.forward(variant, parts, view)
+    parts = (patching.Part(source=one.source, diff=part, path=part.path),)
+    done = patching.forward(variant, parts, view)
     if done.ok:
         view.lay(done.changes)
         return
-    back = attempt.backward(variant, parts, view)
+    back = patching.backward(variant, parts, view)
     why = "".join(f"\n  {finding.message}" for finding in done.findings)
     raise Refused(
         f"{one.place}: {one.source} "

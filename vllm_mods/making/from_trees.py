@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import TreeError
-from vllm_mods.model import FileChange
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import FileChange
 
 if TYPE_CHECKING:
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
 _PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 
 
-class Difference(NamedTuple):
+class TreeDifference(NamedTuple):
     """The changed files, and those that differ and are passed over, with the reason."""
 
     changes: tuple[FileChange, ...]
     passed_over: tuple[tuple[str, str], ...]
 
 
-def difference(old: Tree, new: Tree) -> Difference:
+def difference(old: Tree, new: Tree) -> TreeDifference:
     """Compare the packages that both trees have. Raises ``TreeError`` for a file that can't be read.
 
     Bytecode, and what describes a distribution (``RECORD``), follows from the files and is left out.
@@ -37,7 +37,7 @@ def difference(old: Tree, new: Tree) -> Difference:
             passed.append((path, "it describes the distribution, and is kept true by itself"))
         else:
             changes.append(FileChange(path=path, before=before, after=after))
-    return Difference(tuple(changes), tuple(passed))
+    return TreeDifference(tuple(changes), tuple(passed))
 
 
 def _paths(tree: Tree) -> set[str]:

@@ -10,7 +10,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods import syntax_tree
+from vllm_mods.formats import syntax_tree
 from vllm_mods.making.effects import SITE
 
 if TYPE_CHECKING:

@@ -11,36 +11,30 @@ import copy
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-from vllm_mods import bash
-from vllm_mods.bash import (
+from vllm_mods.making import commands, conditions, words
+from vllm_mods.making.effects import Edit, Effect, Export, ScriptPlace, changes
+from vllm_mods.making.shell_state import MODS, EndedError, Result, ShellCommand, ShellState, short
+from vllm_mods.scripts import bash
+from vllm_mods.scripts.bash import (
     Assign,
     BashError,
+    BashFunction,
     Block,
     Call,
     Chain,
     For,
-    Function,
     If,
     Not,
     Other,
     Pipe,
     Test,
 )
-from vllm_mods.making import commands, conditions, words
-from vllm_mods.making.effects import (
-    Edit,
-    Effect,
-    Export,
-    Place,
-    changes,
-)
-from vllm_mods.making.state import MODS, Command, EndedError, Result, State, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from vllm_mods.bash import Redirect, Statement
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
+    from vllm_mods.scripts.bash import Redirect, Statement
 
 _T = TypeVar("_T")
 _DEEPEST = 20
@@ -59,12 +53,12 @@ class Probe(NamedTuple):
 
     effects: tuple[Effect, ...]
     ends: bool
-    shell: Shell
+    shell: ReadShell
 
     @property
     def lasting(self) -> tuple[Effect, ...]:
         """The effects that last, without their places, to compare."""
-        return tuple(one._replace(place=Place("", 0)) for one in self.effects if changes(one))
+        return tuple(one._replace(place=ScriptPlace("", 0)) for one in self.effects if changes(one))
 
 
 def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effect, ...]:
@@ -72,12 +66,12 @@ def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effe
 
     Raises ``BashError`` for a script that bash would not read.
     """
-    shell = Shell(name, files, tree)
+    shell = ReadShell(name, files, tree)
     shell.source(f"{MODS}/{name}/run.sh", ())
     return tuple(shell.effects)
 
 
-class Shell(State):
+class ReadShell(ShellState):
     """A state, and how statements change it."""
 
     # --- scripts ----------------------------------------------------------------
@@ -160,7 +154,7 @@ class Shell(State):
         return result
 
     def _one(self, one: Statement) -> Result:  # noqa: C901, PLR0911  (one for each kind)
-        self.here = place = Place(self.file, one.line)
+        self.here = place = ScriptPlace(self.file, one.line)
         if isinstance(one, Call):
             return self.call(one)
         if isinstance(one, Assign):
@@ -183,14 +177,14 @@ class Shell(State):
                 if not one.subshell or ended.word != "exit":
                     raise
                 return Result()
-        if isinstance(one, Function):
+        if isinstance(one, BashFunction):
             self.functions[one.name] = one
             return Result(status=True, out="")
         if isinstance(one, Test):
             return Result(conditions.test(self, one.text), "")
         return self.other(one, place)
 
-    def other(self, one: Other, place: Place) -> Result:
+    def other(self, one: Other, place: ScriptPlace) -> Result:
         """Run what is not read further, if nothing depends on it."""
         if one.kind in {"declaration_command", "variable_assignments"}:
             for part in one.body:
@@ -219,14 +213,14 @@ class Shell(State):
         since = len(self.effects)
         left = self.one(one.left)
         wanted = one.operator == "&&"
-        place = Place(self.file, one.right.line)
+        place = ScriptPlace(self.file, one.right.line)
         if left.status is (not wanted):
             self.fallback([one.right], since, place)
             return left
         if left.status is None:
             there = self.probe([one.right])
             if there.ends or there.lasting:
-                self.assume(Place(self.file, one.line), one.left.text)
+                self.assume(ScriptPlace(self.file, one.line), one.left.text)
             if there.ends:
                 if there.lasting:
                     self.left(place, one.right.text, "whether the script ends here is not known")
@@ -238,10 +232,10 @@ class Shell(State):
                 return Result(right.status if right.status is not wanted else None)
         return self.one(one.right)
 
-    def fallback(self, body: Sequence[Statement], since: int, place: Place) -> None:
+    def fallback(self, body: Sequence[Statement], since: int, place: ScriptPlace) -> None:
         """Look at what runs only if something that changes files fails: it may not change others."""
         done = tuple(
-            effect._replace(place=Place("", 0))
+            effect._replace(place=ScriptPlace("", 0))
             for effect in self.effects[since:]
             if changes(effect)
         )
@@ -251,7 +245,7 @@ class Shell(State):
 
     def branch(self, one: If) -> Result:
         """``if``: a branch whose condition is known, or the only one that changes something."""
-        place = Place(self.file, one.line)
+        place = ScriptPlace(self.file, one.line)
         pending = list(one.branches)
         while pending:
             condition, body = pending.pop(0)
@@ -280,7 +274,7 @@ class Shell(State):
         self,
         bodies: Sequence[tuple[Statement, ...]],
         condition: Sequence[Statement],
-        place: Place,
+        place: ScriptPlace,
     ) -> Result:
         """Take the branch that changes something, if there is one only."""
         probes = [self.probe(body) for body in bodies]
@@ -308,7 +302,7 @@ class Shell(State):
         self.agree([probe.shell for probe in going])
         return Result()
 
-    def agree(self, shells: Sequence[Shell]) -> None:
+    def agree(self, shells: Sequence[ReadShell]) -> None:
         """Go on with what is the same after every branch that may have been taken."""
         names = {name for shell in shells for name in shell.variables}
         for name in names:
@@ -325,7 +319,7 @@ class Shell(State):
 
     def loop(self, one: For) -> Result:
         """``for`` over words that are known."""
-        place = Place(self.file, one.line)
+        place = ScriptPlace(self.file, one.line)
         found = [] if one.values or " in" in one.text.split(";")[0] else list(self.arguments)
         for word in one.values:
             items = words.values(self, word)
@@ -363,7 +357,9 @@ class Shell(State):
         if one.exported:
             self.effects.append(
                 Export(
-                    Place(self.file, one.line), one.name, one.value.text if known is None else known
+                    ScriptPlace(self.file, one.line),
+                    one.name,
+                    one.value.text if known is None else known,
                 )
             )
         return Result(status=None if known is None else True, out="")
@@ -382,7 +378,7 @@ class Shell(State):
                 result = inner.call(stage, fed)
             elif fed is not None and self.probe([stage]).lasting:
                 return self.left(
-                    Place(self.file, one.line),
+                    ScriptPlace(self.file, one.line),
                     one.text,
                     "what goes through this pipe is not followed",
                 )
@@ -394,7 +390,7 @@ class Shell(State):
 
     def call(self, one: Call, fed: Fed | None = None) -> Result:
         """Run a command: a function of the script, or one that is known."""
-        place = Place(self.file, one.line)
+        place = ScriptPlace(self.file, one.line)
         stdin, reads = (fed.text, True) if fed is not None else (None, False)
         source = None
         for redirect in one.redirects:
@@ -415,7 +411,7 @@ class Shell(State):
         before = {name: self.variables.get(name) for name, _ in one.assignments}
         for name, word in one.assignments:
             self.variables[name] = words.text(self, word)
-        command = Command(place, one.text, argv, stdin, reads, source)
+        command = ShellCommand(place, one.text, argv, stdin, reads, source)
         since = len(self.printed)
         # of a command that only asks, with words that are not known, nothing is known
         result = Result() if pure else self.invoke(command) if argv else Result(status=True, out="")
@@ -428,7 +424,7 @@ class Shell(State):
         self.printed.append(self.outputs(one, place, result))
         return result
 
-    def invoke(self, command: Command) -> Result:
+    def invoke(self, command: ShellCommand) -> Result:
         """Run a command whose words are known."""
         function = self.functions.get(command.argv[0])
         if function is None:
@@ -456,7 +452,7 @@ class Shell(State):
         data = None if path is None else self.read(path)
         return None if data is None else data.decode("utf-8", "surrogateescape")
 
-    def outputs(self, one: Call, place: Place, result: Result) -> str | None:
+    def outputs(self, one: Call, place: ScriptPlace, result: Result) -> str | None:
         """Write what a command prints to where it goes, and return what still stands to be read."""
         out = result.out
         for redirect in one.redirects:

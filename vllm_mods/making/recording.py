@@ -8,16 +8,16 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import FileChange
 from vllm_mods.making import sandbox
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
 from vllm_mods.making.folder import MOST_BYTES, MOST_FILES
-from vllm_mods.model import FileChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
 _TEMPORARY = "/tmp"  # noqa: S108  (as it is called in there)
 _DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
@@ -59,7 +59,7 @@ sys.meta_path.insert(0, Vllm)
 """
 
 
-class Recorded(NamedTuple):
+class Recording(NamedTuple):
     """What a command did. ``elsewhere`` are files that it wrote and no mod can have."""
 
     changes: tuple[FileChange, ...]
@@ -81,7 +81,7 @@ class Limits(NamedTuple):
 
 def record(
     argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
-) -> Recorded:
+) -> Recording:
     """Run a command as launchers run a mod of these files, on a copy of a tree.
 
     Raises ``Refused`` if it fails, takes too long, leaves a patch half applied or makes what a mod cannot
@@ -135,7 +135,7 @@ def record(
             if path not in owned
         ]
         templates, elsewhere = _elsewhere(folders, home)
-        return Recorded(
+        return Recording(
             tuple(change for change in changes if change.before != change.after),
             templates,
             python,

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import Refused
+from vllm_mods.base.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

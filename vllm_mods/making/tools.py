@@ -7,13 +7,13 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods.bash import BashError
 from vllm_mods.making import python_code
 from vllm_mods.making.effects import SITE, Edit, Install, Patch, normal
-from vllm_mods.making.state import Result
+from vllm_mods.making.shell_state import Result
+from vllm_mods.scripts.bash import BashError
 
 if TYPE_CHECKING:
-    from vllm_mods.making.state import Command, State
+    from vllm_mods.making.shell_state import ShellCommand, ShellState
 
 _PATCH = (
     "p:d:i:RNfstubBlEF:r:o:V:z:c",
@@ -59,7 +59,7 @@ _SAFE_MODULES = {
 # --- patches
 
 
-def patch(shell: State, command: Command) -> Result:
+def patch(shell: ShellState, command: ShellCommand) -> Result:
     """``patch``: which diff, in which folder."""
     options, operands = getopt.gnu_getopt(command.argv[1:], *_PATCH)
     given = dict(options)
@@ -91,7 +91,7 @@ def patch(shell: State, command: Command) -> Result:
     return Result(status=True, out="")
 
 
-def _diff(shell: State, command: Command, source: str | None) -> tuple[str, bytes] | None:
+def _diff(shell: ShellState, command: ShellCommand, source: str | None) -> tuple[str, bytes] | None:
     """Return a diff with a name; None, and the statement left, if it is not known."""
     if source is None or source == "-":
         if command.stdin is None:
@@ -108,7 +108,7 @@ def _diff(shell: State, command: Command, source: str | None) -> tuple[str, byte
     return posixpath.basename(source), data
 
 
-def git(shell: State, command: Command) -> Result:
+def git(shell: ShellState, command: ShellCommand) -> Result:
     """``git apply``; what only asks is passed over."""
     argv = command.argv[1:]
     folder = "."
@@ -127,7 +127,7 @@ def git(shell: State, command: Command) -> Result:
     return shell.left(command.place, command.text, why)
 
 
-def _apply(shell: State, command: Command, folder: str, argv: list[str]) -> Result:
+def _apply(shell: ShellState, command: ShellCommand, folder: str, argv: list[str]) -> Result:
     options, operands = getopt.gnu_getopt(argv, *_APPLY)
     given = dict(options)
     if _ASKS & set(given):
@@ -156,14 +156,14 @@ def _apply(shell: State, command: Command, folder: str, argv: list[str]) -> Resu
 # --- packages
 
 
-def uv(shell: State, command: Command) -> Result:
+def uv(shell: ShellState, command: ShellCommand) -> Result:
     """``uv pip …``."""
     if command.argv[1:2] == ["pip"]:
         return pip(shell, command._replace(argv=command.argv[1:]))
     return shell.left(command.place, command.text, f"what `uv {' '.join(command.argv[1:2])}` does")
 
 
-def pip(shell: State, command: Command) -> Result:
+def pip(shell: ShellState, command: ShellCommand) -> Result:
     """``pip install``: what is asked for."""
     argv = [word for word in command.argv[1:] if not re.match(r"-q+$|--quiet|-v+$", word)]
     action = argv[0] if argv else "help"
@@ -191,7 +191,7 @@ def pip(shell: State, command: Command) -> Result:
     return Result(status=True, out="")
 
 
-def _listed(shell: State, command: Command, name: str) -> None:
+def _listed(shell: ShellState, command: ShellCommand, name: str) -> None:
     path = shell.path(name)
     data = None if path is None else shell.read(path)
     if data is None:
@@ -203,7 +203,7 @@ def _listed(shell: State, command: Command, name: str) -> None:
             _required(shell, command, text)
 
 
-def _required(shell: State, command: Command, text: str) -> None:
+def _required(shell: ShellState, command: ShellCommand, text: str) -> None:
     wheel = _WHEEL.search(text)
     if wheel:
         text = f"{wheel[1].replace('_', '-')}=={wheel[2]}"
@@ -220,7 +220,7 @@ def _required(shell: State, command: Command, text: str) -> None:
 # --- code
 
 
-def python(shell: State, command: Command) -> Result:  # noqa: PLR0911  (one for each form)
+def python(shell: ShellState, command: ShellCommand) -> Result:  # noqa: PLR0911  (one for each form)
     """``python3``: code that only asks, or an edit of which only a run tells what comes out."""
     argv = command.argv[1:]
     while argv and re.fullmatch(r"-[uBIsESOqb]+", argv[0]):
@@ -245,7 +245,7 @@ def python(shell: State, command: Command) -> Result:  # noqa: PLR0911  (one for
     return _code(shell, command, None if data is None else data.decode("utf-8", "replace"))
 
 
-def _code(shell: State, command: Command, code: str | None) -> Result:
+def _code(shell: ShellState, command: ShellCommand, code: str | None) -> Result:
     if code is None:
         return shell.left(command.place, command.text, "the code that it runs is not in the mod")
     out = python_code.printed(code)
@@ -256,7 +256,7 @@ def _code(shell: State, command: Command, code: str | None) -> Result:
     return edit(shell, command, "Python code edits")
 
 
-def edit(shell: State, command: Command, what: str) -> Result:
+def edit(shell: ShellState, command: ShellCommand, what: str) -> Result:
     """Take note of an edit that only a run can do, and of the files that are known no more."""
     for word in command.argv[1:]:
         path = shell.path(word)
@@ -267,7 +267,7 @@ def edit(shell: State, command: Command, what: str) -> Result:
     return Result(status=True)
 
 
-def interpreter(shell: State, command: Command) -> Result:
+def interpreter(shell: ShellState, command: ShellCommand) -> Result:
     """``bash x.sh``, ``sh -c …``."""
     argv = [
         word for word in command.argv[1:] if word not in {"-e", "-x", "-ex", "-u", "-eu", "-eux"}
@@ -277,7 +277,7 @@ def interpreter(shell: State, command: Command) -> Result:
     return script(shell, command, argv)
 
 
-def source(shell: State, command: Command) -> Result:
+def source(shell: ShellState, command: ShellCommand) -> Result:
     """``source x.sh``: in this very shell."""
     name = command.argv[1] if len(command.argv) > 1 else ""
     if name.endswith("bin/activate"):
@@ -285,13 +285,13 @@ def source(shell: State, command: Command) -> Result:
     return _sourced(shell, shell, command, command.argv[1:], ends=False)
 
 
-def script(shell: State, command: Command, argv: list[str]) -> Result:
+def script(shell: ShellState, command: ShellCommand, argv: list[str]) -> Result:
     """Run another script of the mod."""
     return _sourced(shell, shell.subshell(), command, argv, ends=True)
 
 
 def _sourced(
-    shell: State, inner: State, command: Command, argv: list[str], *, ends: bool
+    shell: ShellState, inner: ShellState, command: ShellCommand, argv: list[str], *, ends: bool
 ) -> Result:
     path = shell.path(argv[0]) if argv else None
     data = None if path is None else shell.read(path)

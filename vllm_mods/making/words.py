@@ -7,12 +7,12 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods import bash
-from vllm_mods.bash import Call, Unread, Variable, Word
 from vllm_mods.making.effects import HOME, normal
+from vllm_mods.scripts import bash
+from vllm_mods.scripts.bash import Call, Unread, Variable, Word
 
 if TYPE_CHECKING:
-    from vllm_mods.making.state import State
+    from vllm_mods.making.shell_state import ShellState
 
 _LONGEST = 1 << 20
 _MAGIC = re.compile(r"[*?\[]")
@@ -24,13 +24,13 @@ _ALL = re.compile(r"\$\{(\w+)\[[@*]\]\}")
 _SCRIPT = {"$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE}", "${BASH_SOURCE[0]}"}
 
 
-def value(shell: State, word: Word) -> str | None:
+def value(shell: ShellState, word: Word) -> str | None:
     """Return what a word comes to where one word is wanted."""
     found = values(shell, word)
     return found[0] if found is not None and len(found) == 1 else None
 
 
-def values(shell: State, word: Word) -> list[str] | None:
+def values(shell: ShellState, word: Word) -> list[str] | None:
     """Return the words that a word becomes: several for a pattern, an array, an unquoted list."""
     quoted = word.text[:1] in {'"', "'"}
     if _BRACES.search(_QUOTED.sub("", word.text)):
@@ -60,7 +60,7 @@ def values(shell: State, word: Word) -> list[str] | None:
     return text.split() if split else [text]
 
 
-def text(shell: State, word: Word) -> str | None:
+def text(shell: ShellState, word: Word) -> str | None:
     """Return what a word comes to where nothing is split: a value, a here-document."""
     out = ""
     for part in word.parts:
@@ -73,7 +73,7 @@ def text(shell: State, word: Word) -> str | None:
     return out
 
 
-def array(shell: State, word: Word) -> list[str] | None:
+def array(shell: ShellState, word: Word) -> list[str] | None:
     """Return the items of ``(a b c)``; None if that is not what the word is."""
     if not (word.text.startswith("(") and word.text.endswith(")")):
         return None
@@ -89,14 +89,14 @@ def array(shell: State, word: Word) -> list[str] | None:
     return found
 
 
-def _many(shell: State, raw: str) -> list[str] | None:
+def _many(shell: ShellState, raw: str) -> list[str] | None:
     match = _ALL.fullmatch(raw)
     if match:
         return shell.arrays.get(match[1])
     return list(shell.arguments) if raw in {"$@", "$*"} else None
 
 
-def _part(shell: State, part: Variable | Unread) -> str | None:  # noqa: PLR0911  (one for each form)
+def _part(shell: ShellState, part: Variable | Unread) -> str | None:  # noqa: PLR0911  (one for each form)
     if isinstance(part, Variable):
         return _variable(shell, part)
     raw = part.text
@@ -119,7 +119,7 @@ def _part(shell: State, part: Variable | Unread) -> str | None:  # noqa: PLR0911
     return raw if raw == "~" or not raw.startswith("$") else None
 
 
-def _variable(shell: State, part: Variable) -> str | None:
+def _variable(shell: ShellState, part: Variable) -> str | None:
     name = part.name
     if name == "PWD":
         return shell.cwd
@@ -152,7 +152,7 @@ def _cut(known: str, operator: str, pattern: str) -> str:
     return known[max(cuts) if longest else min(cuts) :] if cuts else known
 
 
-def _matches(shell: State, pattern: str) -> list[str] | None:
+def _matches(shell: ShellState, pattern: str) -> list[str] | None:
     """Return the paths that a pattern names, as bash sorts them, or the pattern if there is none."""
     place = shell.path(pattern)
     known = None if place is None else shell.listing(place)

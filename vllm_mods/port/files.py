@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.port import follow, outline, structure, text
-from vllm_mods.port.structure import Problem
+from vllm_mods.port.structure import MergeProblem
 from vllm_mods.port.text import Ported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vllm_mods.model import FileChange, Tree
+    from vllm_mods.base.model import FileChange, Tree
     from vllm_mods.port.follow import Followed
 
 
@@ -49,7 +49,7 @@ def _file(change: FileChange, tree: Tree) -> FilePort:
             return done
         names = {problem.scope.split(".")[0] for problem in lost}
     else:
-        problem = Problem(
+        problem = MergeProblem(
             "file-gone", "", f"the target has no {path}, and nothing says what became of it"
         )
         done = FilePort(path, path, None, Ported(None, [], (problem,)))
@@ -80,7 +80,9 @@ def _whole(change: FileChange, there: bytes | None) -> FilePort:
         what = "makes" if change.before is None else "removes"
         message = f"the mod {what} {path}, and the target has it with other bytes"
         ported = Ported(
-            None, [], (Problem("both-add" if change.before is None else "removed", "", message),)
+            None,
+            [],
+            (MergeProblem("both-add" if change.before is None else "removed", "", message),),
         )
     return FilePort(path, path, there, ported)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import lines, locate, whereabouts
+from vllm_mods.base import line_diff
+from vllm_mods.placing import relocation
 from vllm_mods.port import outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
     from vllm_mods.port.outline import Outline
 
 _LIKE = 0.5
@@ -47,7 +48,7 @@ def home(tree: Tree, path: str, base: bytes, names: Sequence[str]) -> Home | Non
     before = outline.read(base)
     wanted = {one.name: one for one in before.inner if one.name in names} if before else {}
     found = []
-    for other in whereabouts.defining(tree, path, tuple(wanted)):
+    for other in relocation.defining(tree, path, tuple(wanted)):
         data = tree.read(other) or b""
         after = outline.read(data)
         there = {one.name: one for one in after.inner} if after is not None else {}
@@ -93,7 +94,7 @@ def likeness(one: Outline, other: Outline) -> float:
     )
     if not mine or not theirs:
         return 0.0
-    return 2 * len(lines.matching(mine, theirs)) / (len(mine) + len(theirs))
+    return 2 * len(line_diff.matching(mine, theirs)) / (len(mine) + len(theirs))
 
 
 def _renamed(
@@ -155,5 +156,5 @@ def reindented(data: bytes, old: bytes, new: bytes) -> bytes:
     """Move lines that begin with one indentation to another; others stay."""
     return b"".join(
         new + line[len(old) :] if line.startswith(old) and line.strip() else line
-        for line in locate.split(data)
+        for line in line_diff.split(data)
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods import locate, whereabouts
+from vllm_mods.base import line_diff
+from vllm_mods.placing import relocation
 from vllm_mods.port.follow import Followed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vllm_mods.model import Finding, Tree
+    from vllm_mods.base.model import Finding, Tree
 
 _FROM = re.compile(rb"(\s*from\s+)([\w.]+)(\s+import\s+)([\w, ]+?)(\s*)\Z")
 
@@ -24,8 +25,8 @@ def follow(
     ``before`` is the target's file, ``after`` the ported one. Only a line that the mod adds, whose
     names one single other file of the tree defines, is changed; every change is told.
     """
-    there = set(locate.split(before or b""))
-    text = list(locate.split(after))
+    there = set(line_diff.split(before or b""))
+    text = list(line_diff.split(after))
     followed = []
     for finding in findings:
         if finding.code != "fit-import" or finding.path != path or finding.line is None:
@@ -36,7 +37,7 @@ def follow(
             continue
         names = [name.split()[0].decode() for name in match[4].split(b",") if name.strip()]
         module = match[2].decode()
-        homes = list(whereabouts.defining(tree, _path(module), names))
+        homes = list(relocation.defining(tree, _path(module), names))
         if len(homes) != 1:
             continue
         new = _module(homes[0])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.model import Verdict
+from vllm_mods.base.model import Verdict
 from vllm_mods.port import files, imports, variant
 from vllm_mods.port.variant import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.model import FileChange, Mod, Tree, Variant
+    from vllm_mods.base.model import FileChange, Mod, Tree, Variant
     from vllm_mods.port.files import FilePort
     from vllm_mods.port.follow import Followed
     from vllm_mods.port.variant import NewVariant
@@ -44,7 +44,7 @@ class Job(NamedTuple):
         return self.target.version or self.target.spec
 
 
-class Outcome(NamedTuple):
+class PortOutcome(NamedTuple):
     """What came out. ``new`` is None where something clashes, or the target has the change already."""
 
     job: Job
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
         return self.new is not None and self.new.planned.verdict.writes
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> PortOutcome:
     """Port a variant. Raises ``Refused`` for a base that is not the one it was written for.
 
     ``TreeError`` for a tree that cannot be read.
@@ -79,7 +79,7 @@ def run(job: Job) -> Outcome:
     variant.check_base(job.mod, job.variant, changes, job.base)
     ports = files.port(changes, job.target)
     followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
-    outcome = Outcome(job, changes, ports, None, followed)
+    outcome = PortOutcome(job, changes, ports, None, followed)
     if not outcome.clean or (outcome.carried and not _brings_files(job.variant)):
         return outcome
     gone = {change.path for change in changes if change.after is None}

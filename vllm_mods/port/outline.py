@@ -11,12 +11,13 @@ import ast
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import locate, syntax_tree
+from vllm_mods.base import line_diff
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.diff3 import Lines
+    from vllm_mods.base.diff3 import Lines
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MARK = b"\1"  # not a zero: git takes a text with one for binary
@@ -61,7 +62,7 @@ def read(data: bytes) -> Outline | None:
     module = syntax_tree.module(data)
     if module is None:
         return None
-    text = locate.split(data)
+    text = line_diff.split(data)
     if _MARK in data or b"\x0c" in data or b"\r" in data.replace(b"\r\n", b""):
         return None  # ``ast`` ends a line there, and patches do not
     return _outline("", module, text, 1, len(text))

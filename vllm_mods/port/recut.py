@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import library, lock, locking, planner, unified
-from vllm_mods.digest import sha256
-from vllm_mods.errors import Refused, UsageError
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.formats import diff_writer, mod_lock
+from vllm_mods.library import catalog
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import variant as making
 from vllm_mods.port.variant import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.lock import LockedTree
-    from vllm_mods.model import Mod, Tree, Variant
+    from vllm_mods.base.model import Mod, Tree, Variant
+    from vllm_mods.formats.mod_lock import LockedTree
 
 
 class Recut(NamedTuple):
@@ -47,10 +49,10 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     changes = making.changes_of(mod, variant, base)
     cuts = [Cut(change.path, change.before, change.after) for change in changes]
     trees = {version: opener(version) for version, _ in states}
-    for context in unified.CONTEXTS:
+    for context in diff_writer.CONTEXTS:
         files = _files(variant, cuts, context)
         if all(
-            library.read_file(f"{mod.directory}/{name}") == data for name, data in files.items()
+            catalog.read_file(f"{mod.directory}/{name}") == data for name, data in files.items()
         ):
             return Recut({}, tuple(trees))
         new = making.loaded(mod, files, roots)
@@ -59,11 +61,11 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
             others = [tree for tree in locked.trees if tree.variant != variant.id]
             order = {one.id: n for n, one in enumerate(mod.variants)}
             kept = sorted([*others, *entries], key=lambda tree: order[tree.variant])
-            made = locking.of(new, kept)._replace(others=locked.others)
-            files[library.LOCK] = lock.dump(made)
+            made = lock_entries.of(new, kept)._replace(others=locked.others)
+            files[catalog.LOCK] = mod_lock.dump(made)
             return Recut(files, tuple(trees))
     raise Refused(
-        f"variant `{variant.id}` of {mod.name}: no patches with up to {unified.CONTEXTS[-1]} lines of context do "
+        f"variant `{variant.id}` of {mod.name}: no patches with up to {diff_writer.CONTEXTS[-1]} lines of context do "
         "the same on every release that mod.lock records; nothing was written",
         hint=f"vllm-mods matrix {mod.name}",
     )
@@ -75,7 +77,7 @@ def _files(variant: Variant, cuts: Sequence[Cut], context: int) -> dict[str, byt
     for patch in variant.patches:
         paths = making.paths_of(patch)
         pieces = [
-            unified.file_diff(cut.path, cut.before, cut.after, context=context)
+            diff_writer.file_diff(cut.path, cut.before, cut.after, context=context)
             for cut in cuts
             if cut.path in paths
         ]
@@ -98,7 +100,7 @@ def _same(
     for version, state in states:
         planned = planner.plan([alone], trees[version]).mods[0]
         after = {change.path: sha256(change.after) for change in planned.changes}
-        entry = locking.entry(planned)
+        entry = lock_entries.entry(planned)
         if entry is None or after != {file.path: file.after for file in state.files}:
             return None
         labels.setdefault(entry, []).append(version)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import library, planner
+from vllm_mods.library import catalog
+from vllm_mods.planning import planner
 from vllm_mods.port import job as porting
 from vllm_mods.port import variant as making
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from vllm_mods.model import Mod, Tree
-    from vllm_mods.port.job import Job, Outcome
+    from vllm_mods.base.model import Mod, Tree
+    from vllm_mods.port.job import Job, PortOutcome
 
 
-class Row(NamedTuple):
+class SpanRow(NamedTuple):
     """A release, the variant that goes in there, and its verdict: ``ported`` for a new one."""
 
     release: str
@@ -23,24 +24,24 @@ class Row(NamedTuple):
     verdict: str
 
 
-class Span(NamedTuple):
+class PortSpan(NamedTuple):
     """What came out: the mod as it would be, its new files, and the port that could not be done."""
 
     mod: Mod
-    rows: tuple[Row, ...]
+    rows: tuple[SpanRow, ...]
     files: dict[str, bytes]
-    stopped: Outcome | None
+    stopped: PortOutcome | None
 
 
 def run(
     mod: Mod, trees: Iterable[Tree], roots: Sequence[str], first: Callable[[Mod, Tree, str], Job]
-) -> Span:
+) -> PortSpan:
     """Go through trees, the oldest first, and port where no variant goes in.
 
     A variant that was made on the way is ported on; otherwise ``first`` says what to port to
     a tree, and under which name. Stops at the first tree that takes none.
     """
-    rows: list[Row] = []
+    rows: list[SpanRow] = []
     files: dict[str, bytes] = {}
     spans: dict[str, tuple[str, str]] = {}
     last: tuple[Tree, str] | None = None
@@ -50,7 +51,7 @@ def run(
         planned = planner.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
         if planned.verdict.ok:
             used = planned.variant.id if planned.variant is not None else None
-            rows.append(Row(version, used, planned.verdict.value))
+            rows.append(SpanRow(version, used, planned.verdict.value))
             if used in spans:
                 spans[used], last = (spans[used][0], version), (tree, used)
             continue
@@ -67,9 +68,9 @@ def run(
             break
         mod, files = outcome.new.mod, {**files, **outcome.new.files}
         spans[name], last = (version, version), (tree, name)
-        rows.append(Row(version, name, "ported"))
+        rows.append(SpanRow(version, name, "ported"))
     for name, (start, end) in spans.items():
         if start != end:
-            wider = making.with_range(files[library.MANIFEST], name, f">={start},<={end}")
-            files[library.MANIFEST] = wider
-    return Span(mod, tuple(rows), files, stopped)
+            wider = making.with_range(files[catalog.MANIFEST], name, f">={start},<={end}")
+            files[catalog.MANIFEST] = wider
+    return PortSpan(mod, tuple(rows), files, stopped)

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import lines
-from vllm_mods.diff3 import Clash
+from vllm_mods.base import line_diff
+from vllm_mods.base.diff3 import Clash
 from vllm_mods.port import outline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.diff3 import Lines
+    from vllm_mods.base.diff3 import Lines
     from vllm_mods.port.outline import Outline
 
     Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
 
 
-class Problem(NamedTuple):
+class MergeProblem(NamedTuple):
     """Why a place could not be merged.
 
     ``code`` is ``clash`` (both sides changed the same lines), ``gone`` (the target has not got the
@@ -41,7 +41,7 @@ class Merged(NamedTuple):
     """A merged outline as stretches, what stands in the way, and the scopes that the mod changes."""
 
     stretches: list[Lines | Clash]
-    problems: tuple[Problem, ...]
+    problems: tuple[MergeProblem, ...]
     touched: tuple[str, ...]
 
     @property
@@ -80,7 +80,7 @@ class _Sides(NamedTuple):
 class _Merger:
     def __init__(self, merge_lines: Merge) -> None:
         self.merge_lines = merge_lines
-        self.problems: list[Problem] = []
+        self.problems: list[MergeProblem] = []
         self.touched: list[str] = []
 
     def outline(
@@ -152,7 +152,7 @@ class _Merger:
     ) -> bool:
         """Tell whether both sides added the same lines, at places of which the merge made two."""
         out = [line for one in merged for line in one if isinstance(line, bytes)]
-        for _, _, k, m in lines.changes(base.lines, ours.lines):
+        for _, _, k, m in line_diff.changes(base.lines, ours.lines):
             told = [line for line in ours.lines[k:m] if _says_something(line)]
             if told and all(
                 out.count(line) > max(ours.lines.count(line), theirs.lines.count(line))
@@ -162,7 +162,7 @@ class _Merger:
         return False
 
     def problem(self, code: str, scope: str, message: str) -> None:
-        self.problems.append(Problem(code, scope, message))
+        self.problems.append(MergeProblem(code, scope, message))
 
 
 def _within(scope: str, name: str) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import diff3, lines, locate
-from vllm_mods.diff3 import Clash
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.diff3 import Clash
 from vllm_mods.port import follow, outline, structure, textual
 from vllm_mods.port.follow import Followed
-from vllm_mods.port.structure import Problem
+from vllm_mods.port.structure import MergeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.diff3 import Lines
+    from vllm_mods.base.diff3 import Lines
     from vllm_mods.port.outline import Outline
 
 
@@ -28,7 +28,7 @@ class Ported(NamedTuple):
 
     text: bytes | None
     stretches: list[Lines | Clash]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[MergeProblem, ...] = ()
     touched: tuple[str, ...] = ()
     proof: str | None = None
     followed: tuple[Followed, ...] = ()
@@ -48,7 +48,7 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
 
 
 def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
-    whole = textual.merge(*(locate.split(one) for one in sides))
+    whole = textual.merge(*(line_diff.split(one) for one in sides))
     by_text = diff3.clean(whole)
     base, ours, theirs = outlines
     followed = []
@@ -68,7 +68,7 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
     if worst is not None:
         return Ported(None, worst.stretches, worst.problems, **told)  # type: ignore[arg-type]
     message = "a merge of the whole file and one by scopes do not give the same bytes"
-    problem = Problem("disagree", ", ".join(found[0].touched), message)
+    problem = MergeProblem("disagree", ", ".join(found[0].touched), message)
     first, second = by_scope
     both = _both(first or b"", (second if by_text is None else by_text) or b"")
     return Ported(None, both, (problem,), **told)  # type: ignore[arg-type]
@@ -76,10 +76,10 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
 
 def _both(one: bytes, other: bytes) -> list[Lines | Clash]:
     """Return two results as one text, with both where they differ."""
-    mine, theirs = locate.split(one), locate.split(other)
+    mine, theirs = line_diff.split(one), line_diff.split(other)
     out: list[Lines | Clash] = []
     at = 0
-    for i, j, k, m in lines.changes(mine, theirs):
+    for i, j, k, m in line_diff.changes(mine, theirs):
         out += [mine[at:i], Clash(mine[i:j], (), theirs[k:m])]
         at = j
     return [*out, mine[at:]]
@@ -104,9 +104,9 @@ def _moved(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) 
             return None
         score = follow.likeness(before, place)
         followed.append(Followed(problem.scope, scope, score))
-        text = locate.split(theirs)
+        text = line_diff.split(theirs)
         theirs = b"".join([*text[: place.start - 1], merged, *text[place.end :]])
-        text = locate.split(ours)
+        text = line_diff.split(ours)
         ours = b"".join([*text[: after.start - 1], *before.flat(), *text[after.end :]])
     rest = port(base, ours, theirs, python=True)
     touched = (*rest.touched, *(one.scope for one in failed.problems))
@@ -118,7 +118,9 @@ def _moved(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) 
 def _in_new_place(before: Outline, after: Outline, place: Outline) -> bytes | None:
     """Merge one definition with what it became elsewhere, however far that is indented."""
     old, new = (_indentation(one) for one in (before, place))
-    base, ours = (locate.split(follow.reindented(one.text(), old, new)) for one in (before, after))
+    base, ours = (
+        line_diff.split(follow.reindented(one.text(), old, new)) for one in (before, after)
+    )
     theirs = tuple(place.flat())
     found = [diff3.clean(way(base, ours, theirs)) for way in (diff3.merge, textual.merge)]
     return found[0] if found[0] == found[1] else None
@@ -131,7 +133,7 @@ def _indentation(one: Outline) -> bytes:
 
 def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:
     """Merge texts without scopes: two algorithms have to agree."""
-    texts = [locate.split(one) for one in sides]
+    texts = [line_diff.split(one) for one in sides]
     whole = textual.merge(*texts)
     text = diff3.clean(whole)
     if text is not None and text == diff3.clean(diff3.merge(*texts)):
@@ -140,4 +142,4 @@ def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:
     if text is not None:
         why = "it cannot be read as Python, and " if python else ""
         code, message = "disagree", f"{why}two ways to merge it do not give the same bytes"
-    return Ported(None, whole, (Problem(code, "", message),))
+    return Ported(None, whole, (MergeProblem(code, "", message),))

@@ -8,14 +8,14 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING
 
-from vllm_mods import diff3, locate
-from vllm_mods.diff3 import Clash
-from vllm_mods.errors import TreeError
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.diff3 import Clash
+from vllm_mods.base.errors import TreeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vllm_mods.diff3 import Lines
+    from vllm_mods.base.diff3 import Lines
 
 _LONG = 40  # letters of a marker, if no line begins so
 _MARKS = (b"<", b"|", b"=", b">")
@@ -49,7 +49,7 @@ def merge(
     if done.returncode >= _BROKEN or (done.returncode and b"<" * long not in done.stdout):
         said = done.stderr.decode("utf-8", "replace").strip()
         raise TreeError(f"git merge-file failed: {said or done.returncode}", hint="git --version")
-    return _read(locate.split(done.stdout), long)
+    return _read(line_diff.split(done.stdout), long)
 
 
 def _longer_than_all(lines: Iterable[bytes]) -> int:

@@ -7,14 +7,16 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import diff, library, planner, toml_text, unified
-from vllm_mods.errors import Refused, UsageError
-from vllm_mods.lock import Lock, parse
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.formats import diff, diff_writer, toml_writer
+from vllm_mods.formats.mod_lock import Lock, parse
+from vllm_mods.library import catalog
+from vllm_mods.planning import planner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from vllm_mods.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
+    from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
     from vllm_mods.trees.release import Releases
 
 
@@ -63,7 +65,7 @@ def nearest(mod: Mod, version: str | None, locked: Lock | None) -> Variant:
 
     A variant whose range names it comes first.
     """
-    from vllm_mods import versions  # noqa: PLC0415
+    from vllm_mods.base import versions  # noqa: PLC0415
 
     named = [one for one in mod.variants if versions.in_range(version, one.vllm)]
     if named or version is None:
@@ -97,7 +99,7 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
 
     Raises ``UsageError`` where none is recorded, ``TreeError`` if it cannot be had.
     """
-    from vllm_mods import versions  # noqa: PLC0415
+    from vllm_mods.base import versions  # noqa: PLC0415
 
     known = recorded(lock_of(mod), variant)
     if not known:
@@ -115,7 +117,7 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
 
     Raises ``Refused`` if they are others.
     """
-    from vllm_mods.digest import sha256  # noqa: PLC0415
+    from vllm_mods.base.digest import sha256  # noqa: PLC0415
 
     locked = lock_of(mod)
     states = [
@@ -151,11 +153,11 @@ def make(
     """
     made: NewVariant | None = None
     block = {"id": name, "vllm": vllm}
-    for context in unified.CONTEXTS:
+    for context in diff_writer.CONTEXTS:
         patches = _patches(variant, cuts, name, context)
         files = {
             **patches,
-            library.MANIFEST: _manifest(mod, variant, {**block, "patches": list(patches)}, told),
+            catalog.MANIFEST: _manifest(mod, variant, {**block, "patches": list(patches)}, told),
         }
         new = loaded(mod, files, roots)
         alone = next(one for one in new.variants if one.id == name)
@@ -171,9 +173,9 @@ def make(
 
 def with_range(manifest: bytes, name: str, vllm: str) -> bytes:
     """Return a manifest in which the variant ``name`` states another range."""
-    head, table, rest = manifest.decode().partition(f"id = {toml_text.value(name)}\n")
+    head, table, rest = manifest.decode().partition(f"id = {toml_writer.value(name)}\n")
     line = re.compile(r"^vllm = .*$", re.MULTILINE)
-    return (head + table + line.sub(f"vllm = {toml_text.value(vllm)}", rest, count=1)).encode()
+    return (head + table + line.sub(f"vllm = {toml_writer.value(vllm)}", rest, count=1)).encode()
 
 
 def default_name(mod: Mod, version: str | None) -> str:
@@ -198,7 +200,7 @@ def _patches(variant: Variant, cuts: Sequence[Cut], name: str, context: int) -> 
     found: dict[str, bytes] = {}
     for cut in sorted(cuts, key=lambda cut: cut.path):
         source = f"{name}/{owner.get(cut.path, sources[0])}"
-        piece = unified.file_diff(cut.path, cut.before, cut.after, context=context)
+        piece = diff_writer.file_diff(cut.path, cut.before, cut.after, context=context)
         found[source] = found.get(source, b"") + piece
     return {source: data for source, data in found.items() if data}
 
@@ -209,7 +211,7 @@ def _manifest(mod: Mod, variant: Variant, new: Mapping[str, object], told: str) 
     old = next(one for one in raw["variant"] if one["id"] == variant.id)
     old.pop("root", None)  # paths in the patches are from the site root
     block = {**dict.fromkeys(new), **old, **new}
-    rows = [f"{toml_text.key(key)} = {toml_text.value(value)}" for key, value in block.items()]
+    rows = [f"{toml_writer.key(key)} = {toml_writer.value(value)}" for key, value in block.items()]
     text = mod.manifest.decode().rstrip("\n")
     return "\n".join([text, "", f"# {told}", "[[variant]]", *rows, ""]).encode()
 
@@ -219,11 +221,11 @@ def loaded(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:
 
     def read(path: str) -> bytes | None:
         name = os.path.relpath(path, mod.directory)
-        if name == library.LOCK:
+        if name == catalog.LOCK:
             return None  # it is of the mod as it was
-        return files[name] if name in files else library.read_file(path)
+        return files[name] if name in files else catalog.read_file(path)
 
-    return library.load_mod(mod.directory, roots, read=read)
+    return catalog.load_mod(mod.directory, roots, read=read)
 
 
 def _start(variant: Variant) -> str:

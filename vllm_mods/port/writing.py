@@ -9,13 +9,14 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods import diff3, library, locate
-from vllm_mods.errors import Refused, UsageError
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.library import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from vllm_mods.model import FileChange, Mod
+    from vllm_mods.base.model import FileChange, Mod
     from vllm_mods.port.files import FilePort
 
 SCHEMA = 1
@@ -65,7 +66,7 @@ def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
     with _refusing(directory):
         try:
             for name in sorted(
-                files, key=lambda name: (not _is_new(name), name == library.MANIFEST)
+                files, key=lambda name: (not _is_new(name), name == catalog.MANIFEST)
             ):
                 place = os.path.join(directory, name)
                 folder = os.path.dirname(place)
@@ -87,7 +88,7 @@ def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
 
     Raises ``Refused`` if the folder cannot be written.
     """
-    before = {name: library.read_file(os.path.join(mod.directory, name)) for name in files}
+    before = {name: catalog.read_file(os.path.join(mod.directory, name)) for name in files}
     done: list[str] = []
     with _refusing(mod.directory):
         try:
@@ -100,7 +101,7 @@ def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
                 if (data := before[name]) is None:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(place)
-                elif library.read_file(place) != data:
+                elif catalog.read_file(place) != data:
                     _replace(place, data)
             raise
 
@@ -113,7 +114,7 @@ def keep(
     A file of which the target has nothing becomes a patch that a person has to do away with.
     Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
     """
-    from vllm_mods import unified  # noqa: PLC0415
+    from vllm_mods.formats import diff_writer  # noqa: PLC0415
 
     if earlier := _begun(mod):
         raise Refused(
@@ -127,7 +128,7 @@ def keep(
             for one in ports:
                 if one.ported.text is None and not one.ported.stretches:
                     change = changes[one.path]
-                    patch = unified.file_diff(one.path, change.before, change.after)
+                    patch = diff_writer.file_diff(one.path, change.before, change.after)
                     _put(os.path.join(staged, f"{os.path.basename(one.path)}.patch"), patch)
                     continue
                 text = one.ported.text
@@ -195,16 +196,16 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes]]:
     ]
     found: dict[str, tuple[bytes | None, bytes]] = {}
     for path, there in work.files:
-        data = library.read_file(work.edited(path))
+        data = catalog.read_file(work.edited(path))
         if data is None:
             left.append(f"{work.edited(path)} is gone")
             continue
         left += [
             f"{work.edited(path)}:{n}: a conflict marker"
-            for n, line in enumerate(locate.split(data), 1)
+            for n, line in enumerate(line_diff.split(data), 1)
             if line.startswith(_MARKERS)
         ]
-        before = library.read_file(work.theirs(path)) if there else None
+        before = catalog.read_file(work.theirs(path)) if there else None
         found[path] = (before, data)
     if left:
         lines = "".join(f"\n  {one}" for one in left)
@@ -228,7 +229,7 @@ def _begun(mod: Mod) -> list[str]:
 
 
 def _is_new(name: str) -> bool:
-    return name not in {library.MANIFEST, library.LOCK}
+    return name not in {catalog.MANIFEST, catalog.LOCK}
 
 
 def _put(place: str, data: bytes) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods.model import Level
+from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
 
 if TYPE_CHECKING:
-    from vllm_mods.bisect import Judged, Outcome
-    from vllm_mods.model import Finding
+    from vllm_mods.base.model import Finding
+    from vllm_mods.grid.bisect import BisectOutcome, Judged
     from vllm_mods.report.text import Paint
 
 # What GitHub writes: "(#12345)" behind the subject of a squashed one, "Merge pull request #12345".
@@ -23,7 +23,7 @@ def pull_request(subject: str) -> int | None:
     return int(found[1] or found[2]) if found else None
 
 
-def outcome_data(found: Outcome, *, repository: str | None) -> dict[str, Any]:
+def outcome_data(found: BisectOutcome, *, repository: str | None) -> dict[str, Any]:
     """Return the answer; ``before`` and ``after`` are null where the ends do not differ."""
     mod = found.good.planned.mod
     after = None if found.after is None else _point(found.after)
@@ -63,7 +63,7 @@ def _point(judged: Judged) -> dict[str, Any]:
 
 
 def outcome_text(
-    found: Outcome, good: str, bad: str, *, repository: str | None, paint: Paint = str
+    found: BisectOutcome, good: str, bad: str, *, repository: str | None, paint: Paint = str
 ) -> str:
     """Return what changed between the ends, where, and what it broke."""
     mod = found.good.planned.mod

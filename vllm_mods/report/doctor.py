@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods.model import Level
+from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def _heads(of: view.Grid) -> Iterable[str]:
         yield f'<th scope="col"{mark} title="{name}"><span>{escape(label)}</span></th>'
 
 
-def _row(row: view.Row) -> str:
+def _row(row: view.GridRow) -> str:
     good = sum(cell.meant and not view.is_wrong(cell) for cell in row.known)
     meant = sum(cell.meant for cell in row.known)
     share = f" · {good} of {meant}" if meant else ""

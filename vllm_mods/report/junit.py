@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from vllm_mods.model import Verdict
+from vllm_mods.base.model import Verdict
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.text import MEANING
 

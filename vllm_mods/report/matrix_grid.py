@@ -6,14 +6,14 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.model import Level, Verdict
+from vllm_mods.base.model import Level, Verdict
 from vllm_mods.report.text import label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from vllm_mods.grid.cell import Cell, MatrixResult, Problem, Together
-    from vllm_mods.model import Finding
+    from vllm_mods.base.model import Finding
+    from vllm_mods.grid.cell import Cell, CellProblem, MatrixResult, Together
 
 # What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),
 # noncharacters (not allowed in XML), and marks that change the order in which text is shown.
@@ -23,7 +23,7 @@ _UNSHOWABLE = re.compile(
 _NUMBER = re.compile(r"\d+")
 
 
-class Row(NamedTuple):
+class GridRow(NamedTuple):
     """One mod; ``cells`` in the order of the trees, None where the matrix has no cell."""
 
     mod: str
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 class Grid(NamedTuple):
     """A matrix by mods and trees; ``labels`` has a short name for each tree, in their order."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[GridRow, ...]
     labels: Mapping[str, str]
 
     def label(self, tree: str) -> str:
@@ -79,13 +79,13 @@ def grid(result: MatrixResult) -> Grid:
     versions = {cell.mod: cell.mod_version for cell in result.cells}
     labels = {cell.tree: clean(label(cell.tree, cell.version)) for cell in result.cells}
     rows = (
-        Row(mod, version, tuple(cells.get((mod, tree)) for tree in labels))
+        GridRow(mod, version, tuple(cells.get((mod, tree)) for tree in labels))
         for mod, version in versions.items()
     )
     return Grid(tuple(rows), labels)
 
 
-def runs(of: Grid, row: Row) -> tuple[Run, ...]:
+def runs(of: Grid, row: GridRow) -> tuple[Run, ...]:
     """Return a mod's cells in runs of one verdict and variant."""
     return _runs(of, row.known, lambda cell: (cell.meant, word(cell), variant(cell)))
 
@@ -148,7 +148,7 @@ def spans(of: Grid, trees: Iterable[str]) -> str:
 
 def problems(result: MatrixResult) -> tuple[Grievance, ...]:
     """Put together the problems that differ only in the tree, in the order of the first ones."""
-    alike: dict[tuple[str, str, str], list[Problem]] = {}
+    alike: dict[tuple[str, str, str], list[CellProblem]] = {}
     for one in result.problems:
         said = _NUMBER.sub("#", one.message.replace(one.tree, "")) if one.tree else one.message
         alike.setdefault((one.code, one.mod, said), []).append(one)

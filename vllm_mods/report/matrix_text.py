@@ -43,7 +43,7 @@ def render(
     return "\n\n".join((*blocks, view.summary(of))) + "\n"
 
 
-def _mod(of: view.Grid, row: view.Row, paint: Paint) -> list[str]:
+def _mod(of: view.Grid, row: view.GridRow, paint: Paint) -> list[str]:
     found = view.runs(of, row)
     width = max(len(run.trees) for run in found)
     lines = [view.clean(f"{row.mod} {row.version}")]

@@ -17,11 +17,11 @@ from vllm_mods.report.side_by_side import pairs
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
+    from vllm_mods.base.model import Finding
     from vllm_mods.grid.cell import Cell, Explanation, History, HunkView
-    from vllm_mods.model import Finding
 
 
-class _Table:
+class _PageTable:
     """Values with numbers: what has the same key is made once and has the same number."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class _Table:
 class _Tables:
     def __init__(self) -> None:
         self.texts, self.blocks, self.findings, self.hunks, self.histories = (
-            _Table() for _ in range(5)
+            _PageTable() for _ in range(5)
         )
 
     def text(self, line: str) -> int:

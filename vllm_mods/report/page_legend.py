@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_mods.model import Verdict
+from vllm_mods.base.model import Verdict
 from vllm_mods.report.text import MEANING
 
 UNKNOWN = "unknown"

@@ -12,14 +12,16 @@ from vllm_mods.report.data import finding as finding_data
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.model import Mod
+    from vllm_mods.base.model import Mod
     from vllm_mods.port.files import FilePort
-    from vllm_mods.port.job import Outcome
-    from vllm_mods.port.span import Span
+    from vllm_mods.port.job import PortOutcome
+    from vllm_mods.port.span import PortSpan
     from vllm_mods.port.writing import Unfinished
 
 
-def data(outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None) -> dict[str, Any]:
+def data(
+    outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str] | None
+) -> dict[str, Any]:
     """Return a port as ``port --json`` prints it."""
     job, new = outcome.job, outcome.new
     return {
@@ -49,13 +51,13 @@ def data(outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None)
 
 
 def text(
-    outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
+    outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
 ) -> str:
     """Return a port as a person reads it."""
     return "\n".join(_lines(outcome, work, wrote, notes))
 
 
-def span_data(mod: Mod, found: Span, work: Unfinished | None) -> dict[str, Any]:
+def span_data(mod: Mod, found: PortSpan, work: Unfinished | None) -> dict[str, Any]:
     """Return a port over several releases as ``port --json`` prints it."""
     return {
         "schema": SCHEMA,
@@ -66,7 +68,7 @@ def span_data(mod: Mod, found: Span, work: Unfinished | None) -> dict[str, Any]:
     }
 
 
-def span_text(mod: Mod, found: Span, work: Unfinished | None) -> str:
+def span_text(mod: Mod, found: PortSpan, work: Unfinished | None) -> str:
     """Return a port over several releases as a person reads it."""
     rows = [f"{row.release:14} {row.verdict} ({row.variant})" for row in found.rows]
     rows += [f"wrote {os.path.join(mod.directory, one)}" for one in sorted(found.files)]
@@ -78,7 +80,7 @@ def span_text(mod: Mod, found: Span, work: Unfinished | None) -> str:
 
 
 def _lines(
-    outcome: Outcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
+    outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
 ) -> Iterator[str]:
     job, new = outcome.job, outcome.new
     target = job.target_version

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods.model import Level
+from vllm_mods.base.model import Level
 from vllm_mods.report import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vllm_mods.serve.check import Answer, Fault
-    from vllm_mods.serve.releases import Cell
+    from vllm_mods.serve.check import ServeAnswer, ServeFault
+    from vllm_mods.serve.releases import ServeCell
 
 SCHEMA = 1
 
 
 def answer_data(
-    answer: Answer, *, pairing: str | None, argv: Sequence[str], spec: str, version: str | None
+    answer: ServeAnswer, *, pairing: str | None, argv: Sequence[str], spec: str, version: str | None
 ) -> dict[str, Any]:
     """Return the answer for one tree."""
     return {
@@ -31,7 +31,7 @@ def answer_data(
 
 
 def cells_data(
-    cells: Iterable[Cell], *, pairing: str | None, argv: Sequence[str]
+    cells: Iterable[ServeCell], *, pairing: str | None, argv: Sequence[str]
 ) -> dict[str, Any]:
     """Return the answer for many trees."""
     return {
@@ -50,7 +50,7 @@ def cells_data(
     }
 
 
-def fault_data(fault: Fault) -> dict[str, Any]:
+def fault_data(fault: ServeFault) -> dict[str, Any]:
     """Return one finding."""
     return {
         "code": fault.code,
@@ -61,7 +61,7 @@ def fault_data(fault: Fault) -> dict[str, Any]:
     }
 
 
-def answer_text(answer: Answer, *, head: str) -> str:
+def answer_text(answer: ServeAnswer, *, head: str) -> str:
     """Return a line per finding, what is wrong first."""
     wrong = [fault for fault in answer.faults if fault.level is Level.ERROR]
     notes = [fault for fault in answer.faults if fault.level is Level.NOTE]
@@ -73,12 +73,12 @@ def answer_text(answer: Answer, *, head: str) -> str:
     return "\n".join(lines)
 
 
-def cells_text(cells: Sequence[Cell]) -> str:
+def cells_text(cells: Sequence[ServeCell]) -> str:
     """Return a row per tree with what is wrong there, then each finding once with its releases."""
     labels = {cell.tree: text.label(cell.tree, cell.version) for cell in cells}
     width = max((len(label) for label in labels.values()), default=0)
     lines = [f"{'vLLM'.ljust(width)}  wrong"]
-    where: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
+    where: dict[tuple[str, str], list[tuple[str, ServeFault]]] = {}
     for cell in cells:
         wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
         shown = ", ".join(dict.fromkeys(fault.subject for fault in wrong)) or "nothing"
@@ -92,5 +92,5 @@ def cells_text(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
-def _line(fault: Fault) -> str:
+def _line(fault: ServeFault) -> str:
     return f"{fault.subject}: {fault.message} [{fault.code}]"

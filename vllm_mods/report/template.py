@@ -11,8 +11,8 @@ from vllm_mods.template.rendering import place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.errors import ManifestError
-    from vllm_mods.template.check import Checked, Outcome
+    from vllm_mods.base.errors import ManifestError
+    from vllm_mods.template.check import CaseOutcome, Checked
     from vllm_mods.template.rendering import Rendered
     from vllm_mods.template.source import Template
 
@@ -177,7 +177,7 @@ def _head(one: Template) -> dict[str, Any]:
     return {"name": one.name, "path": one.path}
 
 
-def _outcome(one: Outcome) -> dict[str, Any]:
+def _outcome(one: CaseOutcome) -> dict[str, Any]:
     return {
         "name": one.conversation.name,
         "title": one.conversation.title,

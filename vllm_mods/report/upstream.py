@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods import upstream
-from vllm_mods.model import Verdict
+from vllm_mods.base.model import Verdict
+from vllm_mods.grid import upstream
 from vllm_mods.report import data, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vllm_mods.grid.upstream import Dependent, UpstreamRow
     from vllm_mods.report.text import Paint
-    from vllm_mods.upstream import Dependent, Row
 
 _STATES = ("placed", "carried", "absent")
 _HOW = {"requires": "requires it", "after": "goes in after it"}
 
 
-def rows_data(rows: Sequence[Row], dependents: Sequence[Dependent]) -> dict[str, Any]:
+def rows_data(rows: Sequence[UpstreamRow], dependents: Sequence[Dependent]) -> dict[str, Any]:
     """Return the answer; ``can_go`` is the tree from which on all carry the mod whole, or null."""
     mod = rows[0].planned.mod
     gone = upstream.can_go(rows)
@@ -49,7 +49,9 @@ def rows_data(rows: Sequence[Row], dependents: Sequence[Dependent]) -> dict[str,
     }
 
 
-def rows_text(rows: Sequence[Row], dependents: Sequence[Dependent], paint: Paint = str) -> str:
+def rows_text(
+    rows: Sequence[UpstreamRow], dependents: Sequence[Dependent], paint: Paint = str
+) -> str:
     """Return a row per tree, which trees carry a hunk, and whether the mod can go."""
     mod = rows[0].planned.mod
     labels = {row.tree: text.label(row.tree, row.version) for row in rows}
@@ -75,7 +77,7 @@ def rows_text(rows: Sequence[Row], dependents: Sequence[Dependent], paint: Paint
     return "\n".join(lines)
 
 
-def _conclusion(rows: Sequence[Row], labels: dict[str, str]) -> str:
+def _conclusion(rows: Sequence[UpstreamRow], labels: dict[str, str]) -> str:
     name, every = rows[0].planned.mod.name, list(labels.values())
     gone = upstream.can_go(rows)
     if gone is not None:

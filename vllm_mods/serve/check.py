@@ -11,21 +11,21 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from vllm_mods.model import Level
-from vllm_mods.planner import WORKSPACE
+from vllm_mods.base.model import Level
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats.tree_names import is_plain
+from vllm_mods.planning.planner import WORKSPACE
 from vllm_mods.serve import command, envs, flags, registry, values
 from vllm_mods.serve.source import dotted
-from vllm_mods.trees.names import is_plain
-from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from vllm_mods.model import ModPlan
+    from vllm_mods.base.model import ModPlan
     from vllm_mods.serve.command import Parsed, Use
-    from vllm_mods.serve.known import Known
-    from vllm_mods.serve.shape import Shape
-    from vllm_mods.serve.values import Problem
+    from vllm_mods.serve.known import KnownFlags
+    from vllm_mods.serve.shape import FlagShape
+    from vllm_mods.serve.values import ValueProblem
 
 _BUILT_IN_TEMPLATES = "vllm/transformers_utils/chat_templates"
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
@@ -34,7 +34,7 @@ _SHOWN = 4
 _DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b", re.IGNORECASE)
 
 
-class Container(Protocol):
+class ContainerSettings(Protocol):
     """Where vLLM is started: ``directory`` (absolute), and the files that are there."""
 
     @property
@@ -59,10 +59,10 @@ class Serving(NamedTuple):
     env: Mapping[str, str] = {}
     unknown: tuple[str, ...] = ()
     mods: tuple[ModPlan, ...] = ()
-    container: Container | None = None
+    container: ContainerSettings | None = None
 
 
-class Fault(NamedTuple):
+class ServeFault(NamedTuple):
     """One finding. ``subject`` is the flag, variable or mod; ``near`` what was probably meant."""
 
     code: str
@@ -72,10 +72,10 @@ class Fault(NamedTuple):
     level: Level = Level.ERROR
 
 
-class Answer(NamedTuple):
+class ServeAnswer(NamedTuple):
     """What was found. ``names`` are all flags of the tree, ``used`` how many the command has."""
 
-    faults: tuple[Fault, ...]
+    faults: tuple[ServeFault, ...]
     names: frozenset[str]
     used: int
 
@@ -85,13 +85,13 @@ class Answer(NamedTuple):
         return all(fault.level is Level.NOTE for fault in self.faults)
 
 
-def check(known: Known, serving: Serving) -> Answer:
+def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
     """Hold a command against a tree with the changes of its mods in it.
 
     Raises ``TreeError`` if a file of the tree cannot be read.
     """
     checker = _Checker(known, serving)
-    return Answer(
+    return ServeAnswer(
         faults=tuple(dict.fromkeys(checker.faults())),
         names=known.names(),
         used=len(checker.parsed.uses),
@@ -99,7 +99,7 @@ def check(known: Known, serving: Serving) -> Answer:
 
 
 class _Checker:
-    def __init__(self, known: Known, serving: Serving) -> None:
+    def __init__(self, known: KnownFlags, serving: Serving) -> None:
         self.sources = known.sources
         self.flags = known.flags
         self.shape = known.shape
@@ -107,7 +107,7 @@ class _Checker:
         self.parsed: Parsed = command.parse(serving.argv, known.flags, known.shape)
         self.version = known.sources.tree.version or "this version"
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[ServeFault]:
         for use in self.parsed.uses:
             yield from self.use(use)
         yield from self.repeated()
@@ -122,7 +122,7 @@ class _Checker:
 
     # --- flags
 
-    def use(self, use: Use) -> Iterator[Fault]:
+    def use(self, use: Use) -> Iterator[ServeFault]:
         if use.flag is None:
             yield self.no_flag(use)
             return
@@ -136,9 +136,9 @@ class _Checker:
         elif not found.takes_value:
             if use.attached:
                 message = f"takes no value, and {use.values[0]!r} is attached to it"
-                yield Fault("value-unexpected", use.typed, message)
+                yield ServeFault("value-unexpected", use.typed, message)
         elif len(use.values) < _least(found):
-            yield Fault(
+            yield ServeFault(
                 "value-missing",
                 use.typed,
                 f"takes {_how_many(found)}, and none follows it"
@@ -150,12 +150,12 @@ class _Checker:
                 if not self.filled_in(value):
                     yield from self.value(use, found, value)
 
-    def no_flag(self, use: Use) -> Fault:
+    def no_flag(self, use: Use) -> ServeFault:
         if use.candidates:
             names = " or ".join(use.candidates[:_SHOWN])
             if len(use.candidates) > _SHOWN:
                 names += f" or {len(use.candidates) - _SHOWN} others"
-            return Fault("flag-ambiguous", use.typed, f"may stand for {names}: write it out")
+            return ServeFault("flag-ambiguous", use.typed, f"may stand for {names}: write it out")
         head = use.typed.partition(".")[0]
         there = [
             *self.flags.by_name,
@@ -166,14 +166,14 @@ class _Checker:
             message = (
                 f"{base} takes {_how_many(self.shape(self.flags.by_name[base]))} and is no switch"
             )
-            return Fault("flag-unknown", use.typed, message, base)
+            return ServeFault("flag-unknown", use.typed, message, base)
         near = values.nearest(head, there if head.startswith("--no-") else self.flags.by_name)
         meant = f"; did you mean {near}?" if near else ""
-        return Fault(
+        return ServeFault(
             "flag-unknown", use.typed, f"vLLM {self.version} has no such flag{meant}", near
         )
 
-    def deprecated(self, use: Use, found: Shape) -> Iterator[Fault]:
+    def deprecated(self, use: Use, found: FlagShape) -> Iterator[ServeFault]:
         assert use.flag is not None  # noqa: S101  (the caller asked)
         given = use.flag.given
         told = flags.constant(self.sources, given.get("help"))
@@ -187,18 +187,18 @@ class _Checker:
                 f"is deprecated in vLLM {self.version}: {why}".rstrip(": "),
             )
 
-    def key(self, use: Use, found: Shape) -> Iterator[Fault]:
+    def key(self, use: Use, found: FlagShape) -> Iterator[ServeFault]:
         """Check ``--flag.key value``."""
         if found.kind not in {"json", "json-or-text"}:
             message = f"takes {_how_many(found)}, no keys behind a dot"
-            yield Fault("json-value", use.typed, message)
+            yield ServeFault("json-value", use.typed, message)
         elif not use.values:
-            yield Fault("value-missing", use.typed, "takes a value, and none follows it")
+            yield ServeFault("value-missing", use.typed, "takes a value, and none follows it")
         elif found.config is not None and not self.filled_in(use.values[0]):
             for one in values.object_problems(self.sources, found.config, command.nested(use)):
                 yield _fault(use.typed, one)
 
-    def value(self, use: Use, found: Shape, value: str) -> Iterator[Fault]:
+    def value(self, use: Use, found: FlagShape, value: str) -> Iterator[ServeFault]:
         assert use.flag is not None  # noqa: S101  (the caller asked)
         human = self.flags.rules.human_json
         wrong = list(values.problems(self.sources, found, value, human_json=human))
@@ -211,7 +211,7 @@ class _Checker:
         if keys := registry.keys_read(found):
             yield from self.unread(use, value, keys)
 
-    def unlisted(self, use: Use, value: str, names: registry.Offered) -> Fault:
+    def unlisted(self, use: Use, value: str, names: registry.Offered) -> ServeFault:
         plugin = next(
             (u.typed for u in self.parsed.uses if u.flag and u.flag.name.endswith("-plugin")), ""
         )
@@ -224,7 +224,7 @@ class _Checker:
             one = one._replace(message=f"{one.message} (unless a plugin adds it)")
         return _fault(use.typed, one)
 
-    def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[Fault]:
+    def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[ServeFault]:
         data = json_of(value)
         for key in data if isinstance(data, dict) else ():
             if key in keys:
@@ -236,14 +236,14 @@ class _Checker:
             else:
                 meant = f"did you mean {near!r}? " if near else ""
                 message = f"vLLM does not read {key!r}: {meant}it takes {', '.join(keys)}"
-                yield Fault("json-key", use.typed, message, near)
+                yield ServeFault("json-key", use.typed, message, near)
 
     def filled_in(self, value: str) -> bool:
         return any(text in value for text in self.serving.unknown)
 
     # --- the command as a whole
 
-    def repeated(self) -> Iterator[Fault]:
+    def repeated(self) -> Iterator[ServeFault]:
         whole = Counter(u.flag.name for u in self.parsed.uses if u.flag and not u.keys)
         by_key = {u.flag.name for u in self.parsed.uses if u.flag and u.keys}
         for name, count in whole.items():
@@ -252,16 +252,16 @@ class _Checker:
                     "is given whole and by key: the keys make a JSON object of their own, which "
                     "comes last and takes the place of the whole one"
                 )
-                yield Fault("flag-shadowed", name, message)
+                yield ServeFault("flag-shadowed", name, message)
             elif count > 1 and not self.shape(self.flags.by_name[name]).append:
                 yield _note("flag-twice", name, f"is given {count} times: the last one counts")
 
-    def words(self) -> Iterator[Fault]:
+    def words(self) -> Iterator[ServeFault]:
         dashed: Use | str | None = ""  # the flag in front of the last word with a wrong dash
         for word, behind in self.parsed.loose:
             if command.looks_like_flag(word):
                 message = "begins with a typographic dash: to a parser it is no flag"
-                yield Fault("dash", word, message, f"--{word.lstrip(word[0]).lstrip('-')}")
+                yield ServeFault("dash", word, message, f"--{word.lstrip(word[0]).lstrip('-')}")
                 dashed = behind
             elif dashed is behind or self.filled_in(word):
                 continue  # meant as the value of that one, or there is a note on it already
@@ -269,16 +269,16 @@ class _Checker:
                 message = (
                     "is a word of its own: a blank stands behind the backslash at a line's end"
                 )
-                yield Fault("argument-extra", repr(word), message)
+                yield ServeFault("argument-extra", repr(word), message)
             elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
-                yield Fault("argument-extra", word, "is neither a flag nor the value of one")
+                yield ServeFault("argument-extra", word, "is neither a flag nor the value of one")
             else:
                 message = f"{word!r} follows it, and it takes no value"
-                yield Fault("value-unexpected", behind.typed, message)
+                yield ServeFault("value-unexpected", behind.typed, message)
         model = next((u for u in self.parsed.uses if u.flag and u.flag.name == "--model"), None)
         if model is not None and self.parsed.model is not None:
             message = f"the model is {self.parsed.model!r} already: vLLM takes one"
-            yield Fault("argument-extra", "--model", message)
+            yield ServeFault("argument-extra", "--model", message)
         elif model is not None:
             yield _note(
                 "flag-deprecated", "--model", "the model is the first word behind `vllm serve`"
@@ -290,7 +290,7 @@ class _Checker:
         """Tell whether a flag is in the command, and not to be turned off."""
         return any(u.flag and u.flag.name == name and not u.negated for u in self.parsed.uses)
 
-    def requirements(self) -> Iterator[Fault]:
+    def requirements(self) -> Iterator[ServeFault]:
         """Find flags that vLLM refuses without another one: ``if args.a and not args.b: raise``."""
         parsed = self.sources.parse(self.flags.entry.path)
         for node in ast.walk(parsed) if parsed else ():
@@ -303,13 +303,13 @@ class _Checker:
                 ):
                     first, second = _flag_of(one), _flag_of(other)
                     if first and second and self.given(first) and not self.given(second):
-                        yield Fault("flag-alone", first, f"needs {second}, which is not given")
+                        yield ServeFault("flag-alone", first, f"needs {second}, which is not given")
                 case _:
                     pass
 
     # --- what the pairing brings
 
-    def template(self) -> Iterator[Fault]:
+    def template(self) -> Iterator[ServeFault]:
         brought = sorted(
             file.file
             for mod in self.serving.mods
@@ -322,7 +322,7 @@ class _Checker:
                 mod.variant.templates if mod.verdict.ok and mod.variant and not uses else ()
             ):
                 message = f"brings {file.file}, and no --chat-template uses it"
-                yield Fault(
+                yield ServeFault(
                     "template-unused", mod.mod.name, message, f"--chat-template {file.file}"
                 )
         for use in uses:
@@ -330,7 +330,7 @@ class _Checker:
                 if not self.filled_in(value):
                     yield from self.template_at(use, value, brought)
 
-    def template_at(self, use: Use, value: str, brought: Sequence[str]) -> Iterator[Fault]:
+    def template_at(self, use: Use, value: str, brought: Sequence[str]) -> Iterator[ServeFault]:
         if not value or any(char in value for char in "{}\n"):
             return  # vLLM takes it as the template itself
         tree = self.sources.tree
@@ -353,45 +353,47 @@ class _Checker:
             return
         near = values.nearest(name, brought)
         if inside:
-            yield Fault("template-missing", use.typed, f"{inside} is not in the tree", near)
+            yield ServeFault("template-missing", use.typed, f"{inside} is not in the tree", near)
         elif brought and ("/" not in value or near):
             message = f"nothing brings {value!r}: the mods have {', '.join(brought)}"
-            yield Fault("template-missing", use.typed, message, near)
+            yield ServeFault("template-missing", use.typed, message, near)
         elif container is not None:
             place = posixpath.join(container.directory, value)
-            yield Fault("template-missing", use.typed, f"the image has no {place}", near)
+            yield ServeFault("template-missing", use.typed, f"the image has no {place}", near)
         elif self.serving.mods and "/" not in value:
             message = (
                 f"nothing brings {value!r}, which vLLM looks up in the working directory of the "
                 "container: none of the mods has a template"
             )
-            yield Fault("template-missing", use.typed, message)
+            yield ServeFault("template-missing", use.typed, message)
         else:
             where = "at that path" if value.startswith("/") else "in the working directory"
             message = f"whether {value!r} is {where} when vLLM starts can't be told from the tree"
             yield _note("template-unclear", use.typed, message)
 
-    def mod(self, mod: ModPlan) -> Iterator[Fault]:
+    def mod(self, mod: ModPlan) -> Iterator[ServeFault]:
         name = mod.mod.name
         if not mod.verdict.ok:
             why = f": {mod.findings[0].message}" if mod.findings else ""
-            yield Fault("mod-verdict", name, f"does not go in, it is {mod.verdict}{why}")
+            yield ServeFault("mod-verdict", name, f"does not go in, it is {mod.verdict}{why}")
             return
         wanted = command.parse(mod.mod.serve_args, self.flags, self.shape)
         for want in wanted.uses:
             shown = " ".join((want.typed, *want.values))
             if want.flag is None:
                 message = f"needs {shown}, and vLLM {self.version} has no such flag"
-                yield Fault("mod-flag-unknown", name, message)
+                yield ServeFault("mod-flag-unknown", name, message)
                 continue
             same = [u for u in self.parsed.uses if u.flag is want.flag]
             if not same:
-                yield Fault("mod-flag-absent", name, f"needs {shown}, which is not given", shown)
+                yield ServeFault(
+                    "mod-flag-absent", name, f"needs {shown}, which is not given", shown
+                )
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
                 yield _note("mod-flag-differs", name, f"is meant for {shown}, and {given} is given")
 
-    def environment(self) -> Iterator[Fault]:
+    def environment(self) -> Iterator[ServeFault]:
         named = {k: v for k, v in self.serving.env.items() if k.startswith(envs.PREFIX)}
         table = envs.variables(self.sources) if named else {}
         if table is None:
@@ -403,7 +405,7 @@ class _Checker:
             elif not self.filled_in(value):
                 yield from (_fault(name, one) for one in _variable_problems(table[name], value))
 
-    def no_variable(self, name: str, table: Mapping[str, envs.Variable]) -> Fault:
+    def no_variable(self, name: str, table: Mapping[str, envs.EnvVariable]) -> ServeFault:
         changed = frozenset(change.path for mod in self.serving.mods for change in mod.changes)
         reader = envs.mentioning(self.sources, name, changed)
         if reader is not None:
@@ -411,10 +413,10 @@ class _Checker:
         near = values.nearest(name, table)
         meant = f"; did you mean {near}?" if near else ""
         message = f"vLLM {self.version} knows no such variable and ignores it{meant}"
-        return Fault("env-unknown", name, message, near)
+        return ServeFault("env-unknown", name, message, near)
 
 
-def _variable_problems(variable: envs.Variable, value: str) -> Iterator[Problem]:
+def _variable_problems(variable: envs.EnvVariable, value: str) -> Iterator[ValueProblem]:
     if variable.choices:
         offered = variable.choices
         if variable.any_case:
@@ -426,7 +428,9 @@ def _variable_problems(variable: envs.Variable, value: str) -> Iterator[Problem]
             (int if variable.number == "int" else float)(value)
         except ValueError:
             what = "a whole number" if variable.number == "int" else "a number"
-            yield values.Problem("env-value", f"{value!r} is not {what}, which vLLM makes of it")
+            yield values.ValueProblem(
+                "env-value", f"{value!r} is not {what}, which vLLM makes of it"
+            )
 
 
 def _flag_of(node: ast.AST) -> str:
@@ -434,13 +438,13 @@ def _flag_of(node: ast.AST) -> str:
     return f"--{name.removeprefix('args.').replace('_', '-')}" if name.startswith("args.") else ""
 
 
-def _least(found: Shape) -> int:
+def _least(found: FlagShape) -> int:
     if isinstance(found.nargs, int):
         return found.nargs
     return 0 if found.nargs in {"?", "*"} else 1
 
 
-def _how_many(found: Shape) -> str:
+def _how_many(found: FlagShape) -> str:
     if not found.takes_value:
         return "no value"
     if isinstance(found.nargs, int):
@@ -450,10 +454,10 @@ def _how_many(found: Shape) -> str:
     )
 
 
-def _fault(subject: str, one: Problem) -> Fault:
+def _fault(subject: str, one: ValueProblem) -> ServeFault:
     level = Level.NOTE if one.note else Level.ERROR
-    return Fault(one.code, subject, one.message, one.near, level)
+    return ServeFault(one.code, subject, one.message, one.near, level)
 
 
-def _note(code: str, subject: str, message: str) -> Fault:
-    return Fault(code, subject, message, level=Level.NOTE)
+def _note(code: str, subject: str, message: str) -> ServeFault:
+    return ServeFault(code, subject, message, level=Level.NOTE)

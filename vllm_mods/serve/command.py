@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods.errors import UsageError
-from vllm_mods.untrusted import json_of
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from vllm_mods.serve.flags import Flag, Flags
-    from vllm_mods.serve.shape import Shape
+    from vllm_mods.serve.shape import FlagShape
 
 _HELP = frozenset({"-h", "--help"})
 _NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")
@@ -79,7 +79,7 @@ def words(argv: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def parse(argv: Sequence[str], flags: Flags, shape_of: Callable[[Flag], Shape]) -> Parsed:
+def parse(argv: Sequence[str], flags: Flags, shape_of: Callable[[Flag], FlagShape]) -> Parsed:
     """Take apart what follows ``vllm serve``."""
     return _Parser(flags, shape_of).parse([_plain(word) for word in _optimized(argv)])
 
@@ -119,7 +119,7 @@ def looks_like_flag(word: str) -> bool:
 
 
 class _Parser:
-    def __init__(self, flags: Flags, shape_of: Callable[[Flag], Shape]) -> None:
+    def __init__(self, flags: Flags, shape_of: Callable[[Flag], FlagShape]) -> None:
         self.flags = flags
         self.shape_of = shape_of
         self.off: dict[str, Flag] = {

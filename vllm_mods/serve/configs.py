@@ -5,41 +5,41 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.serve.source import Place, dotted
+from vllm_mods.serve.source import SourcePlace, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.serve.source import Sources
+    from vllm_mods.serve.source import ModuleSources
 
 # How pydantic names the bounds of a number, and how people write them.
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
-class Field(NamedTuple):
+class ConfigField(NamedTuple):
     """A field of a dataclass. ``init`` is False where the constructor does not take it."""
 
     name: str
-    annotation: Place
+    annotation: SourcePlace
     doc: str
     init: bool
     bounds: tuple[tuple[str, float], ...]
 
 
-def is_dataclass(sources: Sources, cls: Place) -> bool:
+def is_dataclass(sources: ModuleSources, cls: SourcePlace) -> bool:
     """Tell whether the class itself, or one it inherits from, is decorated as a dataclass."""
     return any(_decorated(one) for one in sources.bases(cls))
 
 
-def fields(sources: Sources, cls: Place) -> dict[str, Field]:
+def fields(sources: ModuleSources, cls: SourcePlace) -> dict[str, ConfigField]:
     """Return the fields of a dataclass by name, those of its bases first."""
-    found: dict[str, Field] = {}
+    found: dict[str, ConfigField] = {}
     for one in reversed(tuple(sources.bases(cls))):
         found.update((field.name, field) for field in _own_fields(one))
     return found
 
 
-def takes_any_key(sources: Sources, cls: Place) -> str | None:
+def takes_any_key(sources: ModuleSources, cls: SourcePlace) -> str | None:
     """Return why a class may take keys that are no fields of it; ``None`` if it cannot."""
     for one in sources.bases(cls):
         assert isinstance(one.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
@@ -55,7 +55,7 @@ def takes_any_key(sources: Sources, cls: Place) -> str | None:
 
 
 def validators(
-    sources: Sources, cls: Place, name: str, *, late: bool = False
+    sources: ModuleSources, cls: SourcePlace, name: str, *, late: bool = False
 ) -> tuple[ast.FunctionDef, ...]:
     """Return the functions that may change what is given for a field before its type is checked.
 
@@ -87,7 +87,7 @@ def lets_none_through(validator: ast.FunctionDef) -> bool:
     return called - marks == {"handler"}
 
 
-def is_enum(sources: Sources, cls: Place) -> bool:
+def is_enum(sources: ModuleSources, cls: SourcePlace) -> bool:
     """Tell whether a class is an enumeration."""
     names = (
         (dotted(base) or "").rpartition(".")[2]
@@ -98,7 +98,7 @@ def is_enum(sources: Sources, cls: Place) -> bool:
     return any(name.endswith(("Enum", "Flag")) for name in names)
 
 
-def members(cls: Place) -> dict[str, object]:
+def members(cls: SourcePlace) -> dict[str, object]:
     """Return the members of an enumeration; the value is ``None`` where it is computed."""
     assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (the caller asked is_enum)
     return {
@@ -110,7 +110,7 @@ def members(cls: Place) -> dict[str, object]:
     }
 
 
-def _decorated(cls: Place) -> bool:
+def _decorated(cls: SourcePlace) -> bool:
     assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
     for mark in cls.node.decorator_list:
         called = mark.func if isinstance(mark, ast.Call) else mark
@@ -119,7 +119,7 @@ def _decorated(cls: Place) -> bool:
     return False
 
 
-def _own_fields(cls: Place) -> Iterator[Field]:
+def _own_fields(cls: SourcePlace) -> Iterator[ConfigField]:
     assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
     body = cls.node.body
     for node, after in zip(body, [*body[1:], None], strict=True):
@@ -129,9 +129,9 @@ def _own_fields(cls: Place) -> Iterator[Field]:
             continue
         call = node.value if isinstance(node.value, ast.Call) else None
         init = _keyword(call, "init")
-        yield Field(
+        yield ConfigField(
             name=node.target.id,
-            annotation=Place(cls.path, node.annotation),
+            annotation=SourcePlace(cls.path, node.annotation),
             doc=_text(after),
             init=not (isinstance(init, ast.Constant) and init.value is False),
             bounds=tuple(_bounds(call)),

@@ -10,7 +10,7 @@ from vllm_mods.serve.source import dotted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vllm_mods.serve.source import Sources
+    from vllm_mods.serve.source import ModuleSources
 
 PATH = "vllm/envs.py"
 PREFIX = "VLLM_"
@@ -18,7 +18,7 @@ _TABLE = "environment_variables"
 _READERS = ("environ.get", "getenv", "environ")
 
 
-class Variable(NamedTuple):
+class EnvVariable(NamedTuple):
     """A variable that vLLM reads. ``number`` is ``int`` or ``float`` where its value has to be one."""
 
     name: str
@@ -27,20 +27,20 @@ class Variable(NamedTuple):
     number: str = ""
 
 
-def variables(sources: Sources) -> Mapping[str, Variable] | None:
+def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:
     """Return the variables by name; ``None`` if the tree does not say them in one table."""
     found = sources.find(PATH, _TABLE)
     value = getattr(found.node, "value", None) if found is not None else None
     if not isinstance(value, ast.Dict):
         return None
-    table: dict[str, Variable] = {}
+    table: dict[str, EnvVariable] = {}
     for key, reader in zip(value.keys, value.values, strict=True):
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             table[key.value] = _variable(key.value, reader)
     return table
 
 
-def mentioning(sources: Sources, name: str, changed: frozenset[str]) -> str | None:
+def mentioning(sources: ModuleSources, name: str, changed: frozenset[str]) -> str | None:
     """Return a file of Python that mentions a name: what mods change; of a local tree, any file."""
     tree = sources.tree
     paths = sorted(changed if tree.remote else changed | set(tree.paths()))
@@ -50,7 +50,7 @@ def mentioning(sources: Sources, name: str, changed: frozenset[str]) -> str | No
     return None
 
 
-def _variable(name: str, reader: ast.expr) -> Variable:
+def _variable(name: str, reader: ast.expr) -> EnvVariable:
     if isinstance(reader, ast.Call) and (dotted(reader.func) or "").endswith("env_with_choices"):
         choices = reader.args[2] if len(reader.args) > 2 else None
         if isinstance(choices, (ast.List, ast.Tuple)):
@@ -59,7 +59,7 @@ def _variable(name: str, reader: ast.expr) -> Variable:
                 any_case = len(reader.args) > 3 or any(
                     one.arg == "case_sensitive" for one in reader.keywords
                 )
-                return Variable(name, tuple(str(value) for value in values), any_case)
+                return EnvVariable(name, tuple(str(value) for value in values), any_case)
     for node in ast.walk(reader):
         # `int(os.getenv("X", "0"))` and nothing around the value itself
         if isinstance(node, ast.Call) and dotted(node.func) in {"int", "float"} and node.args:
@@ -67,8 +67,8 @@ def _variable(name: str, reader: ast.expr) -> Variable:
             called = dotted(inner.func) if isinstance(inner, ast.Call) else None
             own = isinstance(inner, ast.Call) and inner.args and inner.args[0]
             if called and called.endswith(_READERS) and own and _is_text(own, name):
-                return Variable(name, number=dotted(node.func) or "")
-    return Variable(name)
+                return EnvVariable(name, number=dotted(node.func) or "")
+    return EnvVariable(name)
 
 
 def _is_text(node: ast.expr, text: str) -> bool:

@@ -12,14 +12,14 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import TreeError
+from vllm_mods.base.errors import TreeError
 from vllm_mods.serve import configs
-from vllm_mods.serve.source import Place, dotted
+from vllm_mods.serve.source import SourcePlace, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from vllm_mods.serve.source import Sources
+    from vllm_mods.serve.source import ModuleSources
 
 _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.
@@ -41,9 +41,9 @@ class Flag(NamedTuple):
     names: tuple[str, ...]
     path: str
     line: int
-    owner: Place | None = None
+    owner: SourcePlace | None = None
     field: str | None = None
-    given: Mapping[str, Place | None] = {}
+    given: Mapping[str, SourcePlace | None] = {}
     removed: tuple[object, ...] = ()
     computed: frozenset[str] = frozenset()
 
@@ -53,7 +53,7 @@ class Flag(NamedTuple):
         return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 
-class Rules(NamedTuple):
+class FlagRules(NamedTuple):
     """How this vLLM makes flags of fields, where releases differ.
 
     ``human`` has, by field, the name of the function that reads numbers such as ``32k``; ``inverses``
@@ -72,15 +72,15 @@ class Flags(NamedTuple):
 
     flags: tuple[Flag, ...]
     by_name: Mapping[str, Flag]
-    rules: Rules
-    entry: Place
+    rules: FlagRules
+    entry: SourcePlace
 
 
 @dataclass(slots=True)
-class _Change:
+class _FlagChange:
     """What was done to the keywords of one field after ``get_kwargs``."""
 
-    given: dict[str, Place | None] = field(default_factory=dict)
+    given: dict[str, SourcePlace | None] = field(default_factory=dict)
     removed: list[object] = field(default_factory=list)
     computed: set[str] = field(default_factory=set)
 
@@ -89,11 +89,11 @@ class _Change:
 class _Kwargs:
     """The dict that ``get_kwargs(Cls)`` returns. ``cls`` is the class, or where it is named."""
 
-    cls: Place
-    changes: dict[str, _Change] = field(default_factory=dict)
+    cls: SourcePlace
+    changes: dict[str, _FlagChange] = field(default_factory=dict)
 
-    def change(self, name: str) -> _Change:
-        return self.changes.setdefault(name, _Change())
+    def change(self, name: str) -> _FlagChange:
+        return self.changes.setdefault(name, _FlagChange())
 
 
 class _One(NamedTuple):
@@ -103,19 +103,19 @@ class _One(NamedTuple):
     field: str
 
 
-class _Scope(NamedTuple):
+class _FlagScope(NamedTuple):
     """A function being followed: its file, the class it was found in and the one it is called on."""
 
     path: str
-    inside: Place | None
-    cls: Place | None
+    inside: SourcePlace | None
+    cls: SourcePlace | None
     names: dict[str, _Kwargs | _One]
 
 
-def read(sources: Sources) -> Flags:
+def read(sources: ModuleSources) -> Flags:
     """Return the flags of ``vllm serve``. Raises ``TreeError`` where the tree does not say them."""
     entry = _entry(sources)
-    reader = _Reader(sources)
+    reader = _FlagReader(sources)
     reader.function(entry, None, None, {})
     flags = tuple(reader.flags)
     return Flags(
@@ -126,7 +126,7 @@ def read(sources: Sources) -> Flags:
     )
 
 
-def _entry(sources: Sources) -> Place:
+def _entry(sources: ModuleSources) -> SourcePlace:
     """Find ``make_arg_parser``: its file has moved twice."""
     named = [path for path in sources.tree.paths(FOLDER) if path.endswith(FILE)]
     for path in sorted(named, key=lambda path: (path.count("/"), path)):
@@ -140,31 +140,31 @@ def _entry(sources: Sources) -> Place:
     )
 
 
-class _Reader:
+class _FlagReader:
     """Follows the functions that add arguments, statement by statement."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: ModuleSources) -> None:
         self.sources = sources
         self.flags: list[Flag] = []
-        self.makers: dict[str, Place] = {}
-        self.followed: set[Place] = set()
+        self.makers: dict[str, SourcePlace] = {}
+        self.followed: set[SourcePlace] = set()
 
     def function(
         self,
-        at: Place,
-        inside: Place | None,
-        cls: Place | None,
+        at: SourcePlace,
+        inside: SourcePlace | None,
+        cls: SourcePlace | None,
         names: dict[str, _Kwargs | _One],
     ) -> _Kwargs | None:
         """Follow one function; return the keywords that it returns, if it does."""
         assert isinstance(at.node, ast.FunctionDef)  # noqa: S101  (callers look for functions)
-        scope = _Scope(at.path, inside, cls, names)
+        scope = _FlagScope(at.path, inside, cls, names)
         self.block(at.node.body, scope)
         last = at.node.body[-1]
         value = names.get(dotted(last.value) or "") if isinstance(last, ast.Return) else None
         return value if isinstance(value, _Kwargs) else None
 
-    def block(self, body: list[ast.stmt], scope: _Scope) -> None:
+    def block(self, body: list[ast.stmt], scope: _FlagScope) -> None:
         for node in body:
             match node:
                 case ast.Assign(targets=[target], value=value):
@@ -187,15 +187,15 @@ class _Reader:
                 case _:
                     pass
 
-    def assign(self, target: ast.expr, value: ast.expr, scope: _Scope) -> None:
+    def assign(self, target: ast.expr, value: ast.expr, scope: _FlagScope) -> None:
         if isinstance(target, ast.Subscript):
-            self.set(target, Place(scope.path, value), scope)
+            self.set(target, SourcePlace(scope.path, value), scope)
             return
         made = self.value(value, scope)
         if made is not None and isinstance(target, ast.Name):
             scope.names[target.id] = made
 
-    def value(self, node: ast.expr, scope: _Scope) -> _Kwargs | _One | None:
+    def value(self, node: ast.expr, scope: _FlagScope) -> _Kwargs | _One | None:
         if isinstance(node, ast.Call):
             return self.call(node, scope)
         if isinstance(node, ast.Subscript):
@@ -205,7 +205,7 @@ class _Reader:
             return scope.names.get(node.id)
         return None
 
-    def call(self, node: ast.Call, scope: _Scope) -> _Kwargs | None:
+    def call(self, node: ast.Call, scope: _FlagScope) -> _Kwargs | None:
         name = dotted(node.func) or ""
         last = node.func.attr if isinstance(node.func, ast.Attribute) else name
         if last == "add_argument":
@@ -218,15 +218,15 @@ class _Reader:
             return self.method(node, node.func, scope)
         return None
 
-    def kwargs(self, node: ast.Call, scope: _Scope) -> _Kwargs | None:
+    def kwargs(self, node: ast.Call, scope: _FlagScope) -> _Kwargs | None:
         maker = self.sources.find(scope.path, "get_kwargs") or self.imported(scope)
         if maker is not None:
             self.makers[maker.path] = maker
-        named = Place(scope.path, node.args[0])
+        named = SourcePlace(scope.path, node.args[0])
         cls = scope.cls if dotted(named.node) == "cls" else named
         return None if cls is None else _Kwargs(cls)
 
-    def imported(self, scope: _Scope) -> Place | None:
+    def imported(self, scope: _FlagScope) -> SourcePlace | None:
         """Find ``get_kwargs`` where the function itself imports it."""
         parsed = self.sources.parse(scope.path)
         for one in ast.walk(parsed) if parsed else ():
@@ -235,7 +235,7 @@ class _Reader:
                 return self.sources.find(path, "get_kwargs") if path else None
         return None
 
-    def method(self, node: ast.Call, func: ast.Attribute, scope: _Scope) -> _Kwargs | None:
+    def method(self, node: ast.Call, func: ast.Attribute, scope: _FlagScope) -> _Kwargs | None:
         """Follow ``FrontendArgs.add_cli_args(parser)``, ``cls.…`` and ``super().…``."""
         above = None
         if isinstance(func.value, ast.Call) and dotted(func.value.func) == "super":
@@ -262,35 +262,35 @@ class _Reader:
         }
         return self.function(found, owner, cls, names)
 
-    def target(self, node: ast.expr, scope: _Scope) -> tuple[_Change, str] | None:
+    def target(self, node: ast.expr, scope: _FlagScope) -> tuple[_FlagChange, str] | None:
         """Find what ``kwargs["field"]["keyword"]`` stands for."""
         if not isinstance(node, ast.Subscript):
             return None
         one, key = self.value(node.value, scope), _text(node.slice)
         return (one.kwargs.change(one.field), key) if isinstance(one, _One) and key else None
 
-    def set(self, node: ast.expr, value: Place | None, scope: _Scope) -> None:
+    def set(self, node: ast.expr, value: SourcePlace | None, scope: _FlagScope) -> None:
         found = self.target(node, scope)
         if found is not None:
             found[0].given[found[1]] = value
 
-    def touch(self, node: ast.expr, scope: _Scope) -> None:
+    def touch(self, node: ast.expr, scope: _FlagScope) -> None:
         found = self.target(node, scope)
         if found is not None:
             found[0].computed.add(found[1])
 
-    def mutate(self, node: ast.Call, what: str, scope: _Scope) -> None:
+    def mutate(self, node: ast.Call, what: str, scope: _FlagScope) -> None:
         assert isinstance(node.func, ast.Attribute)  # noqa: S101  (it has a last name)
         found = self.target(node.func.value, scope)
         if found is None:
             return
-        value = constant(self.sources, Place(scope.path, node.args[0])) if node.args else None
+        value = constant(self.sources, SourcePlace(scope.path, node.args[0])) if node.args else None
         if what == "remove" and value is not None:
             found[0].removed.append(value)
         else:
             found[0].computed.add(found[1])
 
-    def loop(self, node: ast.For, scope: _Scope) -> None:
+    def loop(self, node: ast.For, scope: _FlagScope) -> None:
         """``for key, value in kwargs.items(): … add_argument(f"--{key}", **value)``: every field."""
         over = node.iter.func if isinstance(node.iter, ast.Call) else None
         whole = self.value(over.value, scope) if isinstance(over, ast.Attribute) else None
@@ -303,7 +303,7 @@ class _Reader:
             return
         cls = _class(self.sources, whole.cls)
         for name, one in (configs.fields(self.sources, cls) if cls else {}).items():
-            change = whole.changes.get(name, _Change())
+            change = whole.changes.get(name, _FlagChange())
             more = constant(self.sources, change.given.get("flags"))
             self.flags.append(
                 Flag(
@@ -318,19 +318,19 @@ class _Reader:
                 )
             )
 
-    def add(self, node: ast.Call, scope: _Scope) -> None:
+    def add(self, node: ast.Call, scope: _FlagScope) -> None:
         names = tuple(name for arg in node.args if (name := _text(arg)))
         if not names or not names[0].startswith("-"):
             return  # a positional
-        given: dict[str, Place | None] = {}
+        given: dict[str, SourcePlace | None] = {}
         base: _One | None = None
         for key, value in _keywords(node):
             if key is not None:
-                given[key] = Place(scope.path, value)
+                given[key] = SourcePlace(scope.path, value)
             else:
                 found = self.value(value, scope)
                 base = found if isinstance(found, _One) else base
-        change = base.kwargs.changes.get(base.field, _Change()) if base else _Change()
+        change = base.kwargs.changes.get(base.field, _FlagChange()) if base else _FlagChange()
         if any(name in one.names for one in self.flags for name in names):
             return  # the other branch of an `if` has it
         self.flags.append(
@@ -347,19 +347,19 @@ class _Reader:
         )
 
 
-def owner_of(sources: Sources, flag: Flag) -> Place | None:
+def owner_of(sources: ModuleSources, flag: Flag) -> SourcePlace | None:
     """Return the config class that a flag is made from; ``None`` if it has none in the tree."""
     return None if flag.owner is None else _class(sources, flag.owner)
 
 
-def _class(sources: Sources, at: Place) -> Place | None:
+def _class(sources: ModuleSources, at: SourcePlace) -> SourcePlace | None:
     if isinstance(at.node, ast.ClassDef):
         return at
     found = sources.find(at.path, dotted(at.node) or "")
     return found if found is not None and isinstance(found.node, ast.ClassDef) else None
 
 
-def constant(sources: Sources, at: Place | None) -> object | None:
+def constant(sources: ModuleSources, at: SourcePlace | None) -> object | None:
     """Return the value of an expression without anything to compute in it; else ``None``."""
     if at is None:
         return None
@@ -369,7 +369,7 @@ def constant(sources: Sources, at: Place | None) -> object | None:
         name = dotted(at.node)
         found = sources.find(at.path, name) if name else None
         inner = None if found is None else getattr(found.node, "value", None)
-        return None if inner is None else constant(sources, Place(at.path, inner))
+        return None if inner is None else constant(sources, SourcePlace(at.path, inner))
     return value
 
 
@@ -391,7 +391,7 @@ def _dashed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _rules(sources: Sources, makers: Mapping[str, Place]) -> Rules:
+def _rules(sources: ModuleSources, makers: Mapping[str, SourcePlace]) -> FlagRules:
     human: dict[str, str] = {}
     optional_text = dict_subclasses = human_json = False
     inverses: dict[str, str] = {}
@@ -407,7 +407,7 @@ def _rules(sources: Sources, makers: Mapping[str, Place]) -> Rules:
                     human_json |= "_expand_json_human_readable_numbers(" in text
         found = sources.find(path, "FlexibleArgumentParser")
         inverses.update(_inverses(sources, found.path) if found else {})
-    return Rules(human, inverses, optional_text, dict_subclasses, human_json)
+    return FlagRules(human, inverses, optional_text, dict_subclasses, human_json)
 
 
 def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
@@ -433,7 +433,7 @@ def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
                     yield text, reads[0]
 
 
-def _inverses(sources: Sources, path: str) -> dict[str, str]:
+def _inverses(sources: ModuleSources, path: str) -> dict[str, str]:
     """Read which prefix of a switch stands for which other one, if this parser has such pairs."""
     parsed = sources.parse(path)
     for node in parsed.body if parsed else ():

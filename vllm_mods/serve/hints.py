@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import syntax_tree
-from vllm_mods.serve.source import Place, dotted
+from vllm_mods.formats import syntax_tree
+from vllm_mods.serve.source import SourcePlace, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.serve.source import Sources
+    from vllm_mods.serve.source import ModuleSources
 
 _BUILTINS = frozenset({"bool", "int", "float", "str", "dict", "list", "tuple", "set", "None"})
 _CAPITAL = {"Dict": "dict", "List": "list", "Tuple": "tuple", "Set": "set"}
@@ -33,11 +33,13 @@ class Hint(NamedTuple):
     kind: str
     name: str = ""
     values: tuple[object, ...] = ()
-    args: tuple[Place, ...] = ()
-    place: Place | None = None
+    args: tuple[SourcePlace, ...] = ()
+    place: SourcePlace | None = None
 
 
-def hints(sources: Sources, annotation: Place, *, typing: bool = False) -> tuple[Hint, ...]:
+def hints(
+    sources: ModuleSources, annotation: SourcePlace, *, typing: bool = False
+) -> tuple[Hint, ...]:
     """Take an annotation apart; ``typing`` as for ``Sources.find``."""
     return tuple(dict.fromkeys(_hints(sources, annotation, typing=typing, depth=0)))
 
@@ -47,7 +49,7 @@ def has(found: tuple[Hint, ...], name: str) -> bool:
     return any(hint.kind == "builtin" and hint.name == name for hint in found)
 
 
-def _hints(sources: Sources, at: Place, *, typing: bool, depth: int) -> Iterator[Hint]:
+def _hints(sources: ModuleSources, at: SourcePlace, *, typing: bool, depth: int) -> Iterator[Hint]:
     node = at.node
     if depth > _DEPTH:
         yield Hint("other", "too deep")
@@ -59,10 +61,10 @@ def _hints(sources: Sources, at: Place, *, typing: bool, depth: int) -> Iterator
         except (SyntaxError, ValueError):
             yield Hint("other", node.value)
             return
-        yield from _hints(sources, Place(at.path, quoted), typing=typing, depth=depth + 1)
+        yield from _hints(sources, SourcePlace(at.path, quoted), typing=typing, depth=depth + 1)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         for side in (node.left, node.right):
-            yield from _hints(sources, Place(at.path, side), typing=typing, depth=depth + 1)
+            yield from _hints(sources, SourcePlace(at.path, side), typing=typing, depth=depth + 1)
     elif isinstance(node, ast.Subscript):
         yield from _subscript(sources, at, node, typing=typing, depth=depth)
     else:
@@ -70,10 +72,10 @@ def _hints(sources: Sources, at: Place, *, typing: bool, depth: int) -> Iterator
 
 
 def _subscript(
-    sources: Sources, at: Place, node: ast.Subscript, *, typing: bool, depth: int
+    sources: ModuleSources, at: SourcePlace, node: ast.Subscript, *, typing: bool, depth: int
 ) -> Iterator[Hint]:
     inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    args = tuple(Place(at.path, one) for one in inside)
+    args = tuple(SourcePlace(at.path, one) for one in inside)
     name = (dotted(node.value) or "").rpartition(".")[2]
     name = _CAPITAL.get(name, name)
     if name == "Literal":
@@ -92,7 +94,7 @@ def _subscript(
 
 
 def _named(
-    sources: Sources, at: Place, name: str | None, *, typing: bool, depth: int
+    sources: ModuleSources, at: SourcePlace, name: str | None, *, typing: bool, depth: int
 ) -> Iterator[Hint]:
     if name is None:
         yield Hint("other", ast.unparse(at.node))
@@ -108,11 +110,11 @@ def _named(
         if value is None:
             yield Hint("other", name)
         else:
-            inner = Place(place.path, value)
+            inner = SourcePlace(place.path, value)
             yield from _hints(sources, inner, typing=typing, depth=depth + 1)
 
 
-def _values(sources: Sources, args: tuple[Place, ...], depth: int) -> Iterator[object]:
+def _values(sources: ModuleSources, args: tuple[SourcePlace, ...], depth: int) -> Iterator[object]:
     """Yield the values of a ``Literal``; another ``Literal`` inside it is opened."""
     for one in args:
         if isinstance(one.node, ast.Constant):

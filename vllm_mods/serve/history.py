@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_mods import versions
+from vllm_mods.base import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from vllm_mods.serve.check import Fault
+    from vllm_mods.serve.check import ServeFault
 
 UNKNOWN = "flag-unknown"
 
 
 def told(
-    faults: Iterable[Fault], version: str | None, known: Mapping[str, frozenset[str]]
-) -> tuple[Fault, ...]:
+    faults: Iterable[ServeFault], version: str | None, known: Mapping[str, frozenset[str]]
+) -> tuple[ServeFault, ...]:
     """Add to each unknown flag which releases have it; ``known`` has the flags by version."""
     return tuple(
         fault._replace(message=_joined(fault.message, when))
@@ -44,7 +44,7 @@ def _when(name: str, version: str | None, known: Mapping[str, frozenset[str]]) -
     return f"releases {first} to {last} have {name}"
 
 
-def unknown(faults: Iterable[Fault]) -> frozenset[str]:
+def unknown(faults: Iterable[ServeFault]) -> frozenset[str]:
     """Return the names of the flags that were not found."""
     return frozenset(_plain(fault.subject) for fault in faults if fault.code == UNKNOWN)
 

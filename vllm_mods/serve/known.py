@@ -6,25 +6,25 @@ import re
 from typing import TYPE_CHECKING
 
 from vllm_mods.serve import flags, shape
-from vllm_mods.serve.source import Sources
+from vllm_mods.serve.source import ModuleSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
     from vllm_mods.serve.flags import Flag
-    from vllm_mods.serve.shape import Shape
+    from vllm_mods.serve.shape import FlagShape
 
 
-class Known:
+class KnownFlags:
     """The flags of a tree. Raises ``TreeError`` if the tree does not say them."""
 
     def __init__(self, tree: Tree) -> None:
-        self.sources = Sources(tree)
+        self.sources = ModuleSources(tree)
         self.flags = flags.read(self.sources)
-        self._shapes: dict[int, Shape] = {}
+        self._shapes: dict[int, FlagShape] = {}
 
-    def shape(self, flag: Flag) -> Shape:
+    def shape(self, flag: Flag) -> FlagShape:
         """Return what a flag takes."""
         if id(flag) not in self._shapes:
             self._shapes[id(flag)] = shape.shape(self.sources, flag, self.flags.rules)
@@ -53,5 +53,5 @@ def names_among(tree: Tree, wanted: Iterable[str]) -> frozenset[str]:
         stem = re.sub("^--(no-|enable-|disable-)?", "", name)
         forms = (stem.encode(), stem.replace("-", "_").encode())
         if any(form in text for text in texts for form in forms):
-            return Known(tree).names()
+            return KnownFlags(tree).names()
     return frozenset()

@@ -15,10 +15,10 @@ from vllm_mods.serve.source import dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vllm_mods.serve.configs import Field
+    from vllm_mods.serve.configs import ConfigField
     from vllm_mods.serve.flags import Flag
-    from vllm_mods.serve.shape import Shape
-    from vllm_mods.serve.source import Place, Sources
+    from vllm_mods.serve.shape import FlagShape
+    from vllm_mods.serve.source import ModuleSources, SourcePlace
 
 # Where the tables are that a name is looked up in, and what their files are.
 _TABLES = {
@@ -54,7 +54,7 @@ class Offered(NamedTuple):
         return value.replace("-", "_") if self.any_dash else value
 
 
-def offered(sources: Sources, flag: Flag, shape: Shape) -> Offered | None:
+def offered(sources: ModuleSources, flag: Flag, shape: FlagShape) -> Offered | None:
     """Return what is offered for a flag of free text; ``None`` if it takes anything.
 
     Raises ``TreeError`` if a file of the tree cannot be read.
@@ -76,7 +76,10 @@ def offered(sources: Sources, flag: Flag, shape: Shape) -> Offered | None:
 
 
 def named(
-    sources: Sources, cls: Place | None, field: Field | None, first: Sequence[ast.FunctionDef] = ()
+    sources: ModuleSources,
+    cls: SourcePlace | None,
+    field: ConfigField | None,
+    first: Sequence[ast.FunctionDef] = (),
 ) -> Offered:
     """Return the names that an annotation lists, and those that the functions around it take.
 
@@ -100,7 +103,7 @@ def named(
     )
 
 
-def keys_read(shape: Shape) -> tuple[str, ...]:
+def keys_read(shape: FlagShape) -> tuple[str, ...]:
     """Return the keys that vLLM takes out of a free JSON object, where one list has them all.
 
     Such as ``override_generation_config``: a method of its class goes through a list of names, and
@@ -120,13 +123,13 @@ def keys_read(shape: Shape) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-def request_keys(sources: Sources) -> frozenset[str]:
+def request_keys(sources: ModuleSources) -> frozenset[str]:
     """Return what a request may set for sampling: the fields of ``SamplingParams``."""
     cls = sources.find("vllm/sampling_params.py", "SamplingParams")
     return frozenset() if cls is None else frozenset(configs.fields(sources, cls))
 
 
-def _typed(sources: Sources, field: Field | None) -> Iterator[str]:
+def _typed(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:
     """Yield what the annotation lists: the members of an enumeration, the values of a Literal."""
     if field is None:
         return
@@ -141,7 +144,7 @@ def _typed(sources: Sources, field: Field | None) -> Iterator[str]:
                     yield str(value)
 
 
-def _table(sources: Sources, variable: str, files: tuple[str, ...]) -> Offered | None:
+def _table(sources: ModuleSources, variable: str, files: tuple[str, ...]) -> Offered | None:
     """Read a module-level dict by name, and what calls of ``register…`` beside it add."""
     for path in files:
         found = sources.find(path, variable)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import TreeError
+from vllm_mods.base.errors import TreeError
 from vllm_mods.serve import history
-from vllm_mods.serve.check import Answer, Fault
+from vllm_mods.serve.check import ServeAnswer, ServeFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
 
-class Cell(NamedTuple):
+class ServeCell(NamedTuple):
     """The answer for one tree: ``version`` is vLLM's, ``tree`` the spec it was opened by."""
 
     version: str
     tree: str
-    answer: Answer
+    answer: ServeAnswer
 
 
 def cells(
-    specs: Iterable[str], opener: Callable[[str], Tree], ask: Callable[[Tree], Answer]
-) -> tuple[Cell, ...]:
+    specs: Iterable[str], opener: Callable[[str], Tree], ask: Callable[[Tree], ServeAnswer]
+) -> tuple[ServeCell, ...]:
     """Ask about each tree. One that cannot be read fails its own cell only."""
     found = []
     for spec in specs:
@@ -34,9 +34,9 @@ def cells(
             version = tree.version or version
             answer = ask(tree)
         except TreeError as error:
-            fault = Fault("unreadable", spec, error.message)
-            answer = Answer((fault,), frozenset(), 0)
-        found.append(Cell(version, spec, answer))
+            fault = ServeFault("unreadable", spec, error.message)
+            answer = ServeAnswer((fault,), frozenset(), 0)
+        found.append(ServeCell(version, spec, answer))
     known = {cell.version: cell.answer.names for cell in found if cell.answer.names}
     return tuple(
         cell._replace(

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.serve import configs, hints
 from vllm_mods.serve.flags import constant, owner_of
-from vllm_mods.serve.source import Place, dotted
+from vllm_mods.serve.source import SourcePlace, dotted
 
 if TYPE_CHECKING:
-    from vllm_mods.serve.configs import Field
-    from vllm_mods.serve.flags import Flag, Rules
+    from vllm_mods.serve.configs import ConfigField
+    from vllm_mods.serve.flags import Flag, FlagRules
     from vllm_mods.serve.hints import Hint
-    from vllm_mods.serve.source import Sources
+    from vllm_mods.serve.source import ModuleSources
 
 _SWITCHES = {"store_true", "store_false", "store_const", "count", "version", "help"}
 
 
-class Shape(NamedTuple):
+class FlagShape(NamedTuple):
     """What a flag takes.
 
     ``kind`` of each value: ``text``, ``int``, ``float``, ``human`` and ``human-auto`` (32k; auto),
@@ -36,9 +36,9 @@ class Shape(NamedTuple):
     optional: bool = False
     choices: tuple[object, ...] | None = None
     open: str = ""
-    config: Place | None = None
-    cls: Place | None = None
-    field: Field | None = None
+    config: SourcePlace | None = None
+    cls: SourcePlace | None = None
+    field: ConfigField | None = None
     append: bool = False
     validated: bool = False
 
@@ -48,11 +48,13 @@ class Shape(NamedTuple):
         return self.kind not in {"switch", "flag"}
 
 
-def shape(sources: Sources, flag: Flag, rules: Rules) -> Shape:
+def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
     """Return what a flag takes. Reads the config class it is made from, if it is made from one."""
     cls = owner_of(sources, flag)
     field = None if cls is None else configs.fields(sources, cls).get(flag.field or "")
-    found = Shape("text", open="" if flag.owner is None or field else f"{flag.field} is not found")
+    found = FlagShape(
+        "text", open="" if flag.owner is None or field else f"{flag.field} is not found"
+    )
     if field is not None:
         found = _of_field(sources, field, rules)._replace(cls=cls, field=field)
     given = flag.given
@@ -72,7 +74,7 @@ def shape(sources: Sources, flag: Flag, rules: Rules) -> Shape:
     return found if action is None else _of_action(action.node, found)
 
 
-def _of_field(sources: Sources, field: Field, rules: Rules) -> Shape:
+def _of_field(sources: ModuleSources, field: ConfigField, rules: FlagRules) -> FlagShape:
     found = hints.hints(sources, field.annotation)
     if rules.dict_subclasses:
         found = tuple(_as_dict(sources, hint) for hint in found)
@@ -81,12 +83,12 @@ def _of_field(sources: Sources, field: Field, rules: Rules) -> Shape:
         (h.place for h in found if h.place and configs.is_dataclass(sources, h.place)), None
     )
     if config is not None:
-        return Shape("json", optional=optional, config=config, validated=True)
+        return FlagShape("json", optional=optional, config=config, validated=True)
     names = {hint.name for hint in found if hint.kind == "builtin"}
     if rules.optional_text and len(found) == len(names) and names == {"bool", "str", "None"}:
-        return Shape("text", nargs="?")
+        return FlagShape("text", nargs="?")
     if "bool" in names:
-        return Shape("switch")
+        return FlagShape("switch")
     many = next((hint for hint in found if hint.name in {"tuple", "list", "set"}), None)
     literals = [hint for hint in found if hint.kind == "literal"]
     if literals:
@@ -94,7 +96,7 @@ def _of_field(sources: Sources, field: Field, rules: Rules) -> Shape:
     elif many is not None:
         made = _of_collection(sources, many)
     else:
-        made = Shape(_kind(found, names, rules.human.get(field.name)))
+        made = FlagShape(_kind(found, names, rules.human.get(field.name)))
     return made._replace(optional=optional)
 
 
@@ -109,7 +111,7 @@ def _kind(found: tuple[Hint, ...], names: set[str], human: str | None) -> str:
     return "text"
 
 
-def _as_dict(sources: Sources, hint: Hint) -> Hint:
+def _as_dict(sources: ModuleSources, hint: Hint) -> Hint:
     if hint.place is None:
         return hint
     above = (
@@ -121,14 +123,14 @@ def _as_dict(sources: Sources, hint: Hint) -> Hint:
     return hints.Hint("builtin", "dict") if "dict" in above else hint
 
 
-def _of_literal(literals: list[Hint], *, free: bool) -> Shape:
+def _of_literal(literals: list[Hint], *, free: bool) -> FlagShape:
     values = tuple(value for hint in literals for value in hint.values)
     kind = "int" if values and all(type(value) is int for value in values) else "text"
     # with `str` beside the Literal, argparse is told of the values for its help only
-    return Shape(kind, choices=None if free else values)
+    return FlagShape(kind, choices=None if free else values)
 
 
-def _of_collection(sources: Sources, hint: Hint) -> Shape:
+def _of_collection(sources: ModuleSources, hint: Hint) -> FlagShape:
     nargs: str | int = "+"
     if (
         hint.name == "tuple"
@@ -142,10 +144,10 @@ def _of_collection(sources: Sources, hint: Hint) -> Shape:
         return _of_literal(literals, free=False)._replace(nargs=nargs)
     kinds = {one.name for one in inner}
     kind = kinds.pop() if len(kinds) == 1 else "str"
-    return Shape(kind if kind in {"int", "float"} else "text", nargs=nargs)
+    return FlagShape(kind if kind in {"int", "float"} else "text", nargs=nargs)
 
 
-def _of_type(node: ast.AST, found: Shape) -> Shape:
+def _of_type(node: ast.AST, found: FlagShape) -> FlagShape:
     """Return the shape with the type that ``add_argument`` is told."""
     name = dotted(node.func if isinstance(node, ast.Call) else node) or ""
     if isinstance(node, ast.Call) and name in {"optional_type", "parse_type"} and node.args:
@@ -156,7 +158,7 @@ def _of_type(node: ast.AST, found: Shape) -> Shape:
     return found._replace(kind=kinds.get(name, "text"), optional=False, validated=False)
 
 
-def _of_choices(sources: Sources, at: Place | None, found: Shape) -> Shape:
+def _of_choices(sources: ModuleSources, at: SourcePlace | None, found: FlagShape) -> FlagShape:
     values = constant(sources, at)
     if isinstance(values, (list, tuple, set)):
         return found._replace(choices=tuple(values), open="")
@@ -164,10 +166,10 @@ def _of_choices(sources: Sources, at: Place | None, found: Shape) -> Shape:
     if at is not None and isinstance(node, ast.Call) and node.args:
         name = (dotted(node.func) or "").rpartition(".")[2]
         if name == "get_args":
-            inner = hints.hints(sources, Place(at.path, node.args[0]))
+            inner = hints.hints(sources, SourcePlace(at.path, node.args[0]))
             return found._replace(choices=tuple(v for hint in inner for v in hint.values), open="")
         if name in {"list", "sorted", "tuple"}:
-            return _of_choices(sources, Place(at.path, node.args[0]), found)
+            return _of_choices(sources, SourcePlace(at.path, node.args[0]), found)
     sure = [ast.literal_eval(one) for one in ast.walk(node or ast.Pass()) if _is_plain_list(one)]
     return found._replace(
         choices=tuple(value for values in sure for value in values),
@@ -179,7 +181,7 @@ def _is_plain_list(node: ast.AST) -> bool:
     return isinstance(node, ast.List) and all(isinstance(one, ast.Constant) for one in node.elts)
 
 
-def _of_action(node: ast.AST, found: Shape) -> Shape:
+def _of_action(node: ast.AST, found: FlagShape) -> FlagShape:
     name = node.value if isinstance(node, ast.Constant) else dotted(node) or ""
     if str(name).endswith("BooleanOptionalAction"):
         return found._replace(kind="switch", nargs=None)

@@ -9,46 +9,46 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import syntax_tree
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
 # How far a chain of re-exports or of base classes is followed.
 _DEPTH = 16
 
 
-class Place(NamedTuple):
+class SourcePlace(NamedTuple):
     """Something in the tree: ``node`` in the file at ``path``."""
 
     path: str
     node: ast.AST
 
 
-class _Imported(NamedTuple):
+class _ImportedName(NamedTuple):
     """``from module import name``; without a name the module itself. ``module`` is absolute."""
 
     module: str
     name: str | None
 
 
-_Binding = ast.stmt | _Imported
+_Binding = ast.stmt | _ImportedName
 
 
-class _Module(NamedTuple):
+class _SourceModule(NamedTuple):
     runtime: dict[str, _Binding]
     typing: dict[str, _Binding]
     stars: list[str]
 
 
-class Sources:
+class ModuleSources:
     """The parsed modules of one tree; each is read when it is asked for, and once."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self._modules: dict[str, _Module | None] = {}
+        self._modules: dict[str, _SourceModule | None] = {}
         self._parsed: dict[str, ast.Module | None] = {}
 
     def parse(self, path: str) -> ast.Module | None:
@@ -70,26 +70,26 @@ class Sources:
                 return path
         return None
 
-    def find(self, path: str, name: str, *, typing: bool = False) -> Place | None:
+    def find(self, path: str, name: str, *, typing: bool = False) -> SourcePlace | None:
         """Find what a name, dotted or not, means at the module level of ``path``.
 
         With ``typing`` what a type checker sees comes first. ``None`` if it is not in the tree.
         """
         head, *rest = name.split(".")
-        found: Place | str | None = self._look_up(path, head, typing=typing)
+        found: SourcePlace | str | None = self._look_up(path, head, typing=typing)
         for part in rest:
             if isinstance(found, str):
                 found = self._look_up(found, part, typing=typing)
             elif found is not None and isinstance(found.node, ast.ClassDef):
                 inner = next((one for one in found.node.body if part in _bound(one)), None)
-                found = None if inner is None else Place(found.path, inner)
+                found = None if inner is None else SourcePlace(found.path, inner)
             else:
                 return None
-        return found if isinstance(found, Place) else None
+        return found if isinstance(found, SourcePlace) else None
 
-    def bases(self, cls: Place) -> Iterator[Place]:
+    def bases(self, cls: SourcePlace) -> Iterator[SourcePlace]:
         """Yield a class and the classes of the tree that it inherits from, in search order."""
-        seen: list[Place] = []
+        seen: list[SourcePlace] = []
         pending = [cls]
         while pending and len(seen) < _DEPTH:
             one = pending.pop(0)
@@ -100,7 +100,9 @@ class Sources:
             above = (self.find(one.path, dotted(base) or "") for base in one.node.bases)
             pending = [*(base for base in above if base is not None), *pending]
 
-    def method(self, cls: Place, name: str, *, above: Place | None = None) -> Place | None:
+    def method(
+        self, cls: SourcePlace, name: str, *, above: SourcePlace | None = None
+    ) -> SourcePlace | None:
         """Find a method of a class or of its bases; ``above`` a class, of those behind it only."""
         order = list(self.bases(cls))
         if above is not None:
@@ -109,10 +111,12 @@ class Sources:
             assert isinstance(one.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
             for member in one.node.body:
                 if isinstance(member, ast.FunctionDef) and member.name == name:
-                    return Place(one.path, member)
+                    return SourcePlace(one.path, member)
         return None
 
-    def _look_up(self, path: str, name: str, *, typing: bool, depth: int = 0) -> Place | str | None:
+    def _look_up(
+        self, path: str, name: str, *, typing: bool, depth: int = 0
+    ) -> SourcePlace | str | None:
         """Return where a name is defined, or the path of the module that it stands for."""
         module = self._module(path)
         if module is None or depth > _DEPTH:
@@ -123,16 +127,16 @@ class Sources:
             return self._behind_stars(module, name, typing=typing, depth=depth) or self._submodule(
                 path, name
             )
-        if not isinstance(binding, _Imported):
-            return Place(path, binding)
+        if not isinstance(binding, _ImportedName):
+            return SourcePlace(path, binding)
         target = self.file_of(binding.module)
         if target is None or binding.name is None:
             return target
         return self._look_up(target, binding.name, typing=typing, depth=depth + 1)
 
     def _behind_stars(
-        self, module: _Module, name: str, *, typing: bool, depth: int
-    ) -> Place | str | None:
+        self, module: _SourceModule, name: str, *, typing: bool, depth: int
+    ) -> SourcePlace | str | None:
         for star in module.stars:
             path = self.file_of(star)
             found = self._look_up(path, name, typing=typing, depth=depth + 1) if path else None
@@ -145,7 +149,7 @@ class Sources:
             return None
         return self.file_of(f"{path.removesuffix('/__init__.py')}/{name}".replace("/", "."))
 
-    def _module(self, path: str) -> _Module | None:
+    def _module(self, path: str) -> _SourceModule | None:
         if path not in self._modules:
             node = self.parse(path)
             self._modules[path] = None if node is None else _names(node.body, path)
@@ -171,14 +175,14 @@ def _parse(data: bytes | None) -> ast.Module | None:
     return None if data is None else syntax_tree.module(data)
 
 
-def _names(body: Iterable[ast.stmt], path: str) -> _Module:
-    module = _Module({}, {}, [])
+def _names(body: Iterable[ast.stmt], path: str) -> _SourceModule:
+    module = _SourceModule({}, {}, [])
     _collect(body, path, module.runtime, module)
     return module
 
 
 def _collect(
-    body: Iterable[ast.stmt], path: str, into: dict[str, _Binding], module: _Module
+    body: Iterable[ast.stmt], path: str, into: dict[str, _Binding], module: _SourceModule
 ) -> None:
     for node in body:
         if isinstance(node, ast.If):
@@ -194,11 +198,11 @@ def _collect(
                 if alias.name == "*":
                     module.stars.append(source)
                 else:
-                    into[alias.asname or alias.name] = _Imported(source, alias.name)
+                    into[alias.asname or alias.name] = _ImportedName(source, alias.name)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
-                into[name] = _Imported(alias.name if alias.asname else name, None)
+                into[name] = _ImportedName(alias.name if alias.asname else name, None)
         else:
             into.update((name, node) for name in _bound(node))
 

@@ -7,15 +7,15 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.serve import configs, hints, registry
-from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vllm_mods.serve.configs import Field
-    from vllm_mods.serve.shape import Shape
-    from vllm_mods.serve.source import Place, Sources
+    from vllm_mods.serve.configs import ConfigField
+    from vllm_mods.serve.shape import FlagShape
+    from vllm_mods.serve.source import ModuleSources, SourcePlace
 
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -26,7 +26,7 @@ _FEW = 8
 _TRUTHS = frozenset(["0", "1", "t", "f", "y", "n", "true", "false", "yes", "no", "on", "off"])
 
 
-class Problem(NamedTuple):
+class ValueProblem(NamedTuple):
     """One thing wrong with a value; a ``note`` is one that cannot be told. ``near`` was meant."""
 
     code: str
@@ -35,7 +35,9 @@ class Problem(NamedTuple):
     note: bool = False
 
 
-def problems(sources: Sources, shape: Shape, text: str, *, human_json: bool) -> Iterator[Problem]:
+def problems(
+    sources: ModuleSources, shape: FlagShape, text: str, *, human_json: bool
+) -> Iterator[ValueProblem]:
     """Yield what is wrong with one value of a flag, as it stands on the command line."""
     if shape.optional and text in {"", "None"}:
         return
@@ -48,7 +50,7 @@ def problems(sources: Sources, shape: Shape, text: str, *, human_json: bool) -> 
         try:
             value = _number(shape.kind, text)
         except ValueError as error:
-            yield Problem("value-type", str(error))
+            yield ValueProblem("value-type", str(error))
             return
     if shape.choices is not None or shape.open:
         yield from chosen(value, shape.choices or (), shape.open)
@@ -56,18 +58,18 @@ def problems(sources: Sources, shape: Shape, text: str, *, human_json: bool) -> 
         yield from _in_bounds(sources, shape.cls, shape.field, value)
 
 
-def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterator[Problem]:
+def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterator[ValueProblem]:
     """Yield a problem if a value is none of the choices; ``open_`` is why there may be others."""
     offered = [str(one) for one in choices]
     if str(value) in offered:
         return
     if open_:
-        yield Problem(
+        yield ValueProblem(
             "value-unclear", f"whether {value!r} is offered can't be told: {open_}", note=True
         )
         return
     near = nearest(str(value), offered)
-    yield Problem("value-choice", f"{value!r} is not offered: {listed(offered, near)}", near)
+    yield ValueProblem("value-choice", f"{value!r} is not offered: {listed(offered, near)}", near)
 
 
 def nearest(word: str, there: Iterable[str]) -> str:
@@ -88,8 +90,8 @@ def listed(offered: list[str], near: str) -> str:
 
 
 def object_problems(
-    sources: Sources, cls: Place, data: dict[str, Any], at: str = ""
-) -> Iterator[Problem]:
+    sources: ModuleSources, cls: SourcePlace, data: dict[str, Any], at: str = ""
+) -> Iterator[ValueProblem]:
     """Yield the keys of a JSON object that its config class lacks, and values of another type."""
     assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (a config class)
     fields = configs.fields(sources, cls)
@@ -101,21 +103,23 @@ def object_problems(
             yield from _field_problems(sources, cls, fields[key], value, where)
         elif anything is not None:
             message = f"{cls.node.name} has no {where!r}, but it can't be told: {anything}"
-            yield Problem("json-unclear", message, note=True)
+            yield ValueProblem("json-unclear", message, note=True)
         elif key in fields:
-            yield Problem("json-key", f"{where!r} is set by {cls.node.name} itself, not given")
+            yield ValueProblem("json-key", f"{where!r} is set by {cls.node.name} itself, not given")
         else:
             near = nearest(key, settable)
             meant = f"; did you mean {near!r}?" if near else ""
-            yield Problem("json-key", f"{cls.node.name} has no {where!r}{meant}", near)
+            yield ValueProblem("json-key", f"{cls.node.name} has no {where!r}{meant}", near)
 
 
-def _json(sources: Sources, shape: Shape, text: str, *, human_json: bool) -> Iterator[Problem]:
+def _json(
+    sources: ModuleSources, shape: FlagShape, text: str, *, human_json: bool
+) -> Iterator[ValueProblem]:
     try:
         plain = _without_suffixes(text) if human_json and shape.validated else text
         data = json_of(plain)
     except ValueError as error:
-        yield Problem("json-invalid", f"not JSON: {_why_no_json(text, error)}")
+        yield ValueProblem("json-invalid", f"not JSON: {_why_no_json(text, error)}")
         return
     if shape.config is None:
         return
@@ -124,7 +128,7 @@ def _json(sources: Sources, shape: Shape, text: str, *, human_json: bool) -> Ite
     elif data is not None:
         assert isinstance(shape.config.node, ast.ClassDef)  # noqa: S101  (a config class)
         message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
-        yield Problem("json-value", message)
+        yield ValueProblem("json-value", message)
 
 
 def _why_no_json(text: str, error: ValueError) -> str:
@@ -179,8 +183,8 @@ def _number(kind: str, text: str) -> int | float:
 
 
 def _in_bounds(
-    sources: Sources, cls: Place, field: Field, value: float, at: str = ""
-) -> Iterator[Problem]:
+    sources: ModuleSources, cls: SourcePlace, field: ConfigField, value: float, at: str = ""
+) -> Iterator[ValueProblem]:
     early = configs.validators(sources, cls, field.name)
     if not field.bounds or not all(configs.lets_none_through(one) for one in early):
         return
@@ -193,16 +197,16 @@ def _in_bounds(
     if not all(tests[name](value, bound) for name, bound in field.bounds):
         asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
         where = f"{at!r}: " if at else ""
-        yield Problem("value-range", f"{where}{value} is out of range: it has to be {asked}")
+        yield ValueProblem("value-range", f"{where}{value} is out of range: it has to be {asked}")
 
 
 def _field_problems(
-    sources: Sources,
-    cls: Place,
-    field: Field,
+    sources: ModuleSources,
+    cls: SourcePlace,
+    field: ConfigField,
     value: Any,  # noqa: ANN401  (whatever JSON holds)
     at: str,
-) -> Iterator[Problem]:
+) -> Iterator[ValueProblem]:
     """Yield what is wrong with one value in a JSON object, as far as its type is plain."""
     if "SkipValidation" in ast.unparse(field.annotation.node):
         return
@@ -220,7 +224,7 @@ def _field_problems(
     wrong = _mismatch(sources, found, value)
     if wrong is not None:
         near = nearest(str(value), wrong)
-        yield Problem(
+        yield ValueProblem(
             "json-value", f"{at!r}: {json.dumps(value)} is not offered: {listed(wrong, near)}", near
         )
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -228,8 +232,8 @@ def _field_problems(
 
 
 def _early_problems(
-    sources: Sources, cls: Place, field: Field, value: object, at: str
-) -> Iterator[Problem]:
+    sources: ModuleSources, cls: SourcePlace, field: ConfigField, value: object, at: str
+) -> Iterator[ValueProblem]:
     """Yield a name that no validator in front makes one of the enumerated names of."""
     plain = all(
         hint.kind == "literal"
@@ -243,7 +247,9 @@ def _early_problems(
             yield one._replace(code="json-value", message=f"{at!r}: {one.message}")
 
 
-def _mismatch(sources: Sources, found: tuple[hints.Hint, ...], value: object) -> list[str] | None:
+def _mismatch(
+    sources: ModuleSources, found: tuple[hints.Hint, ...], value: object
+) -> list[str] | None:
     """Return what a value may be if it is none of it; ``None`` if it fits or can't be told."""
     offered: list[str] = []
     for hint in found:

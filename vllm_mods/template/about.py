@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from vllm_mods.errors import ManifestError
-from vllm_mods.table import NAME, Table
-from vllm_mods.untrusted import toml_of
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.untrusted import toml_of
+from vllm_mods.formats.toml_table import NAME, Table
 
 SCHEMA = 1
 STRING, OPENAI = "string", "openai"

@@ -20,7 +20,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods.template.conversation import Call
+from vllm_mods.template.conversation import ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def turns(prompt: str) -> tuple[Turn, ...]:
     return tuple(found)
 
 
-def read(prompt: str, like: Sequence[Call]) -> tuple[Call, ...]:
+def read(prompt: str, like: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     """Return all calls of the assistant's turns. Raises ``ValueError`` for what is no call.
 
     The format does not tell ``5`` from ``"5"``: a tool's schema does. Here the calls that are expected stand
@@ -80,7 +80,7 @@ def read(prompt: str, like: Sequence[Call]) -> tuple[Call, ...]:
         call for turn in turns(prompt) if turn.role == "assistant" for call in written(turn.text)
     ]
     return tuple(
-        Call(name, _typed(texts, like[i].arguments if i < len(like) else {}))
+        ToolCall(name, _typed(texts, like[i].arguments if i < len(like) else {}))
         for i, (name, texts) in enumerate(found)
     )
 

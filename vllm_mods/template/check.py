@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import NotRendered
-from vllm_mods.model import Finding, Level
+from vllm_mods.base.errors import NotRendered
+from vllm_mods.base.model import Finding, Level
 from vllm_mods.template import calls, rendering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vllm_mods.template.about import About
-    from vllm_mods.template.conversation import Call, Conversation, Expected
-    from vllm_mods.template.rendering import Answer, Rendered
+    from vllm_mods.template.conversation import Conversation, Expected, ToolCall
+    from vllm_mods.template.rendering import RenderAnswer, Rendered
     from vllm_mods.template.source import Template
 
 _SHORT = 200
 
 
-class Outcome(NamedTuple):
+class CaseOutcome(NamedTuple):
     """What became of one conversation."""
 
     conversation: Conversation
@@ -37,9 +37,9 @@ class Checked(NamedTuple):
     """What was found of a template; ``answer`` is ``None`` if it is none that can be read."""
 
     template: Template
-    answer: Answer | None
+    answer: RenderAnswer | None
     findings: tuple[Finding, ...]
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[CaseOutcome, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -80,13 +80,13 @@ def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
         )
         findings.append(Finding("kwarg-default", message))
     outcomes = tuple(
-        Outcome(one, rendered, tuple(_findings(one.expect, rendered, about)))
+        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, about)))
         for one, rendered in zip(conversations, plain, strict=True)
     )
     return Checked(template, answer._replace(rendered=plain), tuple(findings), outcomes)
 
 
-def _own_words(about: About, answer: Answer) -> Iterator[Finding]:
+def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
     for since, detected in answer.formats:
         if detected != about.content_format:
             message = f"content_format: vLLM takes it for {detected!r} from {since} on, and not for {about.content_format!r}"
@@ -122,7 +122,7 @@ def _of_prompt(expect: Expected, prompt: str, about: About | None) -> Iterator[F
         yield from _calls(prompt, expect.tool_calls, about.tool_call_parser if about else None)
 
 
-def _calls(prompt: str, expected: tuple[Call, ...], parser: str | None) -> Iterator[Finding]:
+def _calls(prompt: str, expected: tuple[ToolCall, ...], parser: str | None) -> Iterator[Finding]:
     """Read the calls back; without a template.toml, in the one format that can be read here."""
     if parser is not None and parser not in calls.PARSERS:
         message = f"its calls are not read back: nothing here reads what {parser!r} does"

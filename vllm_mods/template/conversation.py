@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from vllm_mods.errors import ManifestError
-from vllm_mods.table import Table, in_words
-from vllm_mods.untrusted import json_of
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats.toml_table import Table, in_words
 
 Message = dict[str, Any]
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     """One call of a tool; ``arguments`` by name."""
 
     name: str
@@ -35,7 +35,7 @@ class Expected(NamedTuple):
     contains: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     error: str | None = None
-    tool_calls: tuple[Call, ...] | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
 
 
 class Conversation(NamedTuple):
@@ -120,13 +120,13 @@ def _prompted(top: Table) -> bool:
     return top.get("add_generation_prompt", bool) is not False
 
 
-def _calls(expect: Table) -> tuple[Call, ...] | None:
+def _calls(expect: Table) -> tuple[ToolCall, ...] | None:
     if "tool_calls" not in expect.raw:
         return None
     calls = []
     for table in expect.tables("tool_calls"):
         name = table.get("name", str, required=True) or ""
-        calls.append(Call(name, dict(table.table("arguments").raw)))
+        calls.append(ToolCall(name, dict(table.table("arguments").raw)))
         table.refuse_unknown()
     return tuple(calls)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Rules(NamedTuple):
+class FormatRules(NamedTuple):
     """What counts as a loop over content, from the release ``since`` on."""
 
     since: str
@@ -31,10 +31,10 @@ class Rules(NamedTuple):
 
 
 RULES = (
-    Rules("0.15"),
-    Rules("0.22", by_name=True),
-    Rules("0.30", by_name=True, macros=True),
-    Rules("0.33", by_name=True, macros=True, namespaces=True),
+    FormatRules("0.15"),
+    FormatRules("0.22", by_name=True),
+    FormatRules("0.30", by_name=True, macros=True),
+    FormatRules("0.33", by_name=True, macros=True, namespaces=True),
 )
 
 
@@ -48,7 +48,7 @@ def detected(tree: nodes.Template) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def content_format(tree: nodes.Template, rules: Rules) -> str:
+def content_format(tree: nodes.Template, rules: FormatRules) -> str:
     """Return ``openai`` if a loop goes over a message's content, else ``string``."""
     try:
         found = next(_loops_over_content(tree, rules), None)
@@ -61,7 +61,7 @@ class _TooMuchError(Exception):
     """Something is unpacked into several names, which the releases' own functions do not expect."""
 
 
-def _loops_over_content(tree: nodes.Template, rules: Rules) -> Iterator[nodes.For]:
+def _loops_over_content(tree: nodes.Template, rules: FormatRules) -> Iterator[nodes.For]:
     messages = _names_of_messages(tree, rules)
     loops = list(tree.find_all(nodes.For))
     items = {_target(loop) for loop in loops if _path(_bare(loop.iter), rules) in messages}
@@ -103,7 +103,7 @@ def _filled(
     return found
 
 
-def _names_of_messages(tree: nodes.Template, rules: Rules) -> set[str]:
+def _names_of_messages(tree: nodes.Template, rules: FormatRules) -> set[str]:
     """Return ``messages`` and whatever all or some of them are assigned to."""
     assignments = list(tree.find_all(nodes.Assign))
     found, pending = {"messages"}, ["messages"]
@@ -116,7 +116,7 @@ def _names_of_messages(tree: nodes.Template, rules: Rules) -> set[str]:
     return found
 
 
-def _aliases(assign: nodes.Assign, name: str, rules: Rules) -> Iterator[str]:
+def _aliases(assign: nodes.Assign, name: str, rules: FormatRules) -> Iterator[str]:
     """Return what an assignment gives the value of ``name`` to."""
     target, value = assign.target, assign.node
     if _path(_bare(value), rules) == name:
@@ -153,7 +153,7 @@ def _bare(node: nodes.Node) -> nodes.Node:
     return node
 
 
-def _path(node: nodes.Node, rules: Rules) -> str | None:
+def _path(node: nodes.Node, rules: FormatRules) -> str | None:
     """Return the name that is read, dotted for an attribute of a namespace."""
     if isinstance(node, nodes.Name):
         return node.name if node.ctx == "load" else None

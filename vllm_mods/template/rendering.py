@@ -10,8 +10,8 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods.errors import NotRendered
-from vllm_mods.untrusted import DEEP, is_deep, json_of
+from vllm_mods.base.errors import NotRendered
+from vllm_mods.base.untrusted import DEEP, is_deep, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def place(where: str, line: int | None) -> str:
     return where if line is None else f"{where}:{line}"
 
 
-class Answer(NamedTuple):
+class RenderAnswer(NamedTuple):
     """What a template reads, what vLLM takes it for (``formats.detected``), and its prompts."""
 
     variables: tuple[str, ...]
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     rendered: tuple[Rendered, ...]
 
 
-def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> Answer:
+def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> RenderAnswer:
     """Render conversations with a template in UTF-8; ``where`` names it in messages.
 
     Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
@@ -85,7 +85,7 @@ def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> An
     if len(rendered) < len(jobs):
         rendered.append(Rendered(None, end))
     rendered += [Rendered(None, "not tried any more")] * (len(jobs) - len(rendered))
-    return Answer(
+    return RenderAnswer(
         variables=tuple(head["variables"]),
         formats=tuple((since, name) for since, name in head["formats"]),
         rendered=tuple(rendered),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import ManifestError, UsageError
-from vllm_mods.library import TEMPLATE, read_file
+from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.library.catalog import TEMPLATE, read_file
 from vllm_mods.template import about, conversation
 
 if TYPE_CHECKING:
-    from vllm_mods.library import Library
+    from vllm_mods.library.catalog import Library
     from vllm_mods.template.about import About
     from vllm_mods.template.conversation import Conversation
 

@@ -12,9 +12,8 @@ import tempfile
 import weakref
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from vllm_mods import tars, zips
-from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.trees import names
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.formats import tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class ArchiveTree:
         """Return the bytes of a file, ``None`` if there is none; ``TreeError`` if it is broken."""
         if path.startswith("/"):
             return read_in_workspace(path, self.workspace, self.spec)
-        names.split(path, self.spec)
+        tree_names.split(path, self.spec)
         return self._archive.read(path)
 
     def digest(self, path: str) -> str | None:
@@ -93,7 +92,7 @@ class ArchiveTree:
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every file below ``under``; ``""`` is the whole archive."""
-        prefix = "/".join(names.split(under, self.spec)) + "/" if under else ""
+        prefix = "/".join(tree_names.split(under, self.spec)) + "/" if under else ""
         return (name for name in self._archive.names if name.startswith(prefix))
 
     def is_released(self, path: str, data: bytes) -> bool | None:
@@ -103,12 +102,12 @@ class ArchiveTree:
 
     def _find_version(self) -> str | None:
         tops = {name.split("/", 1)[0] for name in self._archive.names}
-        found = {info[1] for top in tops if (info := names.dist_info(top))}
+        found = {info[1] for top in tops if (info := tree_names.dist_info(top))}
         if len(found) == 1:
             return found.pop()
-        return names.pkg_info_version(self._archive.read("PKG-INFO")) or names.module_version(
-            self._archive.read("vllm/_version.py")
-        )
+        return tree_names.pkg_info_version(
+            self._archive.read("PKG-INFO")
+        ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
 
 
 class ZipArchive:
@@ -230,5 +229,5 @@ def _tar_index(members: list[tarfile.TarInfo], label: str) -> dict[str, tarfile.
 def _check_name(name: str, *, known: bool, label: str) -> None:
     if known:
         raise TreeError(f"{label}: {name!r} is in the archive twice", hint=_REBUILD)
-    if not names.is_plain(name):
+    if not tree_names.is_plain(name):
         raise TreeError(f"{label}: {name!r} is not a plain relative path", hint=_REBUILD)

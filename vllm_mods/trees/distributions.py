@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from vllm_mods.errors import VllmModsError
-from vllm_mods.trees import names
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.formats import tree_names
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
-    from vllm_mods.model import Tree
+    from vllm_mods.base.model import Tree
 
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
@@ -22,7 +22,9 @@ def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
         folders = sorted(one for one in os.listdir(tree.root) if one.endswith(".dist-info"))
     else:
         folders = [] if tree.version is None else [f"vllm-{tree.version}.dist-info"]
-    named = {folder: said for folder in folders if (said := names.dist_info(folder)) is not None}
+    named = {
+        folder: said for folder in folders if (said := tree_names.dist_info(folder)) is not None
+    }
     return {
         folder: said
         for folder, said in named.items()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import stat
 
-from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.trees import names
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.formats import tree_names
 
 TYPE_CHECKING = False  # ``typing`` costs 5 ms, and only the type checker needs it
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ class FolderTree:
         """
         if path.startswith("/"):
             return read_in_workspace(path, self.workspace, self.spec)
-        return _read(self.root, names.split(path, self.spec), self.spec)
+        return _read(self.root, tree_names.split(path, self.spec), self.spec)
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole site root."""
-        parts = names.split(under, self.spec) if under else []
+        parts = tree_names.split(under, self.spec) if under else []
         top = _lstat(self.root, parts, self.spec)
         if top is None or not stat.S_ISDIR(top.st_mode):
             return
@@ -89,12 +89,12 @@ class FolderTree:
         if path.startswith("/"):
             return None  # In the workspace: no distribution brought it.
         top = path.split("/", 1)[0].lower().replace("-", "_")
-        for folder in names.owners_first(self._folders(), path):
+        for folder in tree_names.owners_first(self._folders(), path):
             mine = folder.lower().replace("-", "_").startswith(top)
             if answer is not None and not mine:
                 break
-            recorded = names.recorded_hash(self._record(folder), path)
-            agrees = None if recorded is None else names.hash_agrees(recorded, data)
+            recorded = tree_names.recorded_hash(self._record(folder), path)
+            agrees = None if recorded is None else tree_names.hash_agrees(recorded, data)
             if agrees:
                 return True
             answer = agrees if agrees is not None else answer
@@ -104,7 +104,7 @@ class FolderTree:
         found = {
             folder: info
             for folder in self._folders()
-            if (info := names.dist_info(folder)) is not None
+            if (info := tree_names.dist_info(folder)) is not None
         }
         own = [version for name, version in found.values() if name.lower() == "vllm"]
         if len(own) == 1:
@@ -114,16 +114,16 @@ class FolderTree:
         listing = self._listing_vllm(likely) or ([] if likely else self._listing_vllm(list(found)))
         if len(listing) == 1:
             return found[listing[0]][1]
-        module = names.module_version(self.read("vllm/_version.py"))
+        module = tree_names.module_version(self.read("vllm/_version.py"))
         if module is None and not listing:
-            return names.pkg_info_version(self.read("PKG-INFO"))
+            return tree_names.pkg_info_version(self.read("PKG-INFO"))
         return module
 
     def _listing_vllm(self, folders: list[str]) -> list[str]:
         return [
             folder
             for folder in folders
-            if names.recorded_hash(self._record(folder), _MARKER) is not None
+            if tree_names.recorded_hash(self._record(folder), _MARKER) is not None
         ]
 
     def _folders(self) -> list[str]:
@@ -175,7 +175,7 @@ def read_in_workspace(path: str, workspace: str | None, spec: str) -> bytes | No
     """Read an absolute path inside ``workspace``; ``TreeError`` if it lies anywhere else."""
     root = None if workspace is None else os.path.abspath(workspace)
     if root is not None and root != "/" and path.startswith(root + "/"):
-        return _read(root, names.split(path[len(root) + 1 :], root), root)
+        return _read(root, tree_names.split(path[len(root) + 1 :], root), root)
     raise TreeError(
         f"{spec}: refusing to read {path}: absolute paths are read inside the workspace only"
         + (f" ({workspace})" if workspace else ", and there is none"),

@@ -9,10 +9,10 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.trees import names
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.versions import from_describe, is_final, sort_key
+from vllm_mods.formats import tree_names
 from vllm_mods.trees.folder import read_in_workspace
-from vllm_mods.versions import from_describe, is_final, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -105,7 +105,7 @@ class GitTree:
         """Return the bytes of a file, ``None`` if there is none; ``TreeError`` for a link."""
         if path.startswith("/"):
             return read_in_workspace(path, self.workspace, self.spec)
-        names.split(path, self.spec)
+        tree_names.split(path, self.spec)
         entry = self._files.get(path)
         if entry is None:
             return None
@@ -127,7 +127,7 @@ class GitTree:
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole commit."""
-        prefix = "/".join(names.split(under, self.spec)) + "/" if under else ""
+        prefix = "/".join(tree_names.split(under, self.spec)) + "/" if under else ""
         return (
             path
             for path, (mode, _) in self._files.items()

@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import requests
 import urllib3
 
-from vllm_mods.errors import TreeError, Unreachable
-from vllm_mods.sessions import AGAIN, BROKEN, Adapter, reason, session
-from vllm_mods.trees.index import Page, place, redact
-from vllm_mods.untrusted import number_of
+from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.base.sessions import AGAIN, BROKEN, Adapter, reason, session
+from vllm_mods.base.untrusted import number_of
+from vllm_mods.trees.index import WebPage, place, redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ class _CutError(urllib3.exceptions.HTTPError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class ByteSpan:
     """A part of a file, and the length of the whole."""
 
     data: bytes
@@ -67,15 +67,15 @@ class Http:
             if (login := _login(url)) is not None
         }
 
-    def page(self, url: str, accept: str) -> Page | None:
+    def page(self, url: str, accept: str) -> WebPage | None:
         """Return a page, ``None`` if the server has none there. Raises ``TreeError``."""
 
-        def once() -> Page | None:
+        def once() -> WebPage | None:
             with self._get(url, {"Accept": accept}) as response:
                 if response.status_code in _ABSENT:
                     return None
                 self._check(response, url)
-                return Page(
+                return WebPage(
                     url=_without_login(response.url),
                     content_type=response.headers.get("Content-Type", ""),
                     body=self._body(response, _LARGEST_PAGE),
@@ -83,13 +83,13 @@ class Http:
 
         return self._retried(url, once)
 
-    def span(self, url: str, start: int, end: int) -> Span | None:
+    def span(self, url: str, start: int, end: int) -> ByteSpan | None:
         """Return the bytes from ``start`` up to ``end`` of a file that has them all.
 
         ``None`` if the server does not do ranges; that is known before any of the body is read.
         """
 
-        def once() -> Span | None:
+        def once() -> ByteSpan | None:
             headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
             with self._get(url, headers) as response:
                 # 416: a server that counts otherwise than it says. 501: one that knows no ranges.
@@ -107,7 +107,7 @@ class Http:
                 data = self._body(response, end - start)
                 if len(data) != end - start:
                     raise _CutError(f"{len(data)} bytes came of {end - start}")
-                return Span(data=data, total=total)
+                return ByteSpan(data=data, total=total)
 
         return self._retried(url, once)
 

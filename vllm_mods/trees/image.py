@@ -5,15 +5,15 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.image.base import DIR, FILE, LINK, resolve
-from vllm_mods.trees import names
-from vllm_mods.untrusted import json_of
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats import tree_names
+from vllm_mods.images.model import DIR, FILE, LINK, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vllm_mods.image.base import Base
+    from vllm_mods.images.model import Base
 
 _MARKER = "vllm/__init__.py"
 _SKIPPED = frozenset({".vllm-mods", "__pycache__"})
@@ -50,7 +50,7 @@ class ImageTree:
     def version(self) -> str | None:
         """What ``vllm/_version.py`` says: an image can't be asked for the names in a folder cheaply."""
         if isinstance(self._version, bool):
-            self._version = names.module_version(self.read("vllm/_version.py"))
+            self._version = tree_names.module_version(self.read("vllm/_version.py"))
         return self._version
 
     @property
@@ -68,7 +68,7 @@ class ImageTree:
         """
         if path.startswith("/"):
             return self.base.read(self._in_workspace(path))
-        parts = names.split(path, self.spec)
+        parts = tree_names.split(path, self.spec)
         data = self.base.read(f"{self.site_root}/{path}")
         if data is None:
             self._check_absent(parts)
@@ -76,7 +76,7 @@ class ImageTree:
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole site root."""
-        folder = "/".join(names.split(under, self.spec)) if under else ""
+        folder = "/".join(tree_names.split(under, self.spec)) if under else ""
         top = f"{self.site_root}/{folder}".rstrip("/")
         for entry in self.base.paths(top):
             path = entry.path.removeprefix(f"{self.site_root}/")
@@ -90,8 +90,8 @@ class ImageTree:
         if self._record is None:
             folder = self.dist_info
             self._record = (folder and self.read(f"{folder}/RECORD")) or b""
-        recorded = names.recorded_hash(self._record, path)
-        return None if recorded is None else names.hash_agrees(recorded, data)
+        recorded = tree_names.recorded_hash(self._record, path)
+        return None if recorded is None else tree_names.hash_agrees(recorded, data)
 
     @property
     def directory(self) -> str:
@@ -110,7 +110,7 @@ class ImageTree:
     def _in_workspace(self, path: str) -> str:
         root = self.workspace
         if root and path.startswith(f"{root.rstrip('/')}/"):
-            names.split(path[1:], self.spec)
+            tree_names.split(path[1:], self.spec)
             return resolve(self.base, path)
         raise TreeError(
             f"{self.spec}: refusing to read {path}: absolute paths are read inside the workspace only"
@@ -151,7 +151,7 @@ def open_image(
 
     Raises ``UsageError`` for an image without vLLM, with two, or with one that cannot be patched.
     """
-    from vllm_mods.image.sources.open import open_base  # noqa: PLC0415
+    from vllm_mods.images.open import open_base  # noqa: PLC0415
 
     base = open_base(reference, offline=offline, progress=progress, note=note, cache_dir=cache_dir)
     try:

@@ -19,7 +19,7 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
-from vllm_mods.untrusted import json_of
+from vllm_mods.base.untrusted import json_of
 
 ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
@@ -29,7 +29,7 @@ PROJECT = "vllm"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class WebPage:
     """A page as it came.
 
     ``url`` is where it was found in the end, without user and password: links are relative to it.

@@ -5,8 +5,8 @@
 import os
 from collections.abc import Callable
 
-from vllm_mods.errors import TreeError, UsageError
-from vllm_mods.model import Tree
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.model import Tree
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 _FORMS = (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from vllm_mods.errors import UsageError
+from vllm_mods.base.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

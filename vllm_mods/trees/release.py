@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from vllm_mods.errors import TreeError, Unreachable, UsageError
+from vllm_mods.base.cache import Cache, cache_folder, file_digest
+from vllm_mods.base.errors import TreeError, Unreachable, UsageError
+from vllm_mods.base.versions import nearest
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
-from vllm_mods.trees.cache import Cache, cache_folder, file_digest
 from vllm_mods.trees.index import ReleaseFile, redact, release_file
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import NoRangesError, NotKeptError, RemoteZip
-from vllm_mods.trees.sources import Answer, Sources, local_path
-from vllm_mods.versions import nearest
+from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ class Releases:
         self._note = note
         self._told: set[str] = set()
         self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
-        self._sources = Sources(settings, self._cache, self.http, note=note)
+        self._sources = IndexSources(settings, self._cache, self.http, note=note)
 
     def files(self) -> tuple[ReleaseFile, ...]:
         """Return every file of every release that any source has.
@@ -183,7 +183,7 @@ class Releases:
                 self._told.add(text)
                 self._note(text)
 
-    def _unknown(self, name: str, spec: str, answer: Answer) -> TreeError | UsageError:
+    def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
             return self._nothing(answer, what=f"{spec}: not found")
         if release_file(name, "") is not None or _version(name) is None:
@@ -205,7 +205,7 @@ class Releases:
             hint=f"pypi:{versions[0]}",
         )
 
-    def _nothing(self, answer: Answer, what: str = "no release of vllm found") -> TreeError:
+    def _nothing(self, answer: IndexAnswer, what: str = "no release of vllm found") -> TreeError:
         hint = _SETTINGS
         if self.http is None and answer.failures:
             hint = "run once without --offline"

@@ -8,16 +8,16 @@ import json
 import zlib
 from typing import TYPE_CHECKING, cast
 
-from vllm_mods.errors import TreeError, Unreachable
-from vllm_mods.trees import names
+from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats import tree_names
 from vllm_mods.trees.archive import ZipArchive
-from vllm_mods.untrusted import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
 
-    from vllm_mods.trees.cache import Cache
+    from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
     from vllm_mods.trees.index import ReleaseFile
 
@@ -92,8 +92,8 @@ class RemoteZip:
 
     def digest(self, name: str) -> str | None:
         """Return the sha256 that the wheel's RECORD gives a file, where that is known already."""
-        recorded = names.recorded_hash(self._record, name) if self._record else None
-        return names.sha256_of(recorded) if recorded else None
+        recorded = tree_names.recorded_hash(self._record, name) if self._record else None
+        return tree_names.sha256_of(recorded) if recorded else None
 
     def _fetch(self, name: str) -> bytes:
         start = self._zip.infos[name].header_offset
@@ -106,8 +106,8 @@ class RemoteZip:
                 hint="try again",
             ) from error
         assert data is not None  # noqa: S101  (the caller has looked it up)
-        recorded = names.recorded_hash(self._record, name) if self._record else None
-        if recorded and names.hash_agrees(recorded, data) is False:
+        recorded = tree_names.recorded_hash(self._record, name) if self._record else None
+        if recorded and tree_names.hash_agrees(recorded, data) is False:
             raise TreeError(
                 f"{self._file.filename}: {name} is not what the wheel's RECORD says",
                 hint="the index or a proxy changed the wheel: try another index",
@@ -137,7 +137,7 @@ class RemoteZip:
     def _read_free(self, what: str) -> bytes | None:
         for name, info in self._zip.infos.items():
             folder, _, rest = name.partition("/")
-            if rest == what and names.dist_info(folder):
+            if rest == what and tree_names.dist_info(folder):
                 start = info.header_offset
                 return self._zip.read(name) if self._spans.has(start, self._ends[start]) else None
         return None

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-from vllm_mods.errors import TreeError, Unreachable
-from vllm_mods.trees.index import ACCEPT, PROJECT, Page, parse_page, redact, release_file
-from vllm_mods.untrusted import json_of
+from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.trees.index import ACCEPT, PROJECT, WebPage, parse_page, redact, release_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vllm_mods.trees.cache import Cache
+    from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
     from vllm_mods.trees.index import ReleaseFile
     from vllm_mods.trees.pip_config import PipSettings
@@ -26,7 +26,7 @@ _FRESH_SECONDS = 600.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class IndexAnswer:
     """What all sources together know, and why those that could not be asked could not.
 
     ``old`` means that a kept page stood in for an index that could have been asked.
@@ -37,7 +37,7 @@ class Answer:
     old: bool = False
 
 
-class Sources:
+class IndexSources:
     """The sources of ``settings``. ``http`` is ``None`` when no connection may be opened."""
 
     def __init__(
@@ -55,9 +55,9 @@ class Sources:
         self._note = note
         self._clock = clock
         self._used_kept = False
-        self._answer: Answer | None = None
+        self._answer: IndexAnswer | None = None
 
-    def ask(self, *, fresh: bool) -> Answer:
+    def ask(self, *, fresh: bool) -> IndexAnswer:
         """Return every file of vLLM, the first source that has a file name winning.
 
         With ``fresh`` every index is asked anew; without, the last answer will do, or a page kept
@@ -68,7 +68,7 @@ class Sources:
             self._answer = self._ask_all(fresh=fresh)
         return self._answer
 
-    def _ask_all(self, *, fresh: bool) -> Answer:
+    def _ask_all(self, *, fresh: bool) -> IndexAnswer:
         self._used_kept = False
         files: dict[str, ReleaseFile] = {}
         failures: list[str] = []
@@ -78,7 +78,9 @@ class Sources:
                     files.setdefault(file.filename, file)
             except TreeError as error:
                 failures.append(error.message)
-        return Answer(files=tuple(files.values()), failures=tuple(failures), old=self._used_kept)
+        return IndexAnswer(
+            files=tuple(files.values()), failures=tuple(failures), old=self._used_kept
+        )
 
     def _urls(self) -> Iterator[str]:
         yield from self._settings.find_links
@@ -97,7 +99,7 @@ class Sources:
         except ValueError as error:
             raise TreeError(f"{redact(url)}: not a page of a package index: {error}") from error
 
-    def _page(self, url: str, *, fresh: bool) -> Page | None:
+    def _page(self, url: str, *, fresh: bool) -> WebPage | None:
         kept = self._kept(url)
         if kept is not None and not fresh and 0 <= self._clock() - kept[1] < _FRESH_SECONDS:
             self._used_kept = self._http is not None
@@ -119,7 +121,7 @@ class Sources:
         self._keep(url, page)
         return page
 
-    def _kept(self, url: str) -> tuple[Page | None, float] | None:
+    def _kept(self, url: str) -> tuple[WebPage | None, float] | None:
         data = self._cache.lookup("pages", url)
         if data is None:
             return None
@@ -130,12 +132,12 @@ class Sources:
                 body = self._cache.get(record["blob"])
                 if body is None:
                     return None
-                page = Page(url=record["url"], content_type=record["content_type"], body=body)
+                page = WebPage(url=record["url"], content_type=record["content_type"], body=body)
             return page, float(record["time"])
         except (ValueError, KeyError, TypeError):
             return None  # Written by another version, or cut short.
 
-    def _keep(self, url: str, page: Page | None) -> None:
+    def _keep(self, url: str, page: WebPage | None) -> None:
         record = {
             "url": page.url if page else None,
             "content_type": page.content_type if page else None,

@@ -1,0 +1,91 @@
+"""What version numbers say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from vllm_mods.base.versions import from_describe, in_range, nearest, sort_key
+
+DEV = "0.19.1rc1.dev46+gc5e3454e5.d20260406"
+
+numbers = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(
+    lambda parts: ".".join(map(str, parts))
+)
+versions = st.builds(
+    "{}{}{}".format,
+    numbers,
+    st.sampled_from(["", "", "rc1", "a2", ".post1", ".dev3", "rc1.dev4"]),
+    st.sampled_from(["", "", "+cu129", "+g12ab"]),
+)
+clauses = st.builds("{}{}".format, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), numbers)
+ranges = st.lists(clauses, max_size=3).map(", ".join)
+
+
+@given(versions, ranges)
+def test_the_short_way_gives_the_answer_of_packaging(version: str, spec: str) -> None:
+    expected = SpecifierSet(spec).contains(Version(version), prereleases=True)
+    assert in_range(version, spec) is expected
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "expected"),
+    [
+        (DEV, ">=0.19.1", False),
+        (DEV, "<0.19.1", False),
+        (DEV, ">=0.19,<0.20", True),
+        ("0.19.0+cu129", "==0.19.0", True),
+        ("0.20.0rc1.dev3+gabc", ">=0.19", True),
+        ("0.20.1", "==0.20.*", True),
+        ("0.20.1", "~=0.20", True),
+        ("0.20.1", "===0.20.1", True),
+        ("0.20.1", "", True),
+        (None, ">=0.19", None),
+        ("dev", ">=0.19", None),
+    ],
+)
+def test_known_answers(version: str | None, spec: str, *, expected: bool | None) -> None:
+    assert in_range(version, spec) is expected
+
+
+@pytest.mark.parametrize("version", ["0.19.1", "0.19.1rc1", None])
+@pytest.mark.parametrize("spec", [">=", "0.19", "=>0.19", ">=0.19;<0.20", "<0.1,>=x"])
+def test_a_specifier_that_is_none_is_an_error(version: str | None, spec: str) -> None:
+    with pytest.raises(ValueError, match="not a version specifier"):
+        in_range(version, spec)
+
+
+def test_versions_sort_as_versions() -> None:
+    ordered = ["weird", "0.9.2", "0.19.1rc1.dev46", "0.19.1rc1", "0.19.1", "0.20.0"]
+    assert sorted(sorted(ordered), key=sort_key) == ordered
+
+
+@pytest.mark.parametrize(
+    ("wanted", "first"),
+    [("0.19.9", "0.19.1"), ("0.99", "0.33.0"), ("0.20", "0.20.0"), ("0.20.9", "0.20.2")],
+)
+def test_the_nearest_release_is_the_one_meant(wanted: str, first: str) -> None:
+    known = ["0.9.2", "0.19.0", "0.19.1", "0.20.0", "0.20.2", "0.33.0"]
+    found = nearest(wanted, known, 3)
+    assert found[0] == first
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize(
+    ("described", "version"),
+    [
+        ("v0.19.1-46-gc5e3454", "0.19.2.dev46+gc5e3454"),
+        ("v0.19.1-0-gb1388b1", "0.19.1"),
+        ("v0.20.0rc1-3-gabc1234", "0.20.0rc2.dev3+gabc1234"),
+        ("v0.20.0.post1-2-gabc1234\n", "0.20.0.post2.dev2+gabc1234"),
+        ("v0.9-1-g12", "0.10.dev1+g12"),
+        ("v0.19.1-foo-3-gabc", None),
+        ("v0.19.1", None),
+        ("vast-3-gabc", None),
+    ],
+)
+def test_describe_becomes_a_version(described: str, version: str | None) -> None:
+    assert from_describe(described) == version

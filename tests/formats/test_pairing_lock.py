@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.formats import pairing_lock
+from vllm_mods.formats.pairing_lock import (
+    LockedBase,
+    LockedChange,
+    LockedMod,
+    LockedTemplate,
+    LockedVllm,
+    LockedWheel,
+    PairingLock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+
+
+def locked(name: str, after: str = B) -> LockedMod:
+    return LockedMod(
+        name=name,
+        version="1.0.0",
+        digest=C,
+        variant="0.20",
+        verdict="applies",
+        files=(LockedChange("vllm/a.py", A, after), LockedChange("vllm/new.py", None, B)),
+    )
+
+
+LOCK = PairingLock(
+    pairing="big-model",
+    pairing_digest=A,
+    model="org/model",
+    revision=None,
+    base=LockedBase(
+        ref="vllm/vllm-openai:v0.21.0",
+        config=f"sha256:{A}",
+        diff_ids=(f"sha256:{B}", f"sha256:{C}"),
+        platform="linux/arm64",
+    ),
+    vllm=LockedVllm(version="0.21.1.dev3+gabc", site_root="usr/lib/python3", record=B),
+    mods=(locked("one"), locked("two")),
+    templates=(LockedTemplate("/w/t.jinja", C),),
+    wheels=(LockedWheel("tabulate", "0.9", "tabulate-0.9-py3-none-any.whl", A),),
+    command="vllm serve „org/model“",
+    epoch=5,
+    tool="vllm-mods 0.1.0",
+)
+# Not to be changed: every image is named by the sha256 of its lock.
+GOLDEN = "50832b4c9bb3a8c924c3c6a783f9f77f4a9e91af30978fb3ac8b4c104ca3ce68"
+
+
+def test_the_bytes_never_change() -> None:
+    assert pairing_lock.digest(pairing_lock.dump(LOCK)) == GOLDEN
+
+
+def test_it_is_read_back_as_it_was_written() -> None:
+    data = pairing_lock.dump(LOCK)
+    assert pairing_lock.parse(data, "x.lock") == LOCK
+    assert data.endswith(b"}\n")
+    assert data.isascii()
+    assert list(json.loads(data)) == sorted(json.loads(data))
+
+
+def test_the_tag_is_one_that_registries_take() -> None:
+    data = pairing_lock.dump(LOCK)
+    digest = pairing_lock.digest(data)
+    assert pairing_lock.tag(LOCK, data) == f"big-model:0.21.1.dev3_gabc-{digest[:12]}"
+
+
+def test_every_problem_is_named_with_its_place() -> None:
+    raw = json.loads(pairing_lock.dump(LOCK))
+    raw["base"]["config"] = "sha256:12"
+    del raw["mods"][1]["name"]
+    raw["wheels"] = None
+    raw["epoch"] = 1.5
+    raw["more"] = 1
+    with pytest.raises(ManifestError) as error:
+        pairing_lock.parse(json.dumps(raw).encode(), "x.lock")
+    assert set(error.value.problems) == {
+        "base.config: must be a sha256",
+        "mods[1].name: is missing",
+        "wheels: must be a list",
+        "epoch: must be a whole number",
+        "more: is not known",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"{", "not JSON"),
+        (b"[]", "schema: None"),
+        (b'{"schema": 2, "tool": "vllm-mods 9.0"}', "schema: 2, and this version"),
+    ],
+)
+def test_another_file_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(ManifestError, match=said):
+        pairing_lock.parse(data, "x.lock")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lock: lock._replace(epoch=6), [("epoch", "5", "6")]),
+        (
+            lambda lock: lock._replace(mods=(locked("two"), locked("one"))),
+            [("mods", "one two", "two one")],
+        ),
+        (
+            lambda lock: lock._replace(mods=(locked("one"), locked("two", C))),
+            [("mods[two].files[vllm/a.py].after", B, C)],
+        ),
+        (
+            lambda lock: lock._replace(revision="abc"),
+            [("revision", None, "abc")],
+        ),
+        (
+            lambda lock: lock._replace(templates=()),
+            [
+                ("templates[/w/t.jinja]", "there", None),
+                ("templates[/w/t.jinja].sha256", C, None),
+            ],
+        ),
+    ],
+)
+def test_differences(
+    change: Callable[[PairingLock], PairingLock], said: list[tuple[str, str | None, str | None]]
+) -> None:
+    assert [tuple(one) for one in pairing_lock.differences(LOCK, change(LOCK))] == said
+
+
+def test_the_base_under_another_name_has_not_moved() -> None:
+    known = LOCK.base._replace(ref="mirror/vllm:1", manifest=f"sha256:{C}")
+    assert pairing_lock.moved(LOCK, LOCK._replace(base=known)) == ()
+    assert len(pairing_lock.differences(LOCK, LOCK._replace(base=known))) == 2
+
+
+@pytest.mark.parametrize("field", ["config", "diff_ids", "platform"])
+def test_another_base_has_moved(field: str) -> None:
+    changed: dict[str, Any] = {field: (f"sha256:{A}",) if field == "diff_ids" else "x"}
+    other = LOCK.base._replace(**changed)
+    (found,) = pairing_lock.moved(LOCK, LOCK._replace(base=other))
+    assert found.path == f"base.{field}"
+
+
+def test_another_manifest_has_moved_where_both_are_known() -> None:
+    old = LOCK._replace(base=LOCK.base._replace(manifest=f"sha256:{A}"))
+    new = LOCK._replace(base=LOCK.base._replace(manifest=f"sha256:{B}"))
+    assert [one.path for one in pairing_lock.moved(old, new)] == ["base.manifest"]

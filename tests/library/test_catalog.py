@@ -1,0 +1,123 @@
+"""Libraries of mods on disk: stacking, lookup, templates, digests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.library.catalog import Library, load_mod
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+PATCHES = 'patches = ["x.patch"]'
+
+
+def write_mod(library: Path, name: str, *, more: str = "", variant: str = "") -> Path:
+    folder = library / "patches" / name
+    folder.mkdir(parents=True)
+    (folder / "mod.toml").write_text(
+        f'schema = 1\nname = "{name}"\nversion = "1.0.0"\nsummary = "s"\nlicense = "MIT"\n{more}\n'
+        f'[[variant]]\nid = "a"\nvllm = ">=0.1"\n{variant or PATCHES}\n'
+    )
+    (folder / "x.patch").write_bytes(b"--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ -1 +1 @@\n-a\n+b\n")
+    return folder
+
+
+def test_a_mod_is_read_with_all_its_files(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    mod = Library(str(tmp_path)).load("mine")
+    assert mod.directory == str(folder)
+    assert mod.variants[0].patches[0].data.startswith(b"--- a/vllm/x.py")
+
+
+def test_the_digest_covers_every_file_the_manifest_names(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    before = load_mod(str(folder)).digest
+    (folder / "notes.txt").write_text("not part of the mod")
+    (folder / "mod.lock").write_text("{}")
+    assert load_mod(str(folder)).digest == before
+    (folder / "x.patch").write_bytes(b"other")
+    assert load_mod(str(folder)).digest != before
+
+
+def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> None:
+    write_mod(tmp_path / "one", "twice")
+    write_mod(tmp_path / "two", "twice")
+    with pytest.raises(UsageError) as caught:
+        Library(str(tmp_path / "one"), str(tmp_path / "two"))
+    assert str(tmp_path / "one") in caught.value.message
+    assert str(tmp_path / "two") in caught.value.message
+
+
+def test_the_same_library_twice_is_one(tmp_path: Path) -> None:
+    write_mod(tmp_path, "mine")
+    assert "mine" in Library(str(tmp_path), str(tmp_path)).names()
+
+
+def test_requirements_come_along_first(tmp_path: Path) -> None:
+    write_mod(tmp_path, "top", more='requires = ["base"]')
+    write_mod(tmp_path, "base")
+    assert [mod.name for mod in Library(str(tmp_path)).select(["top"])] == ["base", "top"]
+
+
+def test_a_circle_of_requirements_is_reported(tmp_path: Path) -> None:
+    write_mod(tmp_path, "a", more='requires = ["b"]')
+    write_mod(tmp_path, "b", more='requires = ["a"]')
+    with pytest.raises(UsageError, match="a → b → a"):
+        Library(str(tmp_path)).select(["a"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("hybrid-int8-fp4", "hybrid-int4-fp8"), ("hybrid", "hybrid-int4-fp8")]
+)
+def test_an_unknown_mod_gets_a_suggestion(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Library().load(typed)
+    assert caught.value.hint is not None
+    assert f"did you mean `{meant}`?" in caught.value.hint
+
+
+def test_every_missing_file_is_named(tmp_path: Path) -> None:
+    folder = write_mod(
+        tmp_path,
+        "mine",
+        variant='patches = ["no.patch"]\noverlay = [{ source = "no.py", path = "vllm/no.py" }]\n'
+        'templates = [{ name = "no", file = "no.jinja" }]',
+    )
+    with pytest.raises(ManifestError) as caught:
+        load_mod(str(folder))
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [
+        "variant[0].patches[0]",
+        "variant[0].overlay[0].source",
+        "variant[0].templates[0].name",
+    ]
+
+
+def test_a_template_is_found_in_its_library(tmp_path: Path) -> None:
+    write_mod(tmp_path, "mine", variant='templates = [{ name = "chat", file = "c.jinja" }]')
+    (tmp_path / "templates" / "chat").mkdir(parents=True)
+    (tmp_path / "templates" / "chat" / "template.jinja").write_text("{{ x }}")
+    (file,) = Library(str(tmp_path)).load("mine").variants[0].templates
+    assert file.data == b"{{ x }}"
+
+
+def test_the_folder_and_the_name_must_agree(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    folder.rename(folder.parent / "yours")
+    with pytest.raises(ManifestError, match="not the name of its folder"):
+        load_mod(str(folder.parent / "yours"))
+
+
+def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a folder"):
+        Library(str(tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match="has no patches"):
+        Library(str(tmp_path))
+    one = write_mod(tmp_path, "mine")
+    with pytest.raises(UsageError) as caught:
+        Library(str(one))
+    assert "this is one mod" in (caught.value.hint or "")

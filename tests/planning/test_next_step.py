@@ -1,0 +1,106 @@
+"""A user who reads only the message knows what to do next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mod_making import mod, variant
+
+from vllm_mods.base.model import Finding, ModPlan, Plan, Verdict
+from vllm_mods.planning.next_step import hint
+
+AGAIN = "pip install --force-reinstall --no-deps vllm==0.21.0"
+PATCHED = variant(b"", vllm="<0.22,>=0.20")
+TREE = "pypi:0.22.0"
+
+
+def plan(
+    verdict: Verdict,
+    *codes: str,
+    in_range: bool = True,
+    version: str | None = "0.22.0",
+    spec: str = TREE,
+    **more: Any,
+) -> Plan:
+    found = tuple(Finding(code=code, message="m", path="vllm/a.py") for code in codes)
+    one = ModPlan(mod(PATCHED, **more), PATCHED, verdict, in_range=in_range, findings=found)
+    return Plan(spec=spec, version=version, mods=(one,), changes=())
+
+
+def told(made: Plan, *, edited: bool = False, bundled: str = "") -> str | None:
+    return hint(made, bundled=bundled, edited=lambda _path: edited, again=lambda: AGAIN)
+
+
+PORT = "vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --library /"
+SHOW = "vllm-mods show mod --library /"
+
+
+@pytest.mark.parametrize(
+    ("made", "command"),
+    [
+        (plan(Verdict.CONFLICT, "text"), PORT),
+        (plan(Verdict.CONFLICT, "edge"), PORT),
+        (plan(Verdict.CONFLICT, "carried"), PORT),
+        (plan(Verdict.MISPLACED, "elsewhere"), PORT),
+        (plan(Verdict.MISSING, "file-gone"), PORT),
+        (plan(Verdict.UNSUPPORTED, "no-variant", in_range=False), PORT),
+        (plan(Verdict.UNFIT, "import", in_range=False), PORT),
+        (plan(Verdict.UNFIT, "import"), SHOW),
+        (plan(Verdict.UNSUPPORTED, "two-variants"), SHOW),
+        (plan(Verdict.CONFLICT, "required-mod"), SHOW),
+        (plan(Verdict.CONFLICT, "text", version=None), SHOW),
+        (plan(Verdict.CONFLICT, "other-version"), "vllm-mods revert mod --target pypi:0.22.0"),
+        (
+            plan(Verdict.PARTIAL, "changed-since"),
+            "vllm-mods revert --discard-edits mod --target pypi:0.22.0  # then apply again",
+        ),
+        (plan(Verdict.PARTIAL, "half-applied"), AGAIN),
+        (plan(Verdict.UNREADABLE, "unreadable"), None),
+    ],
+)
+def test_each_refusal_has_its_next_command(made: Plan, command: str | None) -> None:
+    assert told(made) == command
+
+
+def test_a_mod_that_its_lock_knows_is_ported_from_what_the_lock_says() -> None:
+    made = plan(Verdict.CONFLICT, "text", lock=b"x")
+    assert told(made) == "vllm-mods port mod --to pypi:0.22.0 --library /"
+    stale = plan(Verdict.CONFLICT, "text", "stale-lock", lock=b"x")
+    assert told(stale) == PORT
+
+
+def test_a_bundled_mod_is_ported_into_a_folder_of_the_callers() -> None:
+    made = plan(Verdict.CONFLICT, "text", directory="/lib/patches/mod")
+    assert told(made, bundled="/lib") == (
+        "vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --output ported"
+    )
+    shown = plan(Verdict.UNFIT, "import", directory="/lib/patches/mod")
+    assert told(shown, bundled="/lib") == "vllm-mods show mod"
+
+
+def test_a_file_that_differs_from_record_is_installed_again_and_not_ported_to() -> None:
+    for verdict, code in ((Verdict.PARTIAL, "half-applied"), (Verdict.CONFLICT, "text")):
+        said = told(plan(verdict, code), edited=True)
+        assert said == f"{AGAIN}  # vllm/a.py differs from RECORD"
+    assert told(plan(Verdict.UNFIT, "import"), edited=True) == SHOW
+    mine = "install the very build again"
+    said = hint(
+        plan(Verdict.PARTIAL, "x"), bundled="", edited=lambda _path: True, again=lambda: mine
+    )
+    assert said == f"vllm/a.py differs from RECORD: {mine}"
+
+
+def test_what_stands_both_ways_is_told_by_the_line_that_git_diff_writes() -> None:
+    said = told(plan(Verdict.MISPLACED, "both-ways"))
+    assert said is not None
+    assert "`git diff`" in said
+    assert "`index` line" in said
+
+
+def test_of_several_mods_the_one_that_the_others_wait_for_is_told_of() -> None:
+    (first,) = plan(Verdict.CONFLICT, "required-mod").mods
+    (second,) = plan(Verdict.CONFLICT, "text").mods
+    second = second._replace(mod=second.mod._replace(name="needed"))
+    made = Plan(spec="/a b", version="0.22.0", mods=(first, second), changes=())
+    assert told(made) == "vllm-mods port needed --to '/a b' --from pypi:0.20 --library /"

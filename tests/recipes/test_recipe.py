@@ -1,0 +1,382 @@
+"""Recipes read into pairings, and written again."""
+
+from __future__ import annotations
+
+import pytest
+import yaml  # noqa: TID251  (what launchers read them with)
+from recipe_texts import FLAT, PASTED, PASTED_ARGV, SOUND, SOUND_ARGV, SUPERSET
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Level
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.recipes import pasted_text, reader
+from vllm_mods.recipes.writer import write
+
+KNOWN = ("fast", "tiny-template")
+MODS = {"mods/fix-tiny-template": "tiny-template"}
+LEAST = """\
+recipe_version: "1"
+name: Least
+container: image
+command: vllm serve example/m
+"""
+
+
+def read(text: str, **more: object) -> reader.ImportedRecipe:
+    return reader.read(text, "r.yaml", **{"known": KNOWN, **more})  # type: ignore[arg-type]
+
+
+def problems(text: str) -> tuple[str, ...]:
+    with pytest.raises(ManifestError) as caught:
+        read(text)
+    return caught.value.problems
+
+
+def said(text: str, **more: object) -> list[tuple[str, str, int | None]]:
+    return [(f.level.value, f.code, f.line) for f in read(text, **more).findings]
+
+
+def launched(text: str, **overrides: object) -> str:
+    """Render a command as the launcher of version 1 does: PyYAML and ``str.format``."""
+    raw = yaml.safe_load(text)
+    values: dict[str, object] = {**(raw.get("defaults") or {}), **overrides}
+    made: str = raw["command"].format(**values)
+    return made.strip().removesuffix("\\").strip()
+
+
+def test_a_sound_recipe_is_read_with_nothing_lost() -> None:
+    imported = read(SOUND, mods=MODS)
+    pairing = imported.pairing
+    assert imported.ok
+    assert pairing.name == "tiny-7b-int4"
+    assert pairing.summary == "A small model for trying things out"
+    assert pairing.model == "example/Tiny-7B-int4"
+    assert pairing.base == "vllm-node"
+    assert pairing.topology == "solo"
+    assert pairing.mods == ("fast", "tiny-template")
+    assert pairing.defaults["max-num-seqs"] == 4
+    assert pairing.env == {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "INFO"}
+    assert pairings.arguments(pairing) == SOUND_ARGV
+    assert pairings.rendered(pairing) == launched(SOUND, tensor_parallel=1)
+    kept = pairing.recipe
+    assert kept is not None
+    assert kept.keys == {"build_args": ["--exp"]}
+    assert kept.mods == {"fast": "mods/fast", "tiny-template": "mods/fix-tiny-template"}
+    assert kept.comments == (
+        ("recipe_version", "# Recipe: the small one, for the desk"),
+        ("model", "# fetched before the first start"),
+        ("mods[1]", "# - mods/slow"),
+        ("defaults.gpu_memory_utilization", "# leaves room for the desktop"),
+        ("", "#    --kv-cache-dtype fp8"),
+    )
+
+
+def test_what_is_to_be_known_of_it_is_said() -> None:
+    assert said(SOUND, mods=MODS) == [("note", "kept", 12), ("note", "unused-default", 27)]
+
+
+def test_a_mod_that_is_not_there_is_kept_and_said() -> None:
+    imported = read(SOUND)
+    (found,) = [one for one in imported.findings if one.level is Level.ERROR]
+    assert not imported.ok
+    assert (found.code, found.line) == ("unknown-mod", 18)
+    assert "--mod mods/fix-tiny-template=NAME" in found.message
+    assert imported.pairing.mods == ("fast", "fix-tiny-template")
+
+
+def test_a_mod_may_be_named_without_its_folder() -> None:
+    mods = {"fix-tiny-template": "tiny-template"}
+    assert read(SOUND, mods=mods).pairing.mods == ("fast", "tiny-template")
+
+
+@pytest.mark.parametrize("text", [SOUND, SUPERSET, LEAST])
+def test_what_is_written_reads_the_same(text: str) -> None:
+    pairing = read(text, mods={}).pairing
+    again = read(write(pairing), mods={}).pairing
+    assert again == pairing
+    assert pasted_text.repair(write(pairing))[1] == ()
+
+
+def test_a_written_recipe_has_each_comment_where_it_was() -> None:
+    lines = write(read(SOUND).pairing).split("\n")
+    for comment, following in (
+        ("# Recipe: the small one, for the desk", "recipe_version: '1'"),
+        ("  # - mods/slow", "  - mods/fix-tiny-template"),
+        ("  # leaves room for the desktop", "  gpu_memory_utilization: 0.75"),
+    ):
+        assert lines[lines.index(comment) + 1] == following
+    assert lines[-2] == "#    --kv-cache-dtype fp8"
+
+
+def test_a_pairing_of_ours_is_written_for_launchers_and_comes_back() -> None:
+    pairing = pairings.Pairing(
+        name="ours",
+        summary="s",
+        model="example/m",
+        revision="abc",
+        base="image",
+        vllm=">=0.21",
+        mods=("fast",),
+        templates=("tiny-template",),
+        defaults={"port": 1},
+        env={"A": "true"},
+        command="vllm serve {model} --revision {revision} --port {port}\n",
+    )
+    text = write(pairing)
+    assert launched(text) == pairings.rendered(pairing)
+    again = read(text).pairing
+    assert yaml.safe_load(text)["mods"] == ["mods/fast", "mods/tiny-template"]
+    assert again._replace(recipe=None, defaults=pairing.defaults) == pairing
+    assert read(write(again)).pairing == again
+
+
+def test_the_superset_as_far_as_it_means_something() -> None:
+    imported = read(SUPERSET)
+    pairing = imported.pairing
+    assert (pairing.name, pairing.revision, pairing.topology) == ("r", "0123abc", "cluster")
+    assert pairings.arguments(pairing)[:5] == (
+        "vllm", "serve", "example/Tiny-7B-int4", "--port", "8000"
+    )  # fmt: skip
+    assert pairing.recipe is not None
+    assert pairing.recipe.keys["min_nodes"] == 2
+    assert pairing.recipe.keys["metadata"]["quantized"] is True
+    errors = [(one.scope, one.line) for one in imported.findings if one.level is Level.ERROR]
+    assert errors == [("pre_exec", 8)]
+    assert ("note", "empty", 14) in said(SUPERSET)
+
+
+def test_another_runtime_is_kept_and_said() -> None:
+    text = SUPERSET.replace("runtime: vllm", "runtime: sglang")
+    assert ("error", "not-done", 4) in said(text)
+
+
+def test_a_superset_without_a_command_says_what_to_do() -> None:
+    text = SUPERSET[: SUPERSET.index("command:")]
+    assert problems(text) == (
+        (
+            "command: is required: making one from the defaults takes the runtime's own launcher; "
+            "let that print its command and put it here"
+        ),
+    )
+
+
+def test_every_problem_is_reported_with_its_key_path_and_line() -> None:
+    text = """\
+recipe_version: "1"
+container:
+mods: mods/fast
+defaults:
+  a: [1]
+env:
+  X:
+  1Y: z
+solo_only: yes please
+"""
+    assert problems(text) == (
+        "name: is required",
+        "mods: line 3: expected a list, found 'mods/fast'",
+        "container: line 2: is empty",
+        "defaults.a: line 5: is no single value: a launcher would write it as Python; quote it",
+        "env.X: line 7: is no single value: a launcher would export it as Python; quote it",
+        "env.1Y: line 8: is not the name of an environment variable",
+        "command: is required",
+        "solo_only: line 9: expected true or false, found 'yes please'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (LEAST + "name: Again\n", "name: line 5: the key is in line 2 already"),
+        (LEAST + "env:\n  A: 1\n  A: 2\n", "env.A: line 7: the key is in line 6 already"),
+        (LEAST + "mods: [", "line 5: not YAML: expected the node content, but found '<stream end>'"),
+        (LEAST + "1: x\n", "line 5: a key must be text; quote it: '1'"),
+        (LEAST + "x: !!python/name:os.x\n", "x: line 5: tag:yaml.org,2002:python/name:os.x is no plain value"),
+        (LEAST + "x: 2026-13-45\n", "x: line 5: 2026-13-45: month must be in 1..12; quote it if it is text"),
+        (LEAST + "x: &a {<<: *a}\n", "x: line 5: write out what `<<` stands for"),
+        (LEAST + "x: \x07\n", "line 5: not YAML: special characters are not allowed"),
+        (LEAST + 'x: "\\UFFFFFFFF"\n', "line 5: not YAML: there is no such character"),
+        (LEAST + 'x: "\\U00110000"\n', "line 5: not YAML: there is no such character"),
+        (LEAST + "x: !!timestamp soon\n", "x: line 5: soon: no timestamp; quote it if it is text"),
+        (LEAST + "x: !!bool maybe\n", "x: line 5: maybe: no bool; quote it if it is text"),
+        (LEAST + 'x: !!int ""\n', "x: line 5: : no int; quote it if it is text"),
+        (LEAST + "x: !!set [a]\n", "x: line 5: tag:yaml.org,2002:set is no plain value"),
+        (LEAST + "x: !!str [a]\n", "x: line 5: tag:yaml.org,2002:str is no plain value"),
+        (LEAST + "x: !!map a\n", "x: line 5: tag:yaml.org,2002:map is no plain value"),
+        (LEAST + "x: " + "[" * 3000, "line 1: not a recipe: nested too deeply"),
+        (LEAST + "metadata:\n  a:\n  " + "- " * 400 + "x\n", "line 7: nested too deeply"),
+        ("- a\n", "line 1: this is not a mapping of keys to values"),
+        ("", "line 1: this is not a mapping of keys to values"),
+        (LEAST + "mods: [mods/a, x/a]\n", "mods[1]: line 5: x/a and mods/a are both the mod `a`"),
+        (LEAST + "mods: [null]\n", "mods[0]: line 5: expected the path of a mod, found None"),
+        (LEAST + "solo_only: true\ncluster_only: true\n", "solo_only: line 5: solo_only and cluster_only contradict each other"),
+        (LEAST.replace("example/m", "{x}"), "command: line 4: {x} has no default"),
+        (LEAST.replace("example/m", "--port 1"), "model: is required: the command names none either"),
+        (LEAST.replace("image", "a b"), "container: line 3: expected an image reference, found 'a b'"),
+        (LEAST + "vllm_mods: {vllm: new}\n", "vllm_mods.vllm: line 5: 'new' is not a version specifier (PEP 440)"),
+        (LEAST + "vllm_mods: {vlm: 1}\n", "vllm_mods.vlm: line 5: expected name, vllm or a list of templates, found 1"),
+        (LEAST.replace("Least", "——"), "name: line 2: '' cannot be the name of a pairing; give one with --name"),
+    ],
+)  # fmt: skip
+def test_a_problem_has_its_key_path_and_line(text: str, problem: str) -> None:
+    assert problem in problems(text)
+
+
+def test_aliases_that_stand_for_billions_of_values_are_refused() -> None:
+    bomb = "a0: &a0 [x]\n" + "".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
+    )
+    assert problems(LEAST + bomb) == ("line 1: not a recipe: it has more than 10000 values",)
+
+
+def test_lines_within_a_command_are_those_of_the_recipe() -> None:
+    text = SOUND.replace("{max-num-seqs}", "{max_num_seqs}").replace("'{{", "'{")
+    assert problems(text.replace("}}'", "}'"))[:2] == (
+        "command: line 37: {max_num_seqs} has no default",
+        (
+            'command: line 39: {"method": "mtp", "num_speculative_tokens": 1} is no placeholder; '
+            "a brace itself is doubled"
+        ),
+    )
+
+
+def test_null_sections_are_empty_ones() -> None:
+    text = LEAST + "mods:\n  # - mods/slow\ndefaults:\nenv:\n"
+    assert read(text).pairing.mods == ()
+    assert said(text) == [
+        ("note", "model", None),
+        ("note", "empty", 5),
+        ("note", "empty", 7),
+        ("note", "empty", 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "why"),
+    [
+        (["vllm serve m", "  --a 1"], 6, "no backslash ends the line before it"),
+        (["vllm serve m \\", "  # --b \\", "  --a 1"], 7, "a comment ends the command before it"),
+        (["vllm serve m \\", "", "  --a 1"], 7, "no backslash ends the line before it"),
+    ],
+)
+def test_what_a_shell_would_cut_off_is_said(command: list[str], line: int, why: str) -> None:
+    block = "command: |\n" + "".join(f"  {one}\n" for one in command)
+    text = LEAST.replace("command: vllm serve example/m\n", block)
+    (found,) = [one for one in read(text).findings if one.level is Level.ERROR]
+    assert (found.code, found.line) == ("cut-off", line)
+    assert "`--a 1` is a command of its own" in found.message
+    assert found.message.endswith(why)
+
+
+def test_a_command_before_the_server_is_said() -> None:
+    text = LEAST.replace("vllm serve", "ulimit -n 4096; vllm serve")
+    assert ("error", "not-done", 4) in said(text)
+
+
+def test_what_the_shell_of_a_launcher_changes_in_the_environment_is_said() -> None:
+    text = LEAST + "env:\n  CONFIG: '{\"a\": 1}'\n  HOME_OF_IT: $HOME/x\n  X: yes\n"
+    assert said(text)[1:] == [
+        ("error", "env-shell", 6),
+        ("error", "env-shell", 7),
+        ("note", "env-bool", 8),
+    ]
+    assert read(text).pairing.env["X"] == "True"
+
+
+def test_values_are_those_of_the_launcher() -> None:
+    values = "{a: on, b: 1e3, c: 0x10, d: 1:30, e: 2026-03-01, f: '1', g: 1.0}"
+    text = LEAST.replace("example/m", "m {a} {b} {c} {d} {e} {f} {g}") + f"defaults: {values}\n"
+    assert pairings.rendered(read(text).pairing) == launched(text)
+
+
+def test_a_command_that_serves_another_model_is_told() -> None:
+    assert said(LEAST + "model: example/other\n") == [("note", "model", 5)]
+    assert said(LEAST + "model: example/m\n") == []
+
+
+def test_an_unknown_version_is_read_and_said() -> None:
+    assert ("error", "recipe-version", 1) in said(LEAST.replace('"1"', "3"))
+
+
+def test_a_mod_option_for_a_path_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ManifestError, match="there is no mods/x, which --mod names"):
+        read(LEAST, mods={"mods/x": "fast"})
+
+
+# --- repair -----------------------------------------------------------------
+
+
+def test_a_pasted_recipe_is_put_right() -> None:
+    with pytest.raises(ManifestError):
+        read(PASTED)
+    text, changes = pasted_text.repair(PASTED)
+    pairing = read(text).pairing
+    assert pairings.arguments(pairing) == PASTED_ARGV
+    assert pairing.mods == ("fast",)
+    assert pairing.env == {"HF_HUB_OFFLINE": "1"}
+    assert pairing.topology == "solo"
+    assert pasted_text.summary(changes) == (
+        "line 7: a bullet",
+        "lines 12-13: the lost indentation below `defaults:`",
+        "line 16: the lost indentation below `env:`",
+        "lines 19-23: the lost indentation below `command:`",
+        "lines 19-22: the lost backslash at its end",
+        "lines 20-23: typographic dashes",
+        "lines 22, 24: typographic quotes",
+    )
+    assert pasted_text.repair(text) == (text, ())
+
+
+def test_lost_indentation_is_put_right() -> None:
+    text, _ = pasted_text.repair(FLAT)
+    again = read(text, mods=MODS).pairing
+    sound = read(SOUND, mods=MODS).pairing
+    assert pairings.arguments(again) == SOUND_ARGV
+    assert again._replace(recipe=None, command="") == sound._replace(recipe=None, command="")
+    # what was commented out stays so
+    assert again.recipe is not None
+    assert ("mods[1]", "# - mods/slow") in again.recipe.comments
+
+
+@pytest.mark.parametrize("text", [SOUND, SUPERSET, LEAST])
+def test_a_sound_recipe_stays_as_it_is(text: str) -> None:
+    assert pasted_text.repair(text) == (text, ())
+
+
+BLOCK = LEAST.replace("command: vllm serve example/m\n", "command: |\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (BLOCK + "  vllm serve m \\ \n  --a\n", BLOCK + "  vllm serve m \\\n  --a\n"),
+        (BLOCK + "  vllm serve m\n\n  --a\n", BLOCK + "  vllm serve m \\\n  --a\n"),
+        (BLOCK + "  vllm serve m \\\n  —a −b –c\n", BLOCK + "  vllm serve m \\\n  --a -b --c\n"),
+        (LEAST + "env:\n\tA: 1\n", LEAST + "env:\n  A: 1\n"),
+        (LEAST + "env:\n\u00a0 A: 1\n", LEAST + "env:\n  A: 1\n"),
+        ("```yaml\n" + LEAST + "```\n", LEAST),
+        (LEAST.replace('"1"', "“1”"), LEAST),
+        (LEAST + "mods:\n* mods/fast\n", LEAST + "mods:\n- mods/fast\n"),
+    ],
+)
+def test_what_a_forum_does_is_put_right(before: str, after: str) -> None:
+    text, changes = pasted_text.repair(before)
+    assert text == after
+    assert changes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LEAST + "description: Qwen’s “own” – as it is\n",
+        LEAST + "# a ‘comment’ – as it is\n",
+        LEAST + "defaults:\n  name_of_it: the model’s\n",
+        LEAST.replace("command: ", "command: >\n  ") + "  --a\n",
+        BLOCK + "  vllm serve m --x '\n  - y\n  - z'\n",
+        BLOCK + "  vllm serve m --x 'y \\ \n  z'\n",
+        BLOCK + "  vllm serve m \\\n  --a\n\n  echo done\n",
+        BLOCK + "  vllm serve m --a – b\n",
+    ],
+)
+def test_what_may_be_meant_stays_as_it_is(text: str) -> None:
+    assert pasted_text.repair(text) == (text, ())

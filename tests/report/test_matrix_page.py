@@ -1,0 +1,180 @@
+"""The matrix page as text: nothing of others is markup in it, and it is small. See tests/browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matrix_making import EVIL, SOURCE, example, hostile, hunk, large
+
+from vllm_mods.base.model import Verdict
+from vllm_mods.report import html
+from vllm_mods.report.page_legend import ICONS, MEANINGS
+from vllm_mods.report.side_by_side import pairs
+
+if TYPE_CHECKING:
+    from matrix_making import Make
+
+    from vllm_mods.grid.cell import HunkView
+
+VOID = {"meta", "link", "br", "input", "path", "circle", "use"}
+
+
+class Page(HTMLParser):
+    """Reads a page, strictly, and keeps its elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: dict[str, list[str]] = {}
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.mark.parametrize("make", [example, hostile])
+def test_the_page_is_well_formed_and_loads_nothing(make: Make) -> None:
+    text = html.render(*make())
+    page = Page(text)
+    for _, attributes in page.elements:
+        assert not {"src", "style", "action"} & attributes.keys()
+        assert not any(name.startswith("on") for name in attributes)
+        assert (attributes.get("href") or "#").startswith(("#", "data:,"))
+    assert len(page.all("script")) == 2
+    assert not re.search(r"https?://(?!www\.w3\.org)", text)
+
+
+def test_the_policy_allows_the_page_s_own_style_and_script_only() -> None:
+    page = Page(html.render(*example()))
+    policy = next(meta["content"] for meta in page.all("meta") if "http-equiv" in meta) or ""
+    style, script = page.text["style"][0], page.text["script"][-1]
+    for kind, text in (("style", style), ("script", script)):
+        digest = b64encode(sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+
+
+def test_the_grid_is_there_without_javascript() -> None:
+    page = Page(html.render(*example()))
+    verdicts = [cell["class"] for cell in page.all("td") if "class" in cell]
+    assert verdicts[:8] == [
+        "applies", "moved", "upstream aside", "applies",
+        "unsupported aside", "applies", "conflict", "unknown",
+    ]  # fmt: skip
+    assert [head["scope"] for head in page.all("th")].count("row") == 3
+    assert "upstream, out of range" in page.text["span"]
+
+
+def test_nothing_of_others_is_markup() -> None:
+    text = html.render(*hostile())
+    assert text.count("</script") == 2
+    assert "<!--" not in text
+    data = json.loads(Page(text).text["script"][0])
+    assert data["findings"][0]["message"] == EVIL.replace("\x00", "\ufffd").replace(
+        "\x1b", "\ufffd"
+    ).replace("\udcff", "\ufffd")
+
+
+def test_what_releases_share_is_written_once() -> None:
+    few, many = (len(html.render(*large(4, trees))) for trees in (100, 200))
+    assert (many - few) / (4 * 100) < 400  # bytes per further cell, of four hunks each
+    assert len(html.render(*large(30, 200))) < 3_000_000
+
+
+def test_every_verdict_has_a_shape_of_its_own_and_a_sentence() -> None:
+    words = {*(verdict.value for verdict in Verdict), "unknown"}
+    assert ICONS.keys() == MEANINGS.keys() == words
+    assert len(set(ICONS.values())) == len(words)
+
+
+# --- hunks beside the target --------------------------------------------------------------------
+
+
+def beside(view: HunkView) -> list[tuple[str | None, str | None]]:
+    return [
+        (
+            None if line is None else view.lines[line],
+            None if at is None else view.target[at][1],
+        )
+        for line, at in pairs(view)
+    ]
+
+
+def test_a_hunk_stands_beside_its_place() -> None:
+    assert beside(hunk()) == [
+        (None, SOURCE[0]),
+        ("     def load(self):", SOURCE[1]),
+        ("         a = 1", SOURCE[2]),
+        ("-        b = 2", SOURCE[3]),
+        ("+        b = 3", None),
+        (None, SOURCE[4]),
+    ]
+
+
+def test_one_that_is_in_stands_beside_what_it_left() -> None:
+    there = [*SOURCE[:3], "        b = 3", SOURCE[4]]
+    rows = beside(hunk(target=tuple(enumerate(there, 1))))
+    assert ("+        b = 3", "        b = 3") in rows
+    assert ("-        b = 2", None) in rows
+
+
+def test_lines_that_differ_stand_beside_each_other() -> None:
+    lost = hunk("     def load(self):", "         c = 1", "-        b = 2", proof=None)
+    assert ("         c = 1", "        a = 1") in beside(lost)
+
+
+def test_what_is_added_is_not_taken_for_what_is_there() -> None:
+    lost = hunk(
+        "     c", "+", "+    x", "     d", target=((1, ""), (2, "    e"), (3, "    d")), proof=None
+    )
+    assert beside(lost) == [
+        (None, ""),
+        ("     c", "    e"),
+        ("+", None),
+        ("+    x", None),
+        ("     d", "    d"),
+    ]
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "", "  c"]), max_size=8)
+
+
+@given(
+    marks=st.lists(st.tuples(st.sampled_from(" -+"), st.sampled_from("abc")), max_size=8),
+    target=LINES,
+    at=st.integers(1, 9),
+    proof=st.sampled_from([None, "header"]),
+)
+def test_every_line_stands_once_and_in_order(
+    marks: list[tuple[str, str]], target: list[str], at: int, proof: str | None
+) -> None:
+    view = hunk(target=tuple(enumerate(target, 1)), at=at, proof=proof)
+    view = view._replace(lines=tuple(mark + text for mark, text in marks))
+    rows = pairs(view)
+    assert [line for line, _ in rows if line is not None] == list(range(len(marks)))
+    assert [line for _, line in rows if line is not None] == list(range(len(target)))

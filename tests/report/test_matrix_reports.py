@@ -1,0 +1,190 @@
+"""A matrix as text, Markdown and JUnit XML."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+from matrix_making import EVIL, cell, example, hostile, large
+
+from vllm_mods.base.model import Finding, Verdict
+from vllm_mods.grid.cell import CellProblem, MatrixResult, Together
+from vllm_mods.report import html, junit, matrix_grid, matrix_markdown, matrix_text
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from matrix_making import Make
+
+REPORTS = (html, junit, matrix_markdown, matrix_text)
+
+
+# --- what they have in common -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("make", [example, hostile])
+def test_a_report_is_a_function_of_the_matrix(report: ModuleType, make: Make) -> None:
+    first, second = (report.render(*make()) for _ in range(2))
+    assert first == second
+    assert first.endswith("\n")
+    first.encode()  # half a surrogate pair could not be written to a file
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_an_empty_matrix_is_reported(report: ModuleType) -> None:
+    assert "0 mods on 0 vLLM trees" in html.render(MatrixResult(()), {})
+    assert report.render(MatrixResult(()), {}).endswith("\n")
+
+
+def test_spans_name_stretches_and_trees_that_the_matrix_does_not_have() -> None:
+    of = matrix_grid.grid(MatrixResult(tuple(cell("m", f"0.{n}.0") for n in range(5))))
+    said = matrix_grid.spans(of, ("pypi:0.0.0", "pypi:0.1.0", "pypi:0.4.0", "wheel:x"))
+    assert said == "0.0.0 to 0.1.0, 0.4.0, wheel:x"
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def test_neighbours_that_say_the_same_are_one_line() -> None:
+    cells = [cell("m", f"0.{n}.0", "moved", offsets=(n - 2,)) for n in range(4)]
+    cells.append(cell("m", "0.4.0", "conflict", meant=False))
+    text = matrix_text.render(MatrixResult(tuple(cells)))
+    assert text.splitlines()[2:5] == [
+        "m 1.0.0",
+        "  0.0.0 to 0.3.0  moved          variant one, by -2 to +1 lines",
+        "  0.4.0           (conflict)     variant one",
+    ]
+
+
+def test_text_says_why_and_which_mods_meet() -> None:
+    text = matrix_text.render(*example())
+    assert "bad on 0.21.0: conflict\n  hunk 1: its text is not there" in text
+    assert "bad on 0.22.0: unknown\n" in text
+    assert "  bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]" in text
+    assert "bad and good on 0.21.0 to 0.22.0: only bad before good" in " ".join(text.split())
+    assert "they go together" not in text
+    assert text.endswith("2 of the 6 cells that are meant to work do not.\n")
+
+
+def test_text_fits_80_columns_however_many_mods_and_releases() -> None:
+    text = matrix_text.render(*large(30, 200))
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_colour_does_not_move_the_columns() -> None:
+    def paint(verdict: Verdict) -> str:
+        return f"\033[1m{verdict.value}\033[0m"
+
+    plain = matrix_text.render(*example())
+    assert (
+        matrix_text.render(*example(), paint=paint).replace("\033[1m", "").replace("\033[0m", "")
+        == plain
+    )
+
+
+# --- Markdown -----------------------------------------------------------------------------------
+
+
+def columns(line: str) -> int:
+    """Count the cells of a row as GFM does: a ``|`` with a backslash does not part them."""
+    return len(re.split(r"(?<!\\)\|", line)) - 2
+
+
+@pytest.mark.parametrize("make", [example, hostile])
+def test_every_row_of_a_markdown_table_has_the_columns_of_its_head(make: Make) -> None:
+    blocks = matrix_markdown.render(*make()).split("\n\n")
+    tables = [block.splitlines() for block in blocks if block.startswith("|")]
+    assert len(tables) == 3
+    for table in tables:
+        assert {columns(line) for line in table} == {columns(table[0])}
+
+
+def test_markdown_has_nothing_of_others_outside_code() -> None:
+    text = matrix_markdown.render(*hostile())
+    fenced = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+    spans = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", fenced)
+    for word in ("alert", "@here", "<script", "<!--"):
+        assert word in text
+        assert word not in spans
+
+
+def test_markdown_marks_what_is_meant_to_work_and_does_not() -> None:
+    text = matrix_markdown.render(*example())
+    assert "| `bad` `1.0.0` | 0.19.1 | (unsupported) |  |" in text
+    assert "|  | 0.21.0 | ✗ **conflict** | variant one |" in text
+    assert "| `good` `1.0.0` | 0.19.1 | ✓ applies | variant one |" in text
+
+
+# --- JUnit --------------------------------------------------------------------------------------
+
+
+def outcomes(text: str) -> dict[str, str]:
+    root = ET.fromstring(text)  # noqa: S314  (our own)
+    return {
+        case.get("name") or "": next(
+            (child.tag for child in case if child.tag != "system-out"), "passed"
+        )
+        for case in root.iter("testcase")
+    }
+
+
+def test_a_cell_is_a_test_case() -> None:
+    text = junit.render(*example())
+    assert outcomes(text) == {
+        "good on vLLM 0.19.1": "passed",
+        "good on vLLM 0.20.0": "passed",
+        "good on vLLM 0.21.0": "passed",
+        "good on vLLM 0.22.0": "passed",
+        "bad on vLLM 0.19.1": "skipped",
+        "bad on vLLM 0.20.0": "passed",
+        "bad on vLLM 0.21.0": "failure",
+        "bad on vLLM 0.22.0": "error",
+    }
+    bad = ET.fromstring(text).findall("testsuite")[1]  # noqa: S314
+    counts = [bad.get(name) for name in ("tests", "failures", "errors", "skipped")]
+    assert counts == ["4", "1", "1", "1"]
+    assert "[range-too-wide]" in (bad.findtext("system-out") or "")
+
+
+def test_what_cannot_be_read_is_an_error_also_where_no_range_names_it() -> None:
+    unread = cell("m", "0.20.0", "unreadable", meant=False)
+    assert outcomes(junit.render(MatrixResult((unread,)))) == {"m on vLLM 0.20.0": "error"}
+
+
+def test_junit_is_xml_whatever_is_in_it() -> None:
+    root = ET.fromstring(junit.render(*hostile()))  # noqa: S314
+    shown = "</script><script>alert(1)</script>|`@here` \ufffd\ufffd\ufffd<!--&amp;"
+    assert (root.findtext(".//failure") or "") == f"{shown} [text]"
+    every = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0xFFFF, 0xD800)))
+    strange = cell("m", "0.20.0", "conflict", findings=(Finding("text", every),))
+    ET.fromstring(junit.render(MatrixResult((strange,))))  # noqa: S314
+
+
+def test_a_dot_in_the_name_of_a_mod_makes_no_package() -> None:
+    text = junit.render(MatrixResult((cell("qwen3.5", "0.20.0"),)))
+    assert 'classname="vllm-mods.qwen3_5"' in text
+
+
+def test_problems_that_differ_in_the_tree_only_are_one() -> None:
+    said = "a range of m names vLLM {0} (pypi:{0}), where it is `conflict`"
+    versions = ("0.9.0", "0.10.0", "0.12.0")
+    found = [
+        CellProblem("range-too-wide", "m", f"pypi:{one}", said.format(one)) for one in versions
+    ]
+    found += [CellProblem("needless", "m", None, f"it can go {number}") for number in (1, 2)]
+    cells = tuple(cell("m", f"0.{minor}.0") for minor in range(9, 13))
+    result = MatrixResult(cells, (), tuple(found))
+    of = matrix_grid.grid(result)
+    assert [matrix_grid.problem(of, one) for one in matrix_grid.problems(result)] == [
+        f"m on 0.9.0 to 0.10.0, 0.12.0: {said.format('0.9.0')} [range-too-wide]",
+        "m: it can go 1 [needless]",
+        "m: it can go 2 [needless]",
+    ]
+
+
+def test_pairs_without_news_are_left_out() -> None:
+    pairs = (Together(("a", "b"), "apart", (), ("pypi:0.20.0",), EVIL),)
+    assert matrix_grid.meeting(pairs) == ()

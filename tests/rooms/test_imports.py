@@ -1,0 +1,124 @@
+"""The rooms stand as their contracts say; what is slow to import stays out of the fast path's modules."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+from importlinter.cli import lint_imports
+
+import vllm_mods
+
+PACKAGE = Path(vllm_mods.__file__).parent
+CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
+# What `apply` loads on a tree that mod.lock knows.
+HOT = (
+    "api/apply",
+    "base/digest",
+    "base/errors",
+    "base/line_diff",
+    "base/model",
+    "base/untrusted",
+    "base/versions",
+    "bytecode",
+    "draft",
+    "drafting",
+    "folders",
+    "formats/diff",
+    "formats/diff_forms",
+    "formats/diff_names",
+    "formats/manifest",
+    "formats/mod_lock",
+    "formats/pairing",
+    "formats/receipt",
+    "formats/record",
+    "formats/toml_table",
+    "formats/toml_writer",
+    "held",
+    "integrity",
+    "journal",
+    "journal_text",
+    "library/catalog",
+    "library/packed_mod",
+    "placing/locate",
+    "planning/dependencies",
+    "planning/known_trees",
+    "planning/layered_tree",
+    "planning/patching",
+    "planning/planner",
+    "scripts/command_line",
+    "signals",
+    "site",
+    "state",
+    "steps",
+    "transaction",
+    "transitions",
+    "trees/folder",
+    "trees/open",
+)
+SLOW = {
+    "difflib",
+    "git",
+    "importlib",
+    "inspect",
+    "jinja2",
+    "libcst",
+    "logging",
+    "packaging",
+    "pathlib",
+    "requests",
+    "shutil",
+    "subprocess",
+    "tarfile",
+    "tempfile",
+    "tomllib",
+    "unidiff",
+    "yaml",
+    "zipfile",
+}
+# A script that is exported as it is, and shares nothing with the package.
+EXPORTED = "making/applier.py"
+
+
+def modules() -> list[tuple[str, ast.Module]]:
+    return [
+        (str(path.relative_to(PACKAGE)), ast.parse(path.read_text()))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if "_data" not in path.parts
+    ]
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Return the dotted names that a module imports as it is loaded."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def test_the_contracts_of_the_rooms_are_kept() -> None:
+    assert lint_imports(config_filename=str(CONTRACTS), no_cache=True) == 0
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places = defaultdict(list)
+    for name, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and name != EXPORTED:
+                places[node.name.lstrip("_")].append(name)
+    assert {one: where for one, where in places.items() if len(where) > 1} == {}
+
+
+def test_modules_on_the_fast_path_import_nothing_slow() -> None:
+    trees = dict(modules())
+    wrong = [
+        f"{name} imports {one}"
+        for name in HOT
+        for one in imported(trees[f"{name}.py"])
+        if one.split(".")[0] in SLOW
+    ]
+    assert not wrong

@@ -1,0 +1,90 @@
+"""A command line read as bash reads it; bash itself is asked."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from vllm_mods.scripts import command_line
+
+READ = {
+    "words": "vllm serve a  b\tc",
+    "single quotes": """vllm '{"a": 1}' 'b c'd""",
+    "double quotes": r'''vllm "{\"a\": 1}" "b\c \\ \$x"''',
+    "empty words": """vllm '' "" x""",
+    "an escaped blank": r"vllm a\ b \'c\' \\",
+    "a lone backslash at the end": "vllm a\\",
+    "continued lines": "vllm \\\n  --a 1 \\\n\\\n  --b",
+    "a continued word": "vllm --na\\\nme x",
+    "a continued word in double quotes": 'vllm "a\\\nb"',
+    "a line feed in quotes": "vllm 'a\nb'",
+    "a comment": "vllm a # b c",
+    "a hash within a word": "vllm a#b --c=#d",
+    "a comment before it": "# first\nvllm a",
+    "a comment that ends the command": "vllm a \\\n# b \\\n",
+    "a backslash that continues no comment": "vllm a # \\\n",
+    "a lone dollar": "vllm 5$ $ '$x'",
+    "braces that stay": "vllm {} {a} '{a,b}'",
+    "assignments in front": "A=1 B='x y' vllm a C=2",
+    "a redirection": "vllm a >/dev/null b 2>&1 c",
+    "another redirection": "vllm a &>/dev/null b",
+    "a separator": "vllm a; true",
+    "carriage return in a word": "vllm a\rb",
+}
+
+
+def of_bash(script: str) -> list[str]:
+    """Return the words that bash passes to a command named vllm."""
+    spy = "vllm() { printf 'vllm\\0' >&3; [ $# = 0 ] || printf '%s\\0' \"$@\" >&3; }\n"
+    answer = subprocess.run(
+        ["bash", "-c", f"exec 3>&1 >/dev/null\n{spy}{script}"], capture_output=True, check=False
+    )
+    return answer.stdout.decode().split("\0")[:-1]
+
+
+@pytest.mark.parametrize("case", READ)
+def test_words_are_those_of_bash(case: str) -> None:
+    script = command_line.read(READ[case])
+    assert list(script.commands[0].argv) == of_bash(READ[case])
+
+
+def test_assignments_in_front_are_kept_apart() -> None:
+    (command,) = command_line.read("A=1 B='x y' vllm serve m C=2").commands
+    assert command.assignments == (("A", "1"), ("B", "x y"))
+    assert command.argv == ("vllm", "serve", "m", "C=2")
+
+
+def test_each_command_has_the_line_that_it_begins_in() -> None:
+    script = command_line.read("export A=1\n\nvllm serve m \\\n  --a\n--b 2 && --c\n")
+    assert [(one.line, one.argv[0]) for one in script.commands] == [
+        (1, "export"),
+        (3, "vllm"),
+        (5, "--b"),
+        (5, "--c"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("vllm serve $HOME/m", ["$HOME"]),
+        ('vllm serve "${MODEL:-x}"', ["${MODEL:-x}"]),
+        ("vllm serve $(cat m) `cat m`", ["$(cat m)", "`cat m`"]),
+        ("vllm serve *.json ~/m", ["*.json", "~/m"]),
+        ("vllm serve {a,b} {1..3}", ["{a,b}", "{1..3}"]),
+        ("vllm serve m > log", ["> log"]),
+        ("vllm serve '$HOME' \"a*b\" \\$x", []),
+    ],
+)
+def test_what_only_a_shell_can_fill_in_is_listed(text: str, unknown: list[str]) -> None:
+    assert [one.text for one in command_line.read(text).unknown] == unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a\nb 'c\n", 2), ('a "b', 1), ("\n\na $(b", 3), ("a `b", 1), ("a ${b", 1)]
+)
+def test_what_is_not_closed_is_named_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(command_line.ShellError, match="not closed") as caught:
+        command_line.read(text)
+    assert caught.value.line == line

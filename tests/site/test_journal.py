@@ -1,0 +1,263 @@
+"""What an interrupted transaction left, found and put back: the words, and the cases that a kill rarely leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import faults
+import pytest
+from small_site import FILES, OLD, ONE, build, sha, snapshot
+
+from vllm_mods import journal, journal_text
+from vllm_mods.base.errors import NotRestored
+from vllm_mods.journal import FILE, PREFIX, Folder, Journal
+from vllm_mods.site import Site
+from vllm_mods.transaction import commit, recover
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return build(tmp_path / "site")
+
+
+def interrupt(root: Path, *names: str) -> Path:
+    """Kill a commit at its first call of one of these functions of ``os``; return the work folder.
+
+    By default that is when all files are replaced, and the folders have their mtimes not back yet.
+    """
+
+    def work() -> None:
+        faults.at(1, faults.kill, names or ("utime", "rmdir"))
+        commit(str(root), ONE)
+
+    assert faults.in_child(work) < 0
+    (found,) = root.glob(f"{PREFIX}*")
+    return found
+
+
+# --- finding it -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("time", ["1500000000123456789", "-1", "0", str(2**63 - 1)])
+def test_a_work_folder_is_named_by_a_time(root: Path, time: str) -> None:
+    assert journal.find(str(root)) is None
+    (root / f"{PREFIX}{time}").mkdir()
+    assert journal.find(str(root)) == f"{root}/{PREFIX}{time}"
+
+
+@pytest.mark.parametrize("time", ["", "-", "1x", "1" * 20, str(2**63)])
+def test_what_is_named_by_no_time_is_none(root: Path, time: str) -> None:
+    (root / f"{PREFIX}{time}").mkdir()
+    assert journal.find(str(root)) is None
+
+
+def test_the_last_step_of_all_is_found_and_done(root: Path) -> None:
+    """The work folder is gone, and the root has its mtime not back yet: an attribute of it tells."""
+    before = snapshot(root)
+    try:
+        os.setxattr(root, journal._ATTRIBUTE, b"%d" % root.stat().st_mtime_ns)
+    except OSError as error:
+        pytest.skip(f"no extended attributes here: {error}")
+    os.utime(root, (1, 1))
+    assert recover(str(root))
+    assert snapshot(root) == before
+    os.setxattr(root, journal._ATTRIBUTE, b"soon")
+    assert not recover(str(root))
+
+
+# --- what does not fit ------------------------------------------------------------------------------
+
+
+def problem(root: Path) -> NotRestored:
+    """Return what a recovery says; the next says the same."""
+    said = []
+    for _ in range(2):
+        with pytest.raises(NotRestored) as caught:
+            recover(str(root))
+        said.append(caught.value)
+    assert str(said[0]) == str(said[1])
+    return said[0]
+
+
+def test_a_new_file_that_was_edited_since_is_not_thrown_away(root: Path) -> None:
+    before = snapshot(root)
+    work = interrupt(root)
+    new = root / "vllm/new/deep/d.py"
+    new.write_bytes(b"mine\n")
+    error = problem(root)
+    assert "\n  vllm/new/deep/d.py: was new, and somebody has changed it since\n" in str(error)
+    assert f"what is needed for the rest lies in {work}" in str(error)
+    assert error.hint == f"mv {new} {new}.mine  # then run the command again"
+    assert new.read_bytes() == b"mine\n"
+    assert (root / "vllm/a.py").read_bytes() == FILES["vllm/a.py"]
+    new.unlink()
+    assert recover(str(root))
+    assert snapshot(root) == before
+
+
+def test_a_file_with_another_name_loses_nothing_when_it_goes(root: Path) -> None:
+    interrupt(root)
+    new = root / "vllm/new/deep/d.py"
+    new.write_bytes(b"mine\n")
+    (root.parent / "mine").hardlink_to(new)
+    assert recover(str(root))
+    assert (root.parent / "mine").read_bytes() == b"mine\n"
+    assert not (root / "vllm/new").exists()
+
+
+def test_a_folder_where_a_file_was_is_named(root: Path) -> None:
+    interrupt(root)
+    place = root / "vllm/a.py"
+    place.unlink()
+    place.mkdir()
+    error = problem(root)
+    assert "vllm/a.py: Is a directory, so it cannot be put back" in str(error)
+    assert error.hint == f"mv {place} {place}.mine  # then run the command again"
+
+
+@pytest.mark.parametrize("damage", ["other", "gone"])
+def test_a_damaged_backup_is_named_and_not_put_back(root: Path, damage: str) -> None:
+    work = interrupt(root)
+    text = (work / FILE).read_bytes()
+    inode = work.stat().st_ino
+    where = Site(str(root))
+    steps = journal_text.parse(text, str(work), FILE, where, inode).steps
+    (backup,) = [one.backup for one in steps if one.path == "vllm/a.py"]
+    assert backup is not None
+    (work / backup).unlink()
+    if damage == "other":
+        (work / backup).write_bytes(b"other\n")
+    error = problem(root)
+    assert f"vllm/a.py: its original {work}/{backup} is damaged" in str(error)
+    assert error.hint == f"ls -la {root}/vllm/a.py {work}/{backup}  # then run the command again"
+    assert (root / "vllm/a.py").read_bytes() == b"A = 2\n"
+    assert (root / "vllm/sub/c.py").read_bytes() == FILES["vllm/sub/c.py"]
+
+
+def test_what_somebody_put_into_a_new_folder_stays_and_so_does_the_folder(root: Path) -> None:
+    interrupt(root)
+    (root / "vllm/new/theirs").write_bytes(b"theirs")
+    assert recover(str(root))
+    assert (root / "vllm/new/theirs").read_bytes() == b"theirs"
+    assert not (root / "vllm/new/deep").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "passed"),
+    [(errno.ENOTEMPTY, True), (errno.EEXIST, True), (errno.EIO, False), (errno.EACCES, False)],
+)
+def test_a_new_folder_stays_for_what_is_in_it_and_for_nothing_else(
+    root: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, passed: bool
+) -> None:
+    interrupt(root)
+    real = os.rmdir
+
+    def rmdir(path: str) -> None:
+        if path.endswith("/deep"):
+            raise OSError(code, os.strerror(code), path)
+        real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", rmdir)
+        if passed:
+            assert recover(str(root))
+        else:
+            with pytest.raises(NotRestored, match=f"{os.strerror(code)}: '{root}/vllm/new/deep'"):
+                recover(str(root))
+
+
+def test_an_error_while_putting_back_says_what_is_in_the_way(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(root)
+
+    def replace(_source: str, target: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", replace)
+        with pytest.raises(NotRestored, match="could not be undone") as caught:
+            recover(str(root))
+    assert f"Input/output error: '{root}/" in str(caught.value)
+    assert caught.value.hint == "put that right, then run the command again"
+    assert recover(str(root))
+
+
+def test_a_backup_on_another_file_system_is_put_back_as_a_copy(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(root)
+    interrupt(root)
+    real = os.replace
+
+    def replace(source: str, target: str) -> None:
+        if os.path.dirname(source) != os.path.dirname(target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source)
+        real(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", replace)
+        assert recover(str(root))
+    assert snapshot(root) == before
+
+
+def test_a_journal_that_was_not_there_yet_leaves_nothing_to_put_back(root: Path) -> None:
+    before = snapshot(root)
+    work = interrupt(root, "replace")
+    assert not (work / FILE).exists()
+    assert recover(str(root))
+    assert snapshot(root) == before
+
+
+# --- folders and times ------------------------------------------------------------------------------
+
+
+def test_an_mtime_that_is_right_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.utime(tmp_path, ns=(OLD, OLD))
+    journal.give_mtime(str(tmp_path), OLD + 1)
+    assert tmp_path.stat().st_mtime_ns == OLD + 1
+
+    def utime(*_arguments: object, **_options: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", utime)
+    journal.give_mtime(str(tmp_path), OLD + 1)
+    with pytest.raises(PermissionError):
+        journal.give_mtime(str(tmp_path), OLD)
+
+
+def test_a_folder_is_described_whole(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2750)
+    info = tmp_path.stat()
+    assert journal.folder("x", info) == Folder(
+        path="x", mode=0o2750, uid=info.st_uid, gid=info.st_gid, mtime_ns=info.st_mtime_ns
+    )
+
+
+def test_a_tree_without_journal_is_not_locked(root: Path) -> None:
+    shutil.rmtree(root / "vllm")
+    assert not recover(str(root))
+    assert not list(root.glob(f"{PREFIX}*"))
+
+
+def test_hashes_of_a_journal_are_of_the_files(root: Path) -> None:
+    work = interrupt(root)
+    found: Journal = journal_text.parse(
+        (work / FILE).read_bytes(),
+        str(work),
+        FILE,
+        Site(str(root)),
+        work.stat().st_ino,
+    )
+    steps = {one.path: one for one in found.steps}
+    assert steps["vllm/a.py"].before == sha(FILES["vllm/a.py"])
+    assert steps["vllm/a.py"].after == sha(b"A = 2\n")
+    assert steps["vllm/sub/c.py"].after is None
+    assert steps["vllm/new/deep/d.py"].before is None
+    assert {"vllm/new", "vllm/new/deep"} < {*found.made}

@@ -1,0 +1,201 @@
+"""The bundled chat templates: their conversations, and what they say of themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from typing import Any
+
+import jinja2
+import pytest
+from template_env import (
+    Message,
+    calls_like,
+    conversations,
+    detector,
+    manifest,
+    render,
+    source,
+    undeclared,
+)
+
+from vllm_mods.library.catalog import Library, data_root
+from vllm_mods.template.calls import turns
+from vllm_mods.trees.open import open_tree
+
+QWEN35, QWEN36 = NAMES = ("qwen3.5-enhanced", "qwen3.6-enhanced")
+MODES = range(1, 16)
+CONVERSATIONS = {name: conversations(name) for name in NAMES}
+ALL = [(name, slug) for name in NAMES for slug in CONVERSATIONS[name]]
+EACH_TEMPLATE = pytest.mark.parametrize("name", NAMES)
+EACH = pytest.mark.parametrize(("name", "slug"), ALL)
+
+
+def _render(name: str, conversation: dict[str, Any]) -> str:
+    return render(
+        name,
+        conversation["messages"],
+        tools=conversation.get("tools"),
+        add_generation_prompt=conversation["add_generation_prompt"],
+        **conversation["kwargs"],
+    )
+
+
+# ---- the conversations that lie beside the templates -------------------------------------------
+
+
+@EACH_TEMPLATE
+def test_every_failure_mode_has_a_conversation(name: str) -> None:
+    assert {one["failure_mode"] for one in CONVERSATIONS[name].values()} == set(MODES)
+
+
+def test_the_readme_says_which_conversation_shows_what() -> None:
+    with open(os.path.join(data_root(), "templates", "README.md"), encoding="utf-8") as file:
+        rows = re.findall(r"^\| (\d+) \|.*\| (.*)\| (.*)\|$", file.read(), re.MULTILINE)
+    said = {
+        int(mode): [set(re.findall("`(.*?)`", cell)) for cell in cells] for mode, *cells in rows
+    }
+    found: dict[int, list[set[str]]] = defaultdict(lambda: [set(), set()])
+    for slug, one in CONVERSATIONS[QWEN36].items():
+        found[one["failure_mode"]][slug not in CONVERSATIONS[QWEN35]].add(slug)
+    assert said == found
+
+
+def test_the_templates_differ_in_their_names_only() -> None:
+    assert source(QWEN36) == source(QWEN35).replace("for Qwen3.5.", "for Qwen3.6.")
+    assert "for Qwen3.6." in source(QWEN36)
+    for slug, one in CONVERSATIONS[QWEN35].items():
+        assert CONVERSATIONS[QWEN36][slug] == one
+
+
+@EACH
+def test_conversation_expects_only_known_things(name: str, slug: str) -> None:
+    known = {"rendered", "contains", "absent", "error", "tool_calls"}
+    expect = CONVERSATIONS[name][slug]["expect"]
+    assert expect
+    assert set(expect) <= known
+
+
+@EACH
+def test_conversation(name: str, slug: str) -> None:
+    conversation = CONVERSATIONS[name][slug]
+    expect = conversation["expect"]
+    if "error" in expect:
+        with pytest.raises(jinja2.TemplateError) as caught:
+            _render(name, conversation)
+        assert expect["error"] in str(caught.value)
+        return
+    prompt = _render(name, conversation)
+    if "rendered" in expect:
+        assert prompt == expect["rendered"]
+    for text in expect.get("contains", ()):
+        assert text in prompt
+    for text in expect.get("absent", ()):
+        assert text not in prompt
+    assert calls_like(prompt, expect.get("tool_calls", ())) == expect.get("tool_calls", [])
+
+
+@EACH
+def test_turns_are_whole(name: str, slug: str) -> None:
+    """Each turn has a known role and ends, but for the one that the model is to write."""
+    conversation = CONVERSATIONS[name][slug]
+    if "error" in conversation["expect"] or not conversation["kwargs"].get("escape_tags", True):
+        return
+    found = turns(_render(name, conversation))
+    assert {turn.role for turn in found} <= {"system", "user", "assistant"}
+    is_open = conversation["add_generation_prompt"] or conversation["kwargs"].get(
+        "continue_final_message", False
+    )
+    assert [turn.closed for turn in found] == [True] * (len(found) - 1) + [not is_open]
+
+
+@pytest.mark.parametrize("slug", ["18-content-parts", "24-tags-across-parts"])
+def test_pictures_may_come_as_clients_send_them_or_as_vllm_hands_them_over(slug: str) -> None:
+    conversation = CONVERSATIONS[QWEN35][slug]
+
+    def bare(part: dict[str, Any]) -> dict[str, Any]:
+        kind = part["type"]
+        return part if kind == "text" else {"type": kind.removesuffix("_url")}
+
+    handed_over: list[Message] = [
+        message | {"content": [bare(part) for part in message["content"]]}
+        for message in conversation["messages"]
+    ]
+    assert handed_over != conversation["messages"]
+    assert _render(QWEN35, conversation | {"messages": handed_over}) == _render(
+        QWEN35, conversation
+    )
+
+
+def test_a_message_to_be_continued_is_not_followed_by_another_turn() -> None:
+    conversation = CONVERSATIONS[QWEN35]["30-prefilled-reasoning"]
+    both = conversation | {"add_generation_prompt": True}
+    assert _render(QWEN35, both) == _render(QWEN35, conversation)
+
+
+@EACH_TEMPLATE
+def test_no_messages_is_an_error(name: str) -> None:
+    with pytest.raises(jinja2.TemplateError, match="no messages"):
+        render(name, [])
+
+
+# ---- what the templates say of themselves ------------------------------------------------------
+
+
+@EACH_TEMPLATE
+def test_kwargs_are_the_ones_the_template_reads(name: str) -> None:
+    """vLLM passes on what the template leaves undeclared, and drops the rest without a word."""
+    kwargs = manifest(name)["kwargs"]
+    assert set(kwargs) <= undeclared(source(name))
+    for key, kwarg in kwargs.items():
+        messages = CONVERSATIONS[name]["12-reasoning-of-answered-questions"]["messages"]
+        default = {key: kwarg["default"]}
+        assert render(name, messages, add_generation_prompt=True, **default) == render(
+            name, messages, add_generation_prompt=True
+        )
+
+
+@EACH_TEMPLATE
+def test_mod_and_template_agree(name: str) -> None:
+    said = manifest(name)
+    mod = Library().load(name)
+    assert (mod.name, mod.version, mod.license, mod.summary) == (
+        said["name"], said["version"], said["license"], said["summary"]
+    )  # fmt: skip
+    assert not mod.default
+    assert mod.evidence
+    flag, *pairs = mod.serve_args
+    arguments = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    assert flag == "--enable-auto-tool-choice"
+    assert arguments["--tool-call-parser"] == said["tool_call_parser"]
+    assert arguments["--reasoning-parser"] == said["reasoning_parser"]
+    defaults = json.loads(arguments.get("--default-chat-template-kwargs", "{}"))
+    assert defaults == ({"preserve_thinking": True} if name == QWEN36 else {})
+    assert set(defaults) <= set(said["kwargs"])
+    (variant,) = mod.variants
+    (template,) = variant.templates
+    with open(os.path.join(data_root(), template.source), "rb") as file:
+        assert file.read() == template.data
+
+
+# ---- real releases -----------------------------------------------------------------------------
+
+
+def _releases() -> list[str]:
+    """Return the releases that the mod's lock names: all that there are since 0.15."""
+    with open(os.path.join(data_root(), "patches", QWEN36, "mod.lock"), encoding="utf-8") as file:
+        return [version for tree in json.load(file)["trees"] for version in tree["vllm"]]
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("version", _releases())
+def test_releases_detect_the_stated_content_format(version: str) -> None:
+    renderer = open_tree(f"pypi:{version}").read("vllm/renderers/hf.py")
+    assert renderer is not None
+    detect = detector(renderer)
+    for name in NAMES:
+        assert detect(source(name)) == manifest(name)["content_format"]
+    # A detector that always answered the same would pass so far.
+    assert detect("{% for message in messages %}{{ message.content }}{% endfor %}") == "string"

@@ -1,0 +1,251 @@
+"""HTTP: ranges, retries, passwords."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import subprocess
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from package_server import WHEEL, PackageServer, serving
+
+from vllm_mods.base.errors import TreeError
+from vllm_mods.trees.http import Http
+from vllm_mods.trees.index import redact
+from vllm_mods.trees.pip_config import PipSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DATA = bytes(range(256)) * 4
+SETTINGS = PipSettings(index_urls=(), retries=2, timeout=5)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[PackageServer]:
+    with serving(PackageServer(files={WHEEL: DATA})) as running:
+        yield running
+
+
+def client(settings: PipSettings = SETTINGS) -> Http:
+    return Http(settings, backoff=0.001)
+
+
+def wheel_url(server: PackageServer) -> str:
+    return f"{server.url}/files/{WHEEL}"
+
+
+def test_a_span_is_the_bytes_asked_for_and_no_more(server: PackageServer) -> None:
+    http = client()
+    span = http.span(wheel_url(server), 10, 20)
+    assert span is not None
+    assert (span.data, span.total) == (DATA[10:20], len(DATA))
+    assert http.received == 10
+
+
+def test_a_server_without_ranges_is_noticed_before_the_body_is_read(
+    server: PackageServer,
+) -> None:
+    server.ranges = False
+    http = client()
+    assert http.span(wheel_url(server), 10, 20) is None
+    assert http.received == 0
+
+
+def test_another_range_than_the_one_asked_for_is_not_taken(server: PackageServer) -> None:
+    server.wrong_range = True
+    assert client().span(wheel_url(server), 10, 20) is None
+
+
+def test_pages_and_downloads_are_counted_as_they_travel(server: PackageServer) -> None:
+    http = client()
+    file = io.BytesIO(b"what was here before, and was longer than what comes" * 99)
+    seen: list[tuple[int, int | None]] = []
+    http.download(wheel_url(server), file, lambda done, total: seen.append((done, total)))
+    assert file.getvalue() == DATA
+    assert seen[-1] == (len(DATA), len(DATA))
+    assert http.received == len(DATA)
+    server.compress = True
+    page = http.page(f"{server.index}/vllm/", "text/html")
+    assert page is not None
+    assert WHEEL.encode() in page.body
+    assert http.received < len(DATA) + len(page.body)
+
+
+def test_a_page_that_is_not_there_is_none(server: PackageServer) -> None:
+    assert client().page(f"{server.index}/other/", "text/html") is None
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["failures", "truncations"])
+def test_passing_faults_are_tried_again(server: PackageServer, fault: str) -> None:
+    for _ in range(3):
+        setattr(server, fault, 2)
+        span = client().span(wheel_url(server), 10, 20)
+        assert span is not None
+        assert span.data == DATA[10:20]
+    setattr(server, fault, 2)
+    file = io.BytesIO()
+    client().download(wheel_url(server), file)
+    assert file.getvalue() == DATA
+    setattr(server, fault, 2)
+    assert client().page(f"{server.index}/vllm/", "text/html") is not None
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"), [("failures", "503 Service Unavailable"), ("truncations", "broke off")]
+)
+def test_faults_that_do_not_pass_are_said(server: PackageServer, fault: str, why: str) -> None:
+    setattr(server, fault, 99)
+    with pytest.raises(TreeError, match=rf"{WHEEL}: .*{why}.* \(tried 3 times\)") as caught:
+        client().span(wheel_url(server), 10, 20)
+    assert caught.value.hint
+    assert len(server.requests) == 3
+    with pytest.raises(TreeError, match=why):
+        client().download(wheel_url(server), io.BytesIO())
+
+
+def test_a_connection_that_is_reset_is_tried_again() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    accepted: list[int] = []
+
+    def hang_up() -> None:
+        for _ in range(3):
+            connection, _ = listener.accept()
+            accepted.append(1)
+            connection.close()
+
+    thread = threading.Thread(target=hang_up)
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/simple/vllm/"
+    with pytest.raises(TreeError, match="tried 3 times"):
+        client().page(url, "*/*")
+    thread.join()
+    listener.close()
+    assert len(accepted) == 3
+    with pytest.raises(TreeError, match="refused"):
+        client().page(url, "*/*")
+
+
+def test_what_will_not_pass_is_not_tried_again(server: PackageServer) -> None:
+    with pytest.raises(TreeError, match="answered 404"):
+        client().download(f"{server.url}/files/gone", io.BytesIO())
+    server.login = "user:pa%ss"
+    with pytest.raises(TreeError, match="answered 401") as caught:
+        client().page(f"{server.index}/vllm/", "*/*")
+    assert caught.value.hint
+    assert "netrc" in caught.value.hint
+    assert len(server.requests) == 2
+
+
+def test_the_index_password_is_used_for_its_host_and_never_shown(server: PackageServer) -> None:
+    server.login = "user:pa%ss"
+    index = server.index.replace("http://", "http://user:pa%25ss@")
+    http = client(replace(SETTINGS, index_urls=(index,), retries=0))
+    page = http.page(f"{index}/vllm/", "text/html")
+    assert page is not None
+    assert page.url == f"{server.index}/vllm/"
+    assert http.span(wheel_url(server), 0, 4) is not None
+    server.failures = 1
+    with pytest.raises(TreeError) as caught:
+        http.page(f"{index}/vllm/?token=hidden", "text/html")
+    for secret in ("pa%", "pa%25ss", "user", "hidden"):
+        assert secret not in str(caught.value)
+
+
+def test_netrc_is_honoured(
+    server: PackageServer, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open(f"{tmp_path}/.netrc", "w", encoding="utf-8") as file:
+        file.write("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("NETRC", f"{tmp_path}/.netrc")
+    server.login = "me:secret"
+    assert client().page(f"{server.index}/vllm/", "text/html") is not None
+
+
+def test_plain_http_to_another_machine_needs_trust() -> None:
+    with pytest.raises(TreeError, match="refusing plain http") as caught:
+        client().page("http://mirror.example/simple/vllm/", "*/*")
+    assert caught.value.hint
+    assert "trusted-host mirror.example" in caught.value.hint
+    trusting = replace(
+        SETTINGS, trusted_hosts=("mirror.example",), proxy="http://127.0.0.1:9", retries=0
+    )
+    with pytest.raises(TreeError, match="tried once"):
+        client(trusting).page("http://mirror.example/simple/vllm/", "*/*")
+
+
+def test_a_proxy_is_used_and_its_password_not_shown(server: PackageServer) -> None:
+    proxy = server.url.replace("http://", "http://u:secret@")
+    through = replace(SETTINGS, proxy=proxy, trusted_hosts=("mirror.example",))
+    page = client(through).page("http://mirror.example/simple/vllm/", "text/html")
+    assert page is not None
+    assert WHEEL.encode() in page.body
+    broken = replace(SETTINGS, proxy="http://u:secret@[", trusted_hosts=("mirror.example",))
+    with pytest.raises(TreeError) as caught:
+        client(broken).page("http://mirror.example/simple/vllm/", "text/html")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate and key for 127.0.0.1 that nobody has signed."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl program")
+    path = tmp_path / "own.pem"
+    subprocess.run(
+        (
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+            "-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 "
+            f"-keyout {path} -out {tmp_path}/cert.pem"
+        ).split(),
+        check=True,
+        capture_output=True,
+    )
+    path.write_bytes(path.read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    return path
+
+
+def test_certificates(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(PackageServer(files={WHEEL: DATA}), certificate=str(certificate)) as server:
+        url = wheel_url(server)
+        with pytest.raises(TreeError, match="certificate is not trusted") as caught:
+            client().span(url, 0, 4)
+        assert caught.value.hint
+        assert "global.cert" in caught.value.hint
+        assert server.requests == []
+        # The system's certificates count where pip's settings name none.
+        with monkeypatch.context() as patch:
+            patch.setenv("SSL_CERT_FILE", str(certificate))
+            assert client().span(url, 0, 4) is not None
+        # What requests would prefer does not win over pip's setting.
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/other.pem")
+        for settings in (
+            replace(SETTINGS, verify=str(certificate)),
+            replace(SETTINGS, trusted_hosts=("127.0.0.1",)),
+            replace(SETTINGS, trusted_hosts=(server.url.removeprefix("https://"),)),
+        ):
+            span = client(settings).span(url, 0, 4)
+            assert span is not None
+            assert span.data == DATA[:4]
+        gone = replace(SETTINGS, verify="/gone.pem")
+        with pytest.raises(TreeError, match=r"invalid path: /gone\.pem"):
+            client(gone).span(url, 0, 4)
+
+
+def test_redact_leaves_what_may_be_shown() -> None:
+    assert redact("https://u:p@h.example:8/a/b?t=1#sha256=2") == "https://h.example:8/a/b"

@@ -1,0 +1,1 @@
+"""What the package's front door opens to: plan, apply, status, verify, revert."""

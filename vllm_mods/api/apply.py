@@ -1,0 +1,456 @@
+"""What is done to an installed vLLM: plan, apply, revert, status, verify.
+
+The one module that knows both the planner and the writer of trees, and where it is decided what must
+hold whoever calls: all mods go in or none does, and what was interrupted is undone before anything of
+a tree is read that is to be changed.
+"""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from vllm_mods import integrity, state, transaction, transitions
+from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
+from vllm_mods.draft import Transition
+from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt, ReceiptMod
+from vllm_mods.library import packed_mod
+from vllm_mods.planning import planner
+from vllm_mods.state import State
+from vllm_mods.trees.folder import FolderTree, find_site_root
+
+Folder = str | os.PathLike[str]
+
+
+class Applied(NamedTuple):
+    """What ``apply`` did.
+
+    ``target`` is the site root, ``plan`` what was carried out, ``changed`` the paths of the files
+    that were written or removed (``()``: all was in already), ``notes`` what one should know of it,
+    ``templates`` the folder that chat templates are in.
+    """
+
+    target: str
+    plan: Plan
+    changed: tuple[str, ...]
+    notes: tuple[str, ...]
+    templates: str
+
+
+class Reverted(NamedTuple):
+    """What ``revert`` did.
+
+    ``target`` is the site root, ``version`` vLLM's; ``reverted`` names the mods that were taken out,
+    ``mods`` are those that stay, ``changed`` the paths of the files that were written or removed.
+    """
+
+    target: str
+    version: str | None
+    reverted: tuple[str, ...]
+    mods: tuple[ReceiptMod, ...]
+    changed: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class Status(NamedTuple):
+    """What the receipt of a tree says.
+
+    ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or
+    ``revert`` was interrupted: the next one puts the tree back first.
+    """
+
+    target: str
+    version: str | None
+    receipt: Receipt | None
+    unfinished: bool
+
+    @property
+    def mods(self) -> tuple[ReceiptMod, ...]:
+        """The mods that are in, in the order they went in."""
+        return () if self.receipt is None else self.receipt.mods
+
+
+class Verified(NamedTuple):
+    """In what a tree differs from its receipt: ``findings``, of the ``mods`` that were asked about."""
+
+    target: str
+    version: str | None
+    mods: tuple[ReceiptMod, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as it was left; notes do not count."""
+        return not any(finding.level is Level.ERROR for finding in self.findings)
+
+
+def plan(
+    mods: Sequence[Mod],
+    tree: Tree,
+    *,
+    workspace: Folder | None = None,
+    strict_version: bool = False,
+    only_supported: bool = False,
+) -> Plan:
+    """Tell what mods would do to a tree, and whether they fit it. Nothing is written.
+
+    ``mods`` are those of ``Library.mods``, ``tree`` is what ``open_tree`` returns (or any other
+    ``Tree``). ``workspace`` is the folder that chat templates go to; with ``strict_version`` a
+    variant is taken only on the vLLM versions that it states; ``only_supported`` leaves out mods
+    that have no variant for this tree.
+
+    Returns a ``Plan``: a verdict and the findings for each mod, and the files that would change.
+    A mod that does not fit is a verdict, not an error. Raises ``UsageError`` for mods that wait for
+    each other in a circle, ``DiffError`` for a patch that is no good, ``ManifestError`` for a bad
+    ``mod.lock``, ``TreeError`` for a tree whose receipt cannot be read, and ``Refused`` for a
+    receipt that is damaged.
+
+    >>> planned = vm.plan(vm.Library("library").mods("fast"), vm.open_tree("site-packages"))
+    >>> planned.ok, [(one.mod.name, one.verdict.value) for one in planned.mods]
+    (True, [('fast', 'applies')])
+    >>> [change.path for change in planned.changes]
+    ['vllm/loader.py']
+    """
+    return _planned(
+        mods,
+        tree,
+        state.receipt_of(tree),
+        os.path.realpath(workspace) if workspace else None,
+        strict_version=strict_version,
+        only_supported=only_supported,
+    )
+
+
+def apply(
+    mods: Sequence[Mod],
+    target: Folder,
+    *,
+    workspace: Folder | None = None,
+    strict_version: bool = False,
+    only_supported: bool = False,
+    break_links: bool = False,
+    source_date_epoch: int | None = None,
+    planned: Callable[[Plan], object] | None = None,
+) -> Applied:
+    """Put mods into an installed vLLM, whole or not at all.
+
+    ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an
+    earlier run left half done is undone first. ``workspace``, ``strict_version`` and
+    ``only_supported`` are those of ``plan``; ``break_links`` gives hard-linked files a copy of this
+    tree's own; ``source_date_epoch`` (seconds) is the time of every file written, else now;
+    ``planned`` is called with the plan before anything is written.
+
+    Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
+    not every mod fits; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
+    that is no vLLM, and whatever else ``plan`` raises.
+
+    >>> mods = vm.Library("library").mods("fast")
+    >>> done = vm.apply(mods, "site-packages")
+    >>> "vllm/loader.py" in done.changed
+    True
+    >>> vm.apply(mods, done.target).changed
+    ()
+    """
+    with refusing():
+        tree, there = _opened(target, workspace, recovering=True)
+        made = _planned(
+            mods,
+            tree,
+            there.receipt,
+            tree.workspace,
+            strict_version=strict_version,
+            only_supported=only_supported,
+        )
+        if planned is not None:
+            planned(made)
+        if not made.ok:
+            raise _refusal(made, tree)
+        changed: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
+        if any(one.verdict.writes for one in made.mods):
+            outcome = transaction.commit(
+                tree.root,
+                transitions.forward(made, there.receipt),
+                workspace=tree.workspace,
+                source_date_epoch=source_date_epoch,
+                break_links=break_links,
+                known=there,
+            )
+            changed, notes = outcome.changed, outcome.notes
+    templates = tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
+    return Applied(tree.root, made, changed, notes, templates)
+
+
+def revert(
+    target: Folder,
+    *names: str,
+    discard_edits: bool = False,
+    source_date_epoch: int | None = None,
+) -> Reverted:
+    """Take mods out again, by name, or all of them; the others stay as if these had never been in.
+
+    With all of them out, every byte, mode and time is as before the first ``apply``. What an earlier
+    run left half done is undone first. With ``discard_edits`` also where a file was edited since;
+    ``target`` and ``source_date_epoch`` are those of ``apply``.
+
+    Returns ``Reverted``. Raises ``UsageError`` for a mod that is not in, ``Refused`` with nothing
+    changed (a file was edited since, a mod that stays needs one that goes), ``NotRestored`` if a
+    failure could not be undone.
+
+    >>> vm.apply(vm.Library("library").mods("fast", "limit"), "site-packages").plan.ok
+    True
+    >>> vm.revert("site-packages", "fast").reverted
+    ('fast',)
+    >>> [mod.name for mod in vm.status("site-packages").mods]
+    ['limit']
+    >>> vm.revert("site-packages").mods
+    ()
+    """
+    with refusing():
+        tree, there = _opened(target, None, recovering=True)
+        _check_in(names, there, tree)
+        known = tuple(entry.name for entry in there.mods)
+        gone = names or known
+        outcome = None
+        if there.receipt is not None:
+            outcome = transaction.commit(
+                tree.root,
+                _without(tree, there.receipt, gone, discard_edits=discard_edits),
+                workspace=there.receipt.workspace,
+                source_date_epoch=source_date_epoch,
+                known=there,
+            )
+        version = tree.version
+    return Reverted(
+        target=tree.root,
+        version=version,
+        reverted=gone,
+        mods=tuple(entry for entry in there.mods if entry.name not in gone),
+        changed=() if outcome is None else outcome.changed,
+        notes=() if outcome is None else outcome.notes,
+    )
+
+
+def status(target: Folder) -> Status:
+    """Tell which mods are in a tree, by its receipt. Nothing is written, and no file is compared.
+
+    ``target`` is that of ``apply``. Returns ``Status``. Raises ``UsageError`` for a target that is no
+    vLLM, ``Refused`` for a damaged receipt, ``TreeError`` for a folder that cannot be read.
+
+    >>> vm.apply(vm.Library("library").mods("fast"), "site-packages").plan.ok
+    True
+    >>> [(mod.name, mod.version) for mod in vm.status("site-packages").mods]
+    [('fast', '1.0.0')]
+    """
+    tree, there = _opened(target, None, recovering=False)
+    return Status(tree.root, tree.version, there.receipt, there.unfinished is not None)
+
+
+def verify(target: Folder, *names: str) -> Verified:
+    """Tell whether what mods put into a tree is still as they left it. Nothing is written.
+
+    ``target`` is that of ``apply``; with ``names``, only what these mods changed. Returns
+    ``Verified``: ``ok``, and findings that say what is not as it was; who changed it cannot be known.
+    A tree without mods is as it was. Raises as ``status`` does, and ``UsageError`` for a mod that is
+    not in.
+
+    >>> vm.apply(vm.Library("library").mods("fast"), "site-packages").plan.ok
+    True
+    >>> vm.verify("site-packages").ok
+    True
+    >>> Path("site-packages/vllm/loader.py").unlink()
+    >>> [(found.code, found.path) for found in vm.verify("site-packages").findings]
+    [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
+    """
+    tree, there = _opened(target, None, recovering=False)
+    _check_in(names, there, tree)
+    found = integrity.findings(there)
+    if names:
+        mine = {file.path for entry in there.mods if entry.name in names for file in entry.files}
+        found = tuple(finding for finding in found if finding.path in mine)
+    mods = tuple(entry for entry in there.mods if not names or entry.name in names)
+    return Verified(tree.root, tree.version, mods, found)
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Make a refusal, with nothing changed, of a tree that cannot be read."""
+    try:
+        yield
+    except TreeError as error:
+        raise Refused(f"nothing was changed: {error.message}", hint=error.hint) from error
+
+
+def _opened(
+    target: Folder, workspace: Folder | None, *, recovering: bool
+) -> tuple[FolderTree, State]:
+    """Open a folder, with what lies in it of earlier runs; ``recovering`` undoes first what was interrupted.
+
+    Whatever is to be changed comes from here, so nothing of it was read before that.
+    """
+    spec = os.fspath(target)
+    kind = spec.split(":", 1)[0]
+    if kind in {"pypi", "wheel", "sdist", "git", "image"} and not os.path.exists(spec):
+        raise UsageError(
+            f"{spec} can be checked but not changed: --target takes a folder here",
+            hint="a folder that holds vllm/, such as site-packages",
+        )
+    root = find_site_root(spec)
+    if recovering:
+        transaction.recover(root)
+    there = state.read_state(root)
+    place = os.path.realpath(workspace) if workspace else None
+    if there.receipt is not None and there.receipt.workspace is not None:
+        _check_outside(there.receipt, spec)
+        if place is not None and place != there.receipt.workspace:
+            raise UsageError(
+                f"the chat templates of this tree are in {there.receipt.workspace}, not in {workspace}",
+                hint=f"--workspace {there.receipt.workspace}, or `vllm-mods revert --target {spec}` first",
+            )
+        place = there.receipt.workspace
+    return FolderTree(root, spec=spec, workspace=place), there
+
+
+def _check_outside(there: Receipt, target: str) -> None:
+    """Refuse a receipt that would have files outside of the tree replaced: no mod ever did that."""
+    for file in there.files:
+        if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
+            raise Refused(
+                f"the receipt of {target} says that a mod replaced {file.path}, outside of the tree, which "
+                "vllm-mods does not do: it was written by somebody else; nothing was changed",
+                hint=f"less {target}/{receipt.RECEIPT}  # where does this tree come from?",
+            )
+
+
+def _check_in(names: Sequence[str], there: State, tree: FolderTree) -> None:
+    known = {entry.name for entry in there.mods}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"{name} is not in {tree.spec}", hint=f"vllm-mods status --target {tree.spec}"
+            )
+
+
+def _planned(
+    mods: Sequence[Mod],
+    tree: Tree,
+    there: Receipt | None,
+    workspace: str | None,
+    *,
+    strict_version: bool,
+    only_supported: bool,
+) -> Plan:
+    for one in mods:
+        if not isinstance(one, Mod):
+            raise UsageError(
+                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
+            )
+
+    ask: planner.Origin | None = None
+
+    def origin(mod: Mod, variant: Variant) -> Tree | None:
+        nonlocal ask
+        if ask is None:
+            from vllm_mods.planning import origins  # noqa: PLC0415  (for trees that no lock knows)
+
+            ask = origins.of_tree(tree)
+        return ask(mod, variant)
+
+    def planned(chosen: Sequence[Mod]) -> Plan:
+        return planner.plan(
+            chosen,
+            tree,
+            receipt=there,
+            workspace=workspace or planner.WORKSPACE,
+            strict_version=strict_version,
+            origin=origin,
+        )
+
+    whole = planned(mods)
+    supported = [one.mod for one in whole.mods if one.verdict is not Verdict.UNSUPPORTED]
+    if only_supported and len(supported) < len(whole.mods):
+        return planned(supported)
+    return whole
+
+
+def hint_of(made: Plan, tree: Tree) -> str | None:
+    """Return the command that helps where a plan for a tree is refused, None where none does."""
+    from vllm_mods.library.catalog import data_root  # noqa: PLC0415
+    from vllm_mods.planning import next_step  # noqa: PLC0415  (for plans that are refused)
+    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+
+    def edited(path: str) -> bool:
+        try:
+            data = None if tree.remote else tree.read(path)
+            return data is not None and tree.is_released(path, data) is False
+        except TreeError:
+            return False  # the findings say what cannot be read
+
+    return next_step.hint(
+        made, bundled=data_root(), edited=edited, again=lambda: reinstalling(tree, made.version)
+    )
+
+
+def _refusal(made: Plan, tree: Tree) -> Refused:
+    """Say why nothing was done, in terms of each mod that does not go in."""
+    lines = [f"nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"]
+    for one in made.mods:
+        if not one.verdict.ok:
+            lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
+            lines += [f"    {finding}" for finding in one.findings]
+    return Refused("\n".join(lines), hint=hint_of(made, tree), plan=made)
+
+
+def _without(
+    tree: FolderTree, there: Receipt, gone: Sequence[str], *, discard_edits: bool
+) -> Transition:
+    """Return the transition to the untouched tree with the remaining mods planned on it anew."""
+    stay = [entry for entry in there.mods if entry.name not in gone]
+    if not stay:
+        return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
+    mods = [_kept_mod(tree, entry.name) for entry in stay]
+    needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
+    if needed:
+        raise Refused(
+            f"nothing was changed in {tree.spec}: {'; '.join(needed)}",
+            hint=f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}",
+        )
+    made = planner.plan(
+        mods, state.pristine(tree, there), workspace=there.workspace or planner.WORKSPACE
+    )
+    bad = [one for one in made.mods if not one.verdict.ok]
+    if bad:
+        lines = [
+            f"nothing was changed in {tree.spec}: without {', '.join(gone)} others would not go in"
+        ]
+        for one in bad:
+            lines.append(f"  {one.mod.name}: {one.verdict.value}")
+            lines += [f"    {finding}" for finding in one.findings]
+        names = " ".join([*gone, *(one.mod.name for one in bad)])
+        hint = f"vllm-mods revert {names} --target {tree.spec}"
+        raise Refused("\n".join(lines), hint=hint, plan=made)
+    forward = transitions.forward(made, None)
+    return transitions.revert_transition(
+        tree.root,
+        there,
+        mods=forward.mods,
+        changes=made.changes,
+        sources=forward.sources,
+        discard_edits=discard_edits,
+    )
+
+
+def _kept_mod(tree: FolderTree, name: str) -> Mod:
+    """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
+    path = receipt.kept(name)
+    raw = tree.read(path)
+    if raw is None:
+        raise Refused(
+            f"{tree.root}/{path} is gone, and {name}, which stays, has to be planned anew; nothing was changed",
+            hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
+        )
+    return packed_mod.unpack(raw, f"{tree.root}/{path}", name)

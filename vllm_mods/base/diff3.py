@@ -1,0 +1,93 @@
+"""Three-way merge of lines, with one algorithm of our own. Pure.
+
+As in diff3 (Khanna, Kunal, Pierce, "A formal investigation of diff3", 2007): what neither side changed is
+stable; between two stable stretches one side may have changed the base, or both the same way, and
+anything else is a clash. Changes that touch clash, as they do in git.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base import line_diff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Lines = tuple[bytes, ...]
+
+
+class Clash(NamedTuple):
+    """Lines that both sides changed, each in its own way."""
+
+    ours: Lines
+    base: Lines
+    theirs: Lines
+
+
+def merge(
+    base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
+) -> list[Lines | Clash]:
+    """Return the merged stretches in order."""
+    return list(_stretches(base, ours, theirs))
+
+
+def clean(merged: Sequence[Lines | Clash]) -> bytes | None:
+    """Return the merged text, None if anything clashes."""
+    if any(isinstance(one, Clash) for one in merged):
+        return None
+    return b"".join(line for one in merged for line in one if isinstance(line, bytes))
+
+
+def marked(merged: Sequence[Lines | Clash], ours: str, base: str, theirs: str) -> bytes:
+    """Return the merged text with both sides and the base around markers, as git's diff3 style has it."""
+    out: list[bytes] = []
+    for one in merged:
+        if not isinstance(one, Clash):
+            out += one
+            continue
+        for marker, name, side in (
+            (b"<<<<<<<", ours, one.ours),
+            (b"|||||||", base, one.base),
+            (b"=======", "", one.theirs),
+        ):
+            out += [marker + (f" {name}".encode() if name else b"") + b"\n", *_ended(side)]
+        out.append(b">>>>>>> %s\n" % theirs.encode())
+    return b"".join(out)
+
+
+def _ended(side: Lines) -> Lines:
+    if side and not side[-1].endswith(b"\n"):
+        return (*side[:-1], side[-1] + b"\n")
+    return side
+
+
+def _stretches(
+    base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
+) -> Iterator[Lines | Clash]:
+    to_ours = dict(line_diff.matching(base, ours))
+    to_theirs = dict(line_diff.matching(base, theirs))
+    stable = [i for i in range(len(base)) if i in to_ours and i in to_theirs]
+    i = a = b = 0
+    kept: list[bytes] = []
+    for k in (*stable, len(base)):
+        x, y = to_ours.get(k, len(ours)), to_theirs.get(k, len(theirs))
+        if k > i or x > a or y > b:
+            one = _resolved(tuple(ours[a:x]), tuple(base[i:k]), tuple(theirs[b:y]))
+            if isinstance(one, Clash):
+                if kept:
+                    yield tuple(kept)
+                    kept = []
+                yield one
+            else:
+                kept += one
+        kept += base[k : k + 1]
+        i, a, b = k + 1, x + 1, y + 1
+    if kept:
+        yield tuple(kept)
+
+
+def _resolved(ours: Lines, base: Lines, theirs: Lines) -> Lines | Clash:
+    if ours in {base, theirs}:
+        return theirs
+    return ours if theirs == base else Clash(ours, base, theirs)

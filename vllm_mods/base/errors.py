@@ -1,0 +1,153 @@
+"""Every error that a user can meet, with the exit code it stands for.
+
+The core raises these and nothing else on purpose; it never prints and never
+exits. Whatever else reaches the command line is a bug (exit code 70).
+"""
+
+# No `from __future__ import annotations`: see model.py.
+
+from vllm_mods.base.model import Plan
+
+EXIT_OK = 0
+EXIT_NO = 1
+EXIT_USAGE = 2
+EXIT_REFUSED = 3
+EXIT_NOT_RESTORED = 4
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+
+
+class VllmModsError(Exception):
+    """A failure that the caller can act on: what every error of this library is.
+
+    ``message`` says what, where and why; ``hint`` is the exact next thing to do, None where there
+    is none. ``code`` names the kind of error, ``exit_code`` is what the command line ends with.
+
+    >>> try:
+    ...     vm.open_tree("no-such-folder")
+    ... except vm.VllmModsError as error:
+    ...     print(error.code, error.exit_code, error.message, error.hint, sep="; ")
+    usage; 2; no-such-folder: no such file or folder; name the vllm folder or its site root
+    """
+
+    code = "error"
+    exit_code = EXIT_USAGE
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(VllmModsError):
+    """The call itself is wrong: an unknown mod, a target that is not vLLM.
+
+    >>> vm.Library("library").mods("slow")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.UsageError: there is no mod named `slow` in ...
+    """
+
+    code = "usage"
+
+
+class ManifestError(VllmModsError):
+    """A mod.toml (or another file of a library) is wrong; ``problems`` has every fault found.
+
+    ``where`` is the file. Each problem starts with its key path, e.g. ``variant[0].patches[1]: …``.
+
+    >>> try:
+    ...     vm.Library("library").mods("broken")
+    ... except vm.ManifestError as error:
+    ...     print(error.problems[0])
+    version: is required
+    """
+
+    code = "manifest"
+
+    def __init__(self, where: str, problems: tuple[str, ...], *, hint: str | None = None) -> None:
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        noun = "problem" if len(problems) == 1 else "problems"
+        super().__init__(f"{where}: {len(problems)} {noun}{lines}", hint=hint)
+        self.where = where
+        self.problems = problems
+
+
+class DiffError(VllmModsError):
+    """A patch file is not a diff that can be applied exactly.
+
+    ``where`` is the file, ``line`` (1-based) the place in it, ``why`` what is wrong there.
+
+    >>> try:
+    ...     vm.plan(vm.Library("library").mods("torn"), vm.open_tree("site-packages"))
+    ... except vm.DiffError as error:
+    ...     print(error.line)
+    3
+    """
+
+    code = "diff"
+
+    def __init__(self, where: str, line: int, why: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{where}:{line}: {why}", hint=hint)
+        self.where = where
+        self.line = line
+        self.why = why
+
+
+class TreeError(VllmModsError):
+    """A tree cannot be read: no network, a corrupt archive, a file that escapes the root.
+
+    >>> vm.open_tree("site-packages").read("../elsewhere")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.TreeError: site-packages: ...
+    """
+
+    code = "tree"
+    exit_code = EXIT_NO
+
+
+class Unreachable(TreeError):
+    """A tree cannot be had now: no connection, and the cache does not have it. Another time it may.
+
+    >>> vm.open_tree("pypi:0.1.0", offline=True, cache_dir="empty")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.Unreachable: ...
+    """
+
+    code = "unreachable"
+
+
+class NotRendered(VllmModsError):
+    """A chat template that cannot be read, or that makes no prompt of a conversation."""
+
+    code = "not-rendered"
+    exit_code = EXIT_NO
+
+
+class Refused(VllmModsError):
+    """Nothing was changed, or everything was put back: the tree is as it was.
+
+    ``plan`` says why, where a plan does: its verdicts, and the findings of each.
+
+    >>> try:
+    ...     vm.apply(vm.Library("library").mods("stale"), "site-packages")
+    ... except vm.Refused as error:
+    ...     print([one.verdict.value for one in error.plan.mods])
+    ['conflict']
+    """
+
+    code = "refused"
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, message: str, *, hint: str | None = None, plan: Plan | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.plan = plan
+
+
+class NotRestored(VllmModsError):
+    """The tree was changed and could not be put back as it was. The next ``apply`` or ``revert`` tries again."""
+
+    code = "not-restored"
+    exit_code = EXIT_NOT_RESTORED

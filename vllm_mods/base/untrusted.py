@@ -1,0 +1,89 @@
+"""JSON, TOML and headers that anybody may have written: a value, or one kind of error whatever is wrong. Pure.
+
+The parsers recurse, so text that is nested deeply enough would come out as a ``RecursionError``; and
+JSON can spell half a character, which no file name and no file can hold.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from vllm_mods.base.errors import ManifestError
+
+DEEPEST = 100
+"""TOML, YAML and conversations may be nested so deeply: what writes their values down again recurses."""
+DEEP = "it is nested too deeply"
+# Half of a pair, but for those that stand for bytes that are not UTF-8 (PEP 383).
+_HALF = "[\ud800-\udc7f\udd00-\udfff]"
+
+
+def json_of(data: bytes | str) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
+    """Read JSON in UTF-8. Raises ``ValueError`` for anything else, and for text that is no Unicode."""
+    text = data if isinstance(data, str) else data.decode().removeprefix("\ufeff")
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(DEEP) from error
+    if "\\u" in text:
+        _check(found)
+    return found
+
+
+def number_of(text: str) -> int | None:
+    """Read a number out of a header, which may hold digits of any script, and any number of them."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def is_whole(text: str) -> bool:
+    """Tell whether a text has no half of a character in it, but for bytes that are not UTF-8."""
+    return text.isascii() or re.search(_HALF, text) is None
+
+
+def toml_of(data: bytes, where: str) -> dict[str, Any]:
+    """Read TOML; ``where`` names it in messages. Raises ``ManifestError``."""
+    import tomllib  # noqa: PLC0415  (4 ms that a call without a manifest need not pay)
+
+    try:
+        found = tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ManifestError(where, (f"not UTF-8: byte {error.start}",)) from error
+    except RecursionError as error:
+        raise ManifestError(where, (f"not a manifest: {DEEP}",)) from error
+    except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
+        raise ManifestError(
+            where, (f"not TOML: {error}",), hint="https://toml.io/en/v1.0.0 has the syntax"
+        ) from error
+    if is_deep(found):
+        raise ManifestError(where, (f"not a manifest: {DEEP}",))
+    return found
+
+
+def is_deep(value: object) -> bool:
+    """Tell whether a value is nested more than ``DEEPEST``."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list | tuple)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _check(value: object) -> None:
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            if not is_whole(one):
+                raise ValueError("there is half of a character in it")
+        elif isinstance(one, dict):
+            pending += one
+            pending += one.values()
+        elif isinstance(one, list):
+            pending += one

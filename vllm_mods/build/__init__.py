@@ -1,0 +1,1 @@
+"""From a pairing to an image: layers, documents, and where they go."""

@@ -1,0 +1,68 @@
+"""An image as one tar: an OCI layout and a docker archive at once. Bytes of layers go through.
+
+``thin`` leaves the base's layers out: an engine that has them takes the rest, some ten kilobytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.build import oci, tarball
+from vllm_mods.build.tarball import TarEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.build.oci import BuiltImage
+
+
+class ArchivedBlob(NamedTuple):
+    """A blob that is too large to hold: its digest, size and pieces."""
+
+    digest: str
+    size: int
+    pieces: Iterator[bytes]
+
+
+def thin(image: BuiltImage, ref: str | None) -> bytes:
+    """Return the archive without the base's layers, to be loaded where they are."""
+    # docker asks for the path of a layer only if it lacks the layer.
+    below = [oci.blob_path(one) for one in image.diff_ids[:-1]]
+    layers = [*below, oci.blob_path(image.layer_blob[0])]
+    return tarball.write(_documents(image, ref, layers))
+
+
+def whole(image: BuiltImage, ref: str | None, blobs: Iterator[ArchivedBlob]) -> Iterator[bytes]:
+    """Yield the archive with the base's layers, which ``blobs`` gives as the manifest names them.
+
+    Raises ``ValueError`` for an image without a manifest.
+    """
+    if image.layers is None:
+        raise ValueError("the image has no manifest, so its layers have no names")
+    yield from tarball.members(
+        _documents(image, ref, [oci.blob_path(one.digest) for one in image.layers])
+    )
+    for blob in blobs:
+        yield from tarball.large(
+            TarEntry(oci.blob_path(blob.digest), b"", 0o644), blob.size, blob.pieces
+        )
+    yield tarball.END
+
+
+def _documents(image: BuiltImage, ref: str | None, layers: list[str]) -> list[TarEntry]:
+    digest, layer = image.layer_blob
+    files = {
+        "manifest.json": oci.docker_manifest(image, ref, layers),
+        oci.blob_path(image.config_digest): image.config,
+        oci.blob_path(digest): layer,
+    }
+    if image.manifest is not None:
+        files |= {
+            "oci-layout": oci.LAYOUT,
+            "index.json": oci.index(image.manifest, ref),
+            oci.blob_path(oci.digest(image.manifest)): image.manifest,
+        }
+    folders = ("blobs", "blobs/sha256")
+    entries = [*(TarEntry(path, None, 0o755) for path in folders)]
+    entries += [TarEntry(path, data, 0o644) for path, data in files.items()]
+    return sorted(entries, key=lambda entry: entry.path)

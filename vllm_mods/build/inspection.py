@@ -1,0 +1,228 @@
+"""What is in an image, and whether it is still what went in."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import TreeError, VllmModsError
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.formats import pairing_lock, receipt, receipt_diff
+from vllm_mods.images.model import DIR, FILE, LINK, resolve
+from vllm_mods.integrity import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.formats.pairing_lock import PairingLock
+    from vllm_mods.formats.receipt import Receipt
+    from vllm_mods.formats.receipt_diff import Disagreement
+    from vllm_mods.trees.image import ImageTree
+
+LOCK = pairing_lock.PLACE
+_OURS = ("vllm-mods.", "org.opencontainers.image.")
+
+
+class Inspection(NamedTuple):
+    """What an image says of itself, and the findings where it is not so.
+
+    ``lock_digest`` is the sha256 of the lock's bytes; ``labels`` are those of ours and OCI's.
+    """
+
+    receipt: Receipt | None
+    lock: PairingLock | None
+    lock_digest: str | None
+    labels: dict[str, str]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that was found is an error."""
+        return not any(found.level is Level.ERROR for found in self.findings)
+
+    def changed(self, name: str) -> bool:
+        """Tell whether a finding is about a file of this mod."""
+        mod = self.receipt.mod(name) if self.receipt else None
+        paths = {file.path for file in mod.files} if mod else set()
+        return any(found.path in paths and found.level is Level.ERROR for found in self.findings)
+
+
+def inspect(tree: ImageTree) -> Inspection:
+    """Look at an image: receipt and lock in it, every file that they name, the labels."""
+    raw = tree.read(receipt.RECEIPT)
+    there = None if raw is None else receipt.parse(raw, f"{tree.spec}: {receipt.RECEIPT}")
+    written = tree.read(LOCK)
+    lock = None if written is None else pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
+    digest = None if written is None else sha256(written)
+    labels = _labels(tree)
+    found = [] if there is None else list(compare(there, InImage(tree)))
+    if lock is not None:
+        found += _against_lock(tree, there, lock)
+    said = labels.get("vllm-mods.lock")
+    if said is not None and said != f"sha256:{digest}":
+        found.append(
+            Finding(
+                code="label-disagrees",
+                message=f"the label vllm-mods.lock says {said}, and the lock inside "
+                + (f"is sha256:{digest}" if digest else "is not there"),
+                path=LOCK,
+            )
+        )
+    return Inspection(there, lock, digest, labels, tuple(found))
+
+
+def against(found: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:
+    """Compare an image with a lock that lies elsewhere. Raises ``ManifestError`` for a broken one."""
+    wanted = pairing_lock.parse(data, where)
+    if found.lock is None:
+        return (
+            Finding(
+                code="lock-missing", message="the image has no lock of a pairing in it", path=LOCK
+            ),
+        )
+    return tuple(
+        Finding(
+            code="lock-differs",
+            message=f"{one.path} is {one.after or 'not there'} in the image and "
+            f"{one.before or 'not there'} in {where}",
+            path=LOCK,
+        )
+        for one in pairing_lock.differences(wanted, found.lock)
+    )
+
+
+class FileDifference(NamedTuple):
+    """A file of ``vllm/`` that two images do not share; None stands for "not there"."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def diff(
+    old: ImageTree, new: ImageTree
+) -> tuple[tuple[Disagreement, ...], tuple[FileDifference, ...]]:
+    """Return what differs in the mods of two images, and which files of ``vllm/`` do.
+
+    Bytecode is left out: it follows from the sources. What the images leave on disk counts, whatever
+    their receipts say.
+    """
+    receipts = [
+        None if (raw := tree.read(receipt.RECEIPT)) is None else receipt.parse(raw)
+        for tree in (old, new)
+    ]
+    before, after = _sizes(old), _sizes(new)
+    found = []
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) == after.get(path):
+            first, second = _digest(old, path), _digest(new, path)
+            if first != second:
+                found.append(FileDifference(path, first, second))
+        else:
+            found.append(
+                FileDifference(
+                    path,
+                    _digest(old, path) if path in before else None,
+                    _digest(new, path) if path in after else None,
+                )
+            )
+    return receipt_diff.disagreements(receipts), tuple(found)
+
+
+def _sizes(tree: ImageTree) -> dict[str, tuple[str, int, str]]:
+    top = f"{tree.site_root}/"
+    return {
+        entry.path.removeprefix(top): (entry.kind, entry.size, entry.target)
+        for entry in tree.base.paths(f"{top}vllm")
+        if entry.kind != DIR and "/__pycache__/" not in entry.path
+    }
+
+
+def _digest(tree: ImageTree, path: str) -> str | None:
+    place = f"{tree.site_root}/{path}"
+    data = tree.base.read(place)
+    if data is None:  # A link or a device: it is what it points to.
+        entry = tree.base.entry(place)
+        return entry and f"{entry.kind} {entry.target}".strip()
+    return sha256(data)
+
+
+class InImage:
+    """A ``verify.Place`` in an image."""
+
+    def __init__(self, tree: ImageTree) -> None:
+        self._tree = tree
+
+    def mode(self, path: str) -> int | None:
+        """Return the permission bits of a regular file."""
+        entry = self._tree.base.entry(self._place(path))
+        if entry is None or entry.kind == FILE:
+            return None if entry is None else entry.mode
+        what = f"a symbolic link to {entry.target}" if entry.kind == LINK else "no regular file"
+        raise TreeError(f"{path} is {what}", hint="build the image again")
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        return None if self.mode(path) is None else self._tree.base.read(self._place(path))
+
+    def names(self, folder: str) -> Iterable[str]:
+        """Return the names in a folder."""
+        place = self._place(folder)
+        entry = self._tree.base.entry(place)
+        if entry is None or entry.kind != DIR:
+            return ()
+        found = (posixpath.split(one.path) for one in self._tree.base.paths(place))
+        return [name for parent, name in found if parent == place]
+
+    def is_there(self, path: str) -> bool:
+        """Tell whether there is anything at a path."""
+        return self._tree.base.entry(self._place(path)) is not None
+
+    def _place(self, path: str) -> str:
+        if path.startswith("/"):
+            return resolve(self._tree.base, path)
+        return f"{self._tree.site_root}/{path}".lstrip("/")
+
+
+def _labels(tree: ImageTree) -> dict[str, str]:
+    settings = json.loads(tree.base.config).get("config") or {}
+    return {
+        key: str(value)
+        for key, value in sorted((settings.get("Labels") or {}).items())
+        if key.startswith(_OURS)
+    }
+
+
+def _against_lock(tree: ImageTree, there: Receipt | None, lock: PairingLock) -> Iterator[Finding]:
+    """Compare the image with the lock inside it: what was to go in, and what is there."""
+
+    def differs(message: str, path: str | None = None) -> Finding:
+        return Finding(code="lock-differs", message=message, path=path)
+
+    if tree.base.diff_ids[: len(lock.base.diff_ids)] != lock.base.diff_ids:
+        yield differs(f"the lock was made for the base {lock.base.ref}, and the layers are others")
+    mods = [(mod.name, mod.version, mod.digest) for mod in there.mods] if there else []
+    if mods != [(mod.name, mod.version, mod.digest) for mod in lock.mods]:
+        listed = ", ".join(f"{mod.name} {mod.version}" for mod in lock.mods) or "no mods"
+        present = ", ".join(f"{name} {version}" for name, version, _ in mods) or "no mods"
+        yield differs(f"the lock lists {listed}, the receipt {present}", receipt.RECEIPT)
+    # What the last mod that touches a file leaves is what has to be there.
+    wanted = {file.path: file.after for mod in lock.mods for file in mod.files}
+    wanted |= {one.path: one.sha256 for one in lock.templates}
+    place = InImage(tree)
+    for path, expected in wanted.items():
+        try:
+            data = place.read(path)
+        except VllmModsError as error:
+            yield Finding(code="unreadable", message=error.message, path=path)
+            continue
+        digest = sha256(data)
+        if digest != expected:
+            yield differs(
+                "is not there, and the lock has it" if digest is None
+                else "is there, and the lock has it removed" if expected is None
+                else "has another content than the lock says",
+                path,
+            )  # fmt: skip

@@ -1,0 +1,213 @@
+"""The documents of an image, written byte for byte. Pure.
+
+Formats: the OCI image specification 1.1 (config, manifest, index, layout), and the manifest.json of
+`docker save`. What is written follows from the base's digests and values and from the new layer
+alone, so the ID of an image is known before any engine has seen it, and the same on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import TreeError
+from vllm_mods.build import gzipped
+from vllm_mods.images.model import Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
+REF_NAME = "org.opencontainers.image.ref.name"
+_CONTAINERD_NAME = "io.containerd.image.name"
+
+# docker's own manifests have other names for the same tars; a manifest of OCI's has OCI's.
+_OCI_NAMES = {
+    "application/vnd.docker.image.rootfs.diff.tar": LAYER,
+    "application/vnd.docker.image.rootfs.diff.tar.gzip": f"{LAYER}+gzip",
+    "application/vnd.docker.image.rootfs.diff.tar.zstd": f"{LAYER}+zstd",
+}
+_PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
+# What a container takes from its image. Engines tell further fields, of which each has its own.
+_SETTINGS = (
+    "User",
+    "ExposedPorts",
+    "Env",
+    "Entrypoint",
+    "Cmd",
+    "Volumes",
+    "WorkingDir",
+    "Labels",
+    "StopSignal",
+    "Healthcheck",
+    "Shell",
+    "OnBuild",
+)
+
+
+class BuiltImage(NamedTuple):
+    """A base with one layer more. ``layers`` are as in ``manifest``, the new one last.
+
+    Both are None where nobody knows how a manifest names the base's layers, and so is ``packed``, the
+    new layer as the manifest has it.
+    """
+
+    config: bytes
+    layer: bytes
+    diff_ids: tuple[str, ...]
+    annotations: Mapping[str, str]
+    manifest: bytes | None
+    layers: tuple[Descriptor, ...] | None
+    packed: bytes | None
+
+    @property
+    def config_digest(self) -> str:
+        """The ID on docker's graph driver, podman and buildah."""
+        return digest(self.config)
+
+    @property
+    def manifest_digest(self) -> str | None:
+        """The ID in docker's containerd store and in a registry."""
+        return None if self.manifest is None else digest(self.manifest)
+
+    @property
+    def layer_digest(self) -> str:
+        """The new layer's diff_id: the digest of its tar."""
+        return self.diff_ids[-1]
+
+    @property
+    def layer_blob(self) -> tuple[str, bytes]:
+        """The new layer as a file of an image, by its digest: packed where there is a manifest."""
+        if self.packed is None or self.layers is None:
+            return self.layer_digest, self.layer
+        return self.layers[-1].digest, self.packed
+
+
+def append(
+    config: bytes,
+    base_layers: Sequence[Descriptor] | None,
+    layer: bytes,
+    *,
+    created_by: str,
+    labels: Mapping[str, str],
+    epoch: int,
+) -> BuiltImage:
+    """Put a layer on a base whose configuration and layers (as a manifest names them) are given.
+
+    The latter may be None: then there is no manifest. ``labels`` are laid over the base's, and are the manifest's annotations too. Raises ``TreeError``
+    if the base's configuration does not agree with its layers.
+    """
+    raw = json.loads(config)
+    below = tuple(raw.get("rootfs", {}).get("diff_ids", ()))
+    if not below or (base_layers is not None and len(below) != len(base_layers)):
+        raise TreeError(
+            f"the base's configuration has {len(below)} layers, its manifest "
+            f"{'none' if base_layers is None else len(base_layers)}",
+            hint="the base is damaged: pull or build it again",
+        )
+    diff_ids = (*below, digest(layer))
+    created = timestamp(epoch)
+    settings = raw.get("config") or {}
+    kept = {key: settings[key] for key in _SETTINGS if settings.get(key)}
+    kept["Labels"] = {**(settings.get("Labels") or {}), **labels}
+    document = {
+        **{key: raw[key] for key in _PLATFORM if raw.get(key)},
+        "created": created,
+        "config": kept,
+        "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
+        # Not the base's own history: an engine tells it otherwise than a registry, and the ID of
+        # what is built would depend on where the base was read.
+        "history": [
+            *({"created": created, "created_by": "base image"} for _ in below),
+            {"created": created, "created_by": created_by},
+        ],
+    }
+    new_config = _json(document)
+    image = BuiltImage(
+        config=new_config,
+        layer=layer,
+        diff_ids=diff_ids,
+        annotations=labels,
+        manifest=None,
+        layers=None,
+        packed=None,
+    )
+    return image if base_layers is None else with_layers(image, base_layers)
+
+
+def with_layers(image: BuiltImage, base_layers: Sequence[Descriptor]) -> BuiltImage:
+    """Return an image with a manifest that names the base's layers so."""
+    packed = image.packed or gzipped.pack(image.layer)
+    layers = (
+        *(
+            one._replace(media_type=_OCI_NAMES.get(one.media_type, one.media_type))
+            for one in base_layers
+        ),
+        Descriptor(f"{LAYER}+gzip", digest(packed), len(packed)),
+    )
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": _descriptor(Descriptor(CONFIG, image.config_digest, len(image.config))),
+        "layers": [_descriptor(one) for one in layers],
+        "annotations": dict(image.annotations),
+    }
+    return image._replace(manifest=_json(manifest), layers=layers, packed=packed)
+
+
+def index(manifest: bytes, ref: str | None, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
+    """Return an index.json that names the image of a manifest ``ref``, after the entries ``others``."""
+    entry: dict[str, Any] = _descriptor(Descriptor(MANIFEST, digest(manifest), len(manifest)))
+    if ref is not None:
+        entry["annotations"] = {REF_NAME: ref.rpartition(":")[2], _CONTAINERD_NAME: full_name(ref)}
+    return _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, entry]})
+
+
+def docker_manifest(image: BuiltImage, ref: str | None, layer_paths: Sequence[str]) -> bytes:
+    """Return the manifest.json of a docker archive."""
+    return _json(
+        [
+            {
+                "Config": blob_path(image.config_digest),
+                "RepoTags": [] if ref is None else [ref],
+                "Layers": list(layer_paths),
+            }
+        ]
+    )
+
+
+def blob_path(digest_: str) -> str:
+    """Return where a layout keeps a blob."""
+    return f"blobs/{digest_.replace(':', '/')}"
+
+
+def digest(data: bytes) -> str:
+    """Return the digest of a blob."""
+    return f"sha256:{sha256(data)}"
+
+
+def timestamp(epoch: int) -> str:
+    """Return a time as RFC 3339 writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
+
+
+def full_name(ref: str) -> str:
+    """Return a reference with its registry, as containerd wants it: docker.io unless it says so."""
+    first, slash, _rest = ref.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return ref
+    return f"docker.io/{ref}" if slash else f"docker.io/library/{ref}"
+
+
+def _descriptor(one: Descriptor) -> dict[str, Any]:
+    return {"mediaType": one.media_type, "digest": one.digest, "size": one.size}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

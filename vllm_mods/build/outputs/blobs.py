@@ -1,0 +1,183 @@
+"""The base's layers as files, for outputs that hold all of an image."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import posixpath
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.build import oci
+from vllm_mods.build.outputs.references import plain
+from vllm_mods.formats import tars
+from vllm_mods.images.model import Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.build.oci import BuiltImage
+    from vllm_mods.images.model import Base
+
+_CHUNK = 1 << 20
+
+
+class Opener(Protocol):
+    """Opens a layer; ``digest`` is that of the bytes it gives."""
+
+    digest: str
+
+    def open(self) -> BinaryIO:
+        """Return the layer from its start."""
+        ...
+
+
+class Blobs(NamedTuple):
+    """The layers of a base, the lowest first; ``folder`` is where ``open_blobs`` has put them."""
+
+    descriptors: tuple[Descriptor, ...]
+    openers: tuple[Opener, ...] = ()
+    folder: str | None = None
+
+    def named(self, image: BuiltImage) -> BuiltImage:
+        """Return an image whose manifest names the base's layers as they are here."""
+        if image.layers is not None and image.layers[:-1] == self.descriptors:
+            return image
+        return oci.with_layers(image, self.descriptors)
+
+    def pieces(self, one: Descriptor) -> Iterator[bytes]:
+        """Yield the bytes of a layer. Raises ``TreeError`` if they are others than its digest says."""
+        hashed = hashlib.sha256()
+        with self._open(one) as file:
+            while piece := file.read(_CHUNK):
+                hashed.update(piece)
+                yield piece
+        if f"sha256:{hashed.hexdigest()}" != one.digest:
+            raise TreeError(
+                f"layer {one.digest} of the base is damaged: its bytes have another digest",
+                hint="pull or build the base again",
+            )
+
+    def link(self, one: Descriptor, place: str) -> bool:
+        """Give a layer a second name, if it is a file of its own on the same disk."""
+        with self._open(one) as file:
+            source = file.name if isinstance(getattr(file, "name", None), str) else None
+            if source is None or os.stat(source).st_size != one.size:
+                return False
+            try:
+                os.link(source, place)
+            except OSError:
+                return False
+            return True
+
+    def _open(self, one: Descriptor) -> BinaryIO:
+        if self.folder is not None:
+            return open(_place(self.folder, one.digest), "rb")
+        return next(opener for opener in self.openers if opener.digest == one.digest).open()
+
+
+@contextlib.contextmanager
+def open_blobs(base: Base, near: str) -> Iterator[Blobs]:
+    """Give access to the layers of a base; what has to be unpacked for it goes ``near`` a path.
+
+    Raises ``Refused`` where only an engine has them and gives none out.
+    """
+    openers: Sequence[Opener] = getattr(base, "blobs", ())
+    if base.layers is not None and openers:
+        yield Blobs(descriptors=base.layers, openers=tuple(openers))
+        return
+    if not openers and base.where not in {"docker", "containerd"}:
+        raise Refused(
+            f"{base.where} does not give out the layers of {base.reference}; nothing was written",
+            hint=f"skopeo copy containers-storage:{plain(base.reference)} oci:DIR, then --base oci:DIR",
+        )
+    folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(near)), prefix=".vllm-mods-")
+    try:
+        if openers:
+            found = tuple(_opened(opener, folder) for opener in openers)
+        else:
+            found = _saved(base, folder)
+        yield Blobs(descriptors=found, folder=folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _opened(opener: Opener, folder: str) -> Descriptor:
+    with opener.open() as file:
+        return _kept(file, folder)
+
+
+def _saved(base: Base, folder: str) -> tuple[Descriptor, ...]:
+    """Let docker write out an image, and keep its layers under their digests."""
+    with subprocess.Popen(
+        ["docker", "save", plain(base.reference)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
+        try:
+            found, links, manifest = _unpacked(process.stdout, folder)
+        except (tarfile.TarError, EOFError) as error:
+            said = process.stderr.read().decode("utf-8", "replace").strip()
+            raise TreeError(
+                f"docker save {plain(base.reference)} stopped in the middle: {said or error}",
+                hint="docker info",
+            ) from error
+    (entry,) = json.loads(manifest)
+    names = [links.get(name, name) for name in entry["Layers"]]
+    layers = tuple(found[name] for name in names)
+    for layer, diff_id in zip(layers, base.diff_ids, strict=True):
+        if layer.media_type == oci.LAYER and layer.digest != diff_id:
+            raise TreeError(
+                f"docker gives layer {diff_id} out as {layer.digest}: its store is damaged",
+                hint=f"docker rmi {plain(base.reference)}  # then pull or build it again",
+            )
+    return layers
+
+
+def _unpacked(
+    stream: BinaryIO | object, folder: str
+) -> tuple[dict[str, Descriptor], dict[str, str], bytes]:
+    found: dict[str, Descriptor] = {}
+    links: dict[str, str] = {}
+    manifest = b""
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=tars.Info) as archive:  # type: ignore[call-overload]
+        for member in archive:
+            if member.issym():
+                target = posixpath.join(posixpath.dirname(member.name), member.linkname)
+                links[member.name] = posixpath.normpath(target)
+                continue
+            file = archive.extractfile(member)
+            if file is None:
+                continue
+            if member.name == "manifest.json":
+                manifest = file.read()
+            elif member.name.endswith("/layer.tar") or member.name.startswith("blobs/"):
+                found[member.name] = _kept(file, folder)
+    return found, links, manifest
+
+
+def _kept(file: object, folder: str) -> Descriptor:
+    hashed = hashlib.sha256()
+    size = 0
+    head = b""
+    staged = os.path.join(folder, "staged")
+    with open(staged, "wb") as out:
+        while piece := file.read(_CHUNK):  # type: ignore[attr-defined]
+            head = head or piece[:4]
+            hashed.update(piece)
+            size += len(piece)
+            out.write(piece)
+    digest = f"sha256:{hashed.hexdigest()}"
+    os.replace(staged, _place(folder, digest))
+    packed = "+gzip" if head.startswith(b"\x1f\x8b") else ""
+    packed = "+zstd" if head == b"\x28\xb5\x2f\xfd" else packed
+    return Descriptor(oci.LAYER + packed, digest, size)
+
+
+def _place(folder: str, digest: str) -> str:
+    return os.path.join(folder, digest.removeprefix("sha256:"))

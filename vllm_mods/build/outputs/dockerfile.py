@@ -1,0 +1,69 @@
+"""A folder to build from with any builder: the layer, and a Dockerfile that a person can read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.build.outputs.files import refusing
+from vllm_mods.build.outputs.references import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_mods.build.building import Built
+    from vllm_mods.formats.pairing_lock import PairingLock
+    from vllm_mods.images.model import Base
+
+
+def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
+    """Make a folder with a Dockerfile and its context. Raises ``Refused`` if there is one already."""
+    if os.path.lexists(folder) and os.listdir(folder):
+        raise Refused(
+            f"{folder} is there and not empty; nothing was written", hint=f"rm -r {folder}"
+        )
+    folder = os.path.abspath(folder)
+    with refusing(folder):
+        _write(built, _text(base, lock, built.image.annotations), folder)
+
+
+def _write(built: Built, text: str, folder: str) -> None:
+    made = tempfile.mkdtemp(dir=os.path.dirname(folder), prefix=".vllm-mods-")
+    try:
+        files = {
+            "Dockerfile": text.encode(),
+            "layer.tar": built.image.layer,
+        }
+        for name, data in files.items():
+            with open(os.path.join(made, name), "wb") as file:
+                file.write(data)
+        os.chmod(made, 0o755)  # noqa: S103  (any other folder has it too)
+        os.rename(made, folder)
+    except BaseException:
+        shutil.rmtree(made)
+        raise
+
+
+def _text(base: Base, lock: PairingLock, labels: Mapping[str, str]) -> str:
+    # The name that it has where it lies; a layout's or an archive's means nothing to a builder.
+    is_file = base.where in {"oci-layout", "archive"}
+    named = lock.base.ref if is_file else plain(base.reference)
+    if base.where == "registry" and base.manifest_digest is not None:
+        named = f"{named.partition('@')[0]}@{base.manifest_digest}"
+    lines = [
+        f"# pairing {lock.pairing} on vLLM {lock.vllm.version}, made by {lock.tool}",
+        f"# base: configuration {lock.base.config}",
+        f"FROM {named}",
+        "# changed files, receipt and lock; the archive hides bytecode of the old sources",
+        "ADD layer.tar /",
+        *(f"LABEL {key}={_quoted(value)}" for key, value in sorted(labels.items())),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("$", "\\$")

@@ -1,0 +1,126 @@
+"""Into the local engine that has the base: the new layer alone is handed over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.build import archive, oci
+
+if TYPE_CHECKING:
+    from vllm_mods.build.building import Built
+
+# What opens an image store, by the place that a base lies in.
+PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "buildah"}
+_DOCKER = "docker"
+
+
+def write(built: Built, where: str, tag: str) -> str:
+    """Load an image under a tag into the engine ``where`` its base lies, and return its ID.
+
+    Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
+    the engine takes an image only by a manifest that nobody has, ``TreeError`` for an engine that
+    fails. The tag is then as it was.
+    """
+    program = PROGRAMS[where]
+    image = built.image
+    if program != _DOCKER:
+        tag = _local(tag)
+    if image.manifest is None and where != _DOCKER:
+        raise Refused(
+            f"{where} wants to be told how a registry names the base's layers, and does not know "
+            "it itself; nothing was built",
+            hint=f"vllm-mods build … --output dockerfile:DIR, then `{program} build DIR`",
+        )
+    ours = {image.config_digest, image.manifest_digest}
+    there = image_id(program, tag)
+    if there is not None and there not in ours:
+        raise moved(tag, there, image.config_digest)
+    if there is None:
+        _load(program, archive.thin(image, tag), tag)
+        there = image_id(program, tag)
+        if there is None or there not in ours:
+            raise TreeError(
+                f"{program} took the image for {there or 'nothing'}, and it is "
+                f"{image.config_digest}",
+                hint=f"{program} rmi {tag}  # then try `--output dockerfile:DIR`",
+            )
+    return there
+
+
+def image_id(program: str, ref: str) -> str | None:
+    """Return the ID of what a reference names, None if nothing does."""
+    command = {
+        "docker": ["image", "inspect", "--format", "{{.Id}}"],
+        "podman": ["image", "inspect", "--format", "{{.Id}}"],
+        "buildah": ["inspect", "--type", "image", "--format", "{{.FromImageID}}"],
+    }[program]
+    done = _run([program, *command, ref])
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        if any(words in said.lower() for words in ("no such", "not known", "not found")):
+            return None
+        raise _failed(program, said)
+    found = done.stdout.decode().strip()
+    return found if ":" in found else f"sha256:{found}"
+
+
+def moved(tag: str, there: str, ours: str) -> Refused:
+    """Say that a tag is taken by another image."""
+    return Refused(
+        f"{tag} is {there} already, and what was built is {ours}: a tag is not moved; nothing was "
+        "changed",
+        hint="--tag another-name:tag, or remove the old image first",
+    )
+
+
+def _load(program: str, data: bytes, tag: str) -> None:
+    if program == _DOCKER:
+        done = _run([program, "load", "--quiet"], data)
+    else:
+        # Only from a file do they know that the base's layers need not be in it.
+        with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+            place = os.path.join(folder, "image.tar")
+            with open(place, "wb") as file:
+                file.write(data)
+            done = _run([program, "pull", "--quiet", f"oci-archive:{place}"])
+    if done.returncode == 0:
+        return
+    said = done.stderr.decode("utf-8", "replace").strip()
+    if program == _DOCKER and ("no such file" in said or "does not exist" in said):
+        raise Refused(
+            f"{tag}: docker no longer has every layer of the base ({said}); no tag was moved",
+            hint="pull or build the base again, then run the command again",
+        )
+    raise _failed(program, said)
+
+
+def _run(command: list[str], data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            command,
+            input=data,
+            stdin=subprocess.DEVNULL if data is None else None,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise TreeError(
+            f"{command[0]} is not installed here", hint="--output oci:DIR or dockerfile:DIR"
+        ) from error
+    except BrokenPipeError as error:
+        raise _failed(command[0], "it stopped in the middle") from error
+
+
+def _failed(program: str, said: str) -> TreeError:
+    return TreeError(
+        f"{program} failed: {said or 'without a word'}; no tag was moved", hint=f"{program} info"
+    )
+
+
+def _local(ref: str) -> str:
+    """Return a name as podman and buildah give it to what was built here."""
+    return ref if oci.full_name(ref) == ref else f"localhost/{ref}"

@@ -1,0 +1,115 @@
+"""What was read out of a base once, kept under its digest: an engine takes 40 ms for each look.
+
+An image is what its configuration's digest says and never changes, so what was found in it holds for
+good. Only an engine's images are remembered so; of layers that are read, an index is kept elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any
+
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.images.model import ImageEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.images.model import Base
+
+_KIND = "image-files"
+_FORMAT = 1
+_LARGEST_FILE = 4 << 20
+_KINDS: list[type] = [str, str, int, int, int, int, str, int]
+
+
+class Remembered:
+    """A ``Base`` in front of another one, which it asks once for everything."""
+
+    def __init__(self, base: Base, cache: Cache) -> None:
+        self.reference = base.reference
+        self.where = base.where
+        self.config = base.config
+        self.config_digest = base.config_digest
+        self.diff_ids = base.diff_ids
+        self.manifest = base.manifest
+        self.manifest_digest = base.manifest_digest
+        self.layers = base.layers
+        self._base = base
+        self._cache = cache
+        self._learnt = False
+        kept = self._load()
+        self._entries: dict[str, list[Any] | None] = kept["entries"]
+        self._files: dict[str, str | None] = kept["files"]
+        self._folders: dict[str, list[str]] = kept["folders"]
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path."""
+        if path not in self._entries:
+            self._learn(path, self._base.entry(path))
+        found = self._entries[path]
+        return None if found is None else ImageEntry(path, *found)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        if path in self._files:
+            kept = self._files[path]
+            return None if kept is None else b64decode(kept)
+        data = self._base.read(path)
+        if data is None or len(data) <= _LARGEST_FILE:
+            self._files[path] = None if data is None else b64encode(data).decode()
+            self._learnt = True
+        return data
+
+    def paths(self, under: str) -> Iterable[ImageEntry]:
+        """Return everything below a folder."""
+        if under not in self._folders:
+            found = tuple(self._base.paths(under))
+            for entry in found:
+                self._learn(entry.path, entry)
+            self._folders[under] = [entry.path for entry in found]
+        entries = (self.entry(path) for path in self._folders[under])
+        return tuple(entry for entry in entries if entry is not None)
+
+    def close(self) -> None:
+        """Keep what was learnt, and close the image behind it."""
+        self._base.close()
+        if self._learnt:
+            kept = {"entries": self._entries, "files": self._files, "folders": self._folders}
+            data = json.dumps({"format": _FORMAT, **kept}, sort_keys=True).encode()
+            digest = self._cache.put(zlib.compress(data, 1))
+            self._cache.record(_KIND, self.config_digest, data=digest.encode())
+            self._learnt = False
+
+    def _learn(self, path: str, entry: ImageEntry | None) -> None:
+        self._entries[path] = None if entry is None else list(entry[1:])
+        self._learnt = True
+
+    def _load(self) -> dict[str, Any]:
+        link = self._cache.lookup(_KIND, self.config_digest)
+        packed = self._cache.get(link.decode("ascii", "replace")) if link is not None else None
+        if packed is not None:
+            try:
+                return _checked(json_of(zlib.decompress(packed)))
+            except (zlib.error, ValueError, KeyError, TypeError, AttributeError):
+                pass  # of another version, or not what this wrote
+        return {"entries": {}, "files": {}, "folders": {}}
+
+
+def _checked(kept: dict[str, Any]) -> dict[str, Any]:
+    """Return what was kept if all of it is of the right kind. Raises ``ValueError`` and others."""
+    if kept["format"] != _FORMAT:
+        raise ValueError(kept["format"])
+    for path, row in kept["entries"].items():
+        if row is not None and [*map(type, ImageEntry(path, *row))] != _KINDS:
+            raise TypeError(path)
+    for data in kept["files"].values():
+        if data is not None:
+            b64decode(data, validate=True)
+    for paths in kept["folders"].values():
+        if {*map(type, paths)} - {str}:
+            raise TypeError(paths)
+    return kept

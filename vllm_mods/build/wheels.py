@@ -1,0 +1,272 @@
+"""Python packages that a mod needs: chosen when a pairing is locked, unpacked when it is built.
+
+pip chooses and fetches, with its own settings (index, proxy, certificates), for the image's Python
+and platform and not for the ones it runs on. Nothing is ever installed: a wheel is unpacked into the
+layer as an installer would, and only one whose sha256 the lock has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from vllm_mods.base.cache import Cache, cache_folder
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.build.layer import Node
+from vllm_mods.formats import record, tree_names, zips
+from vllm_mods.formats.pairing_lock import LockedWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
+_INSTALLER = b"vllm-mods\n"
+# What a mod may bring unpacked: it is put together in memory.
+_MOST_BYTES = 1 << 32
+_SETTINGS = "pip config list  # index-url, proxy and cert are taken from there"
+
+
+class WheelTarget(NamedTuple):
+    """The Python that wheels are for: ``python`` as ``3.12``, ``machine`` as ``uname -m`` says it.
+
+    ``installed`` are the versions of what is there already, by canonical name.
+    """
+
+    python: str
+    machine: str
+    installed: Mapping[str, str]
+
+
+def target(site_root: str, platform: str, folders: Iterable[str]) -> WheelTarget:
+    """Return the target of an image: site root, ``os/architecture``, names of its dist-infos.
+
+    Raises ``Refused`` where the site root does not say which Python it belongs to.
+    """
+    match = _PYTHON.search(f"/{site_root}")
+    machine = _MACHINES.get(platform.split("/")[1])
+    if match is None or machine is None:
+        raise Refused(
+            f"/{site_root} on {platform}: which wheels fit there cannot be told, and a mod needs some",
+            hint="install what the mod needs in the base, then lock the pairing again",
+        )
+    found = (tree_names.dist_info(folder) for folder in folders)
+    installed = {str(canonicalize_name(one[0])): one[1] for one in found if one is not None}
+    return WheelTarget(python=f"{match[1]}.{match[2]}", machine=machine, installed=installed)
+
+
+def resolve(requirements: Iterable[str], wanted: WheelTarget) -> tuple[LockedWheel, ...]:
+    """Choose a wheel for each requirement that the image does not meet yet, sorted by name.
+
+    What a chosen wheel itself requires has to be in the image or among ``requirements``: a base for
+    vLLM has its torch, and no other one may come in beside it. Raises ``Refused`` where that is not
+    so or another version is installed, ``TreeError`` if pip finds none.
+    """
+    asked = [_requirement(text) for text in dict.fromkeys(requirements)]
+    missing = [one for one in asked if _is_missing(one, wanted)]
+    if not missing:
+        return ()
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+        lines = [str(one) for one in missing]
+        _pip(folder, lines, wanted)
+        found = [_locked(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
+        there = dict(wanted.installed) | {
+            str(canonicalize_name(one.name)): one.version for one in found
+        }
+        for one in found:
+            _check_needs(os.path.join(folder, one.filename), wanted._replace(installed=there))
+            _keep(os.path.join(folder, one.filename), one.sha256)
+    return tuple(sorted(found))
+
+
+def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
+    """Return a locked wheel, out of the cache or from pip's index, its sha256 checked."""
+    cached = Cache(cache_folder(os.environ)).get(wheel.sha256)
+    if cached is not None:
+        return cached
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+        _pip(folder, [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}"], wanted)
+        place = os.path.join(folder, wheel.filename)
+        if not os.path.isfile(place):
+            raise TreeError(
+                f"{wheel.filename}: the index has {', '.join(os.listdir(folder))} in its place",
+                hint="vllm-mods lock PAIRING --check",
+            )
+        with open(place, "rb") as file:
+            data = file.read()
+        if sha256(data) != wheel.sha256:
+            raise TreeError(
+                f"{wheel.filename}: its sha256 is {sha256(data)}, and the lock says {wheel.sha256}",
+                hint=_SETTINGS,
+            )
+        _keep(place, wheel.sha256)
+        return data
+
+
+def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tuple[Node, ...]:
+    """Return the files that installing a wheel leaves, RECORD and INSTALLER among them.
+
+    Raises ``Refused`` for a wheel that would put files outside the site root.
+    """
+    files: dict[str, tuple[bytes, int]] = {}
+    with _reading(wheel.filename), zips.opened(io.BytesIO(data)) as archive:
+        left = _MOST_BYTES
+        for info in zips.files(archive):
+            path = _place(info.filename, wheel)
+            if path in files:
+                raise zipfile.BadZipFile(f"{path!r} is in it twice")
+            is_program = (info.external_attr >> 16) & stat.S_IXUSR
+            content = zips.content(archive, info, most=left)
+            left -= len(content)
+            files[path] = (content, 0o755 if is_program else 0o644)
+    recorded = [path for path in files if re.fullmatch(r"[^/]+\.dist-info/RECORD", path)]
+    if len(recorded) != 1:
+        raise Refused(f"{wheel.filename} has {len(recorded)} RECORDs, and one makes it a wheel")
+    folder = recorded[0].rpartition("/")[0]
+    own, mode = files[recorded[0]]
+    files[f"{folder}/INSTALLER"] = (_INSTALLER, 0o644)
+    added = {f"{folder}/INSTALLER": (sha256(_INSTALLER), len(_INSTALLER))}
+    files[recorded[0]] = (record.edit(own, added), mode)
+    return tuple(
+        Node(path=f"{site_root}/{path}", data=content, mode=mode, mtime=epoch)
+        for path, (content, mode) in sorted(files.items())
+    )
+
+
+@contextlib.contextmanager
+def _reading(filename: str) -> Iterator[None]:
+    """Turn what is wrong with the bytes of a wheel into ``TreeError``."""
+    try:
+        yield
+    except zips.BROKEN as error:
+        raise TreeError(
+            f"{filename}: not a wheel that can be unpacked: {error}",
+            hint="the index or a proxy changed it: pip download --no-deps it, and look",
+        ) from error
+
+
+def _requirement(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise Refused(f"{text!r} is no requirement (PEP 508): {error}") from error
+
+
+def _is_missing(one: Requirement, wanted: WheelTarget) -> bool:
+    if one.marker is not None and not one.marker.evaluate(_environment(wanted)):
+        return False
+    there = wanted.installed.get(canonicalize_name(one.name))
+    if there is None:
+        return True
+    if one.specifier.contains(there, prereleases=True):
+        return False
+    raise Refused(
+        f"{one} is needed, and the base has {one.name} {there}; nothing was built",
+        hint=f"a base with {one}: `RUN pip install '{one}'` in its Dockerfile",
+    )
+
+
+def _environment(wanted: WheelTarget) -> dict[str, str]:
+    """Return what markers ask for, as the image answers."""
+    return {
+        "python_version": wanted.python,
+        "python_full_version": f"{wanted.python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "platform_system": "Linux",
+        "platform_machine": wanted.machine,
+        "extra": "",
+    }
+
+
+def _check_needs(path: str, there: WheelTarget) -> None:
+    with _reading(os.path.basename(path)), zips.opened(path) as archive:
+        (place,) = (
+            info
+            for info in zips.files(archive)
+            if re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename)
+        )
+        head = zips.content(archive, place).decode("utf-8", "replace").split("\n\n", 1)[0]
+    needs = [
+        _requirement(line.partition(":")[2].strip())
+        for line in head.splitlines()
+        if line.startswith("Requires-Dist:")
+    ]
+    lacking = [str(one) for one in needs if _is_missing(one, there)]
+    if lacking:
+        raise Refused(
+            f"{os.path.basename(path)} needs {', '.join(lacking)}, which neither the base nor the "
+            "mod brings; nothing was built",
+            hint="a base that has them, or add them to `python` in the mod's mod.toml",
+        )
+
+
+def _pip(folder: str, requirements: list[str], wanted: WheelTarget) -> None:
+    """Fetch wheels, those named and no others, into a folder."""
+    listing = os.path.join(folder, "requirements.txt")
+    with open(listing, "w", encoding="utf-8") as file:
+        file.write("".join(f"{line}\n" for line in requirements))
+    minor = wanted.python.partition(".")[2]
+    # -P: a folder called pip where the command was called is not pip
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--no-input", "--only-binary=:all:"]
+    command += ["--dest", folder, "--python-version", wanted.python, "--implementation", "cp"]
+    command += [f"--abi={abi}" for abi in (f"cp3{minor}", "abi3", "none")]
+    # glibc 2.35 and older: vLLM's images have that (Ubuntu 22.04) or a newer one
+    platforms = [f"manylinux_2_{n}_{wanted.machine}" for n in range(35, 16, -1)]
+    command += [f"--platform={one}" for one in (*platforms, f"linux_{wanted.machine}", "any")]
+    done = subprocess.run([*command, "-r", listing], capture_output=True, text=True, check=False)
+    os.unlink(listing)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+        why = said[-1].removeprefix("ERROR: ") if said else done.stderr.strip()[-500:]
+        raise TreeError(
+            f"pip finds no wheel of {', '.join(line.split(' --')[0] for line in requirements)} for "
+            f"Python {wanted.python} on {wanted.machine}: {why}",
+            hint=_SETTINGS,
+        )
+
+
+def _locked(path: str) -> LockedWheel:
+    filename = os.path.basename(path)
+    name, version, _build, _tags = parse_wheel_filename(filename)
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return LockedWheel(name=name, version=str(version), filename=filename, sha256=digest)
+
+
+def _keep(path: str, sha256: str) -> None:
+    """Put a wheel into the cache, so that building needs no network."""
+    cache = Cache(cache_folder(os.environ))
+    with open(path, "rb") as file, contextlib.suppress(OSError):
+        if cache.put(file.read()) != sha256:
+            raise TreeError(f"{path} changed while it was read", hint="run the command again")
+
+
+def _place(name: str, wheel: LockedWheel) -> str:
+    """Return where a file of a wheel goes, from the site root."""
+    top, _, rest = name.partition("/")
+    scheme, _, inside = rest.partition("/")
+    known = not top.endswith(".data") or scheme in {"purelib", "platlib"}
+    place = inside if top.endswith(".data") else name
+    if known and tree_names.is_plain(place):
+        return place
+    raise Refused(
+        f"{wheel.filename} puts {name} outside the site root, which vllm-mods does not do",
+        hint=f"a base with it: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile",
+    )

@@ -1,0 +1,271 @@
+"""``vllm-mods import PATH``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
+from vllm_mods.base.model import Level
+from vllm_mods.cli import import_mod, options
+from vllm_mods.cli.import_mod import ImportArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_mods.library.catalog import Library
+    from vllm_mods.recipes.pasted_text import TextRepair
+    from vllm_mods.recipes.reader import ImportedRecipe
+
+
+MOST_BYTES = 1 << 18
+
+
+@click.command(name="import")
+@click.argument("path", metavar="PATH", type=click.Path())
+@click.option("--repair", "mend", is_flag=True, help="Put right what a forum did to it; say each.")
+@click.option("--output", metavar="FILE", help="Write the pairing to a new file.")
+@click.option(
+    "--library",
+    metavar="DIR",
+    help="Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.",
+)
+@click.option("--name", metavar="NAME", help="What to call it [the recipe's or the folder's name].")
+@click.option(
+    "--mod",
+    "mods",
+    multiple=True,
+    metavar="PATH=NAME",
+    help="The mod that a path in the recipe stands for.",
+)
+@click.option("--tree", metavar="TREE", help="Of a mod: the vLLM that it was written for.")
+@click.option("--summary", metavar="TEXT", help="Of a mod: what it is for.")
+@click.option("--license", "terms", metavar="SPDX", help="Of a mod: its licence.")
+@click.option("--vllm", "spec", metavar="SPEC", help="Of a mod: the range that it states.")
+@click.option("--record", is_flag=True, help="Of a mod: run it on a copy of --tree.")
+@options.recording
+@options.offline
+@options.json_output
+def command(
+    path: str,
+    *,
+    output: str | None,
+    library: str | None,
+    name: str | None,
+    mods: tuple[str, ...],
+    tree: str | None,
+    summary: str | None,
+    terms: str | None,
+    spec: str | None,
+    record: bool,
+    network: bool,
+    seconds: float,
+    also: tuple[str, ...],
+    environ: tuple[str, ...],
+    mend: bool,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip.
+
+    Without --output and --library the pairing, or the mod's manifest, is printed. Of a mod, run.sh
+    is read and not run: what it patches, copies and installs becomes a mod, planned on --tree;
+    what is not understood is listed by line, and then nothing is written. With --record it is run,
+    on a scratch copy of --tree and apart from this machine, and what it changed becomes the mod. Exit code 1 if a recipe
+    says something that the pairing does not do, or a script does; 2 if it cannot be read.
+    """
+    limits = (network, seconds, also, environ) if record else None
+    asked = ImportArguments(
+        path, library, name, tree, summary, terms, spec, limits, offline, as_json
+    )
+    if _is_mod(asked, recipes_only=bool(output or mods or mend)):
+        return import_mod.run(asked)
+    if output and library:
+        raise UsageError("--output and --library both say where the pairing goes", hint="give one")
+    text = recipe_text(path)
+    # an empty folder becomes a library by what is written to it
+    is_new = library is not None and os.path.isdir(library) and not os.listdir(library)
+    there = options.open_library((library,) if library and not is_new else ())
+    imported, changes = read(text, path, there, name=name, mods=named(mods), mend=mend)
+    pairing = imported.pairing
+    if library:
+        if pairing.name in there.pairing_names():
+            raise UsageError(
+                f"there is a pairing named `{pairing.name}`: {there.pairing_file(pairing.name)}",
+                hint="give this one another name with --name",
+            )
+        output = os.path.join(
+            make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
+        )
+    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
+
+    made = pairings.dump(pairing)
+    if output:
+        write_new(output, made)
+    sound = imported.ok and (mend or not changes)
+    if as_json:
+        options.print_json(answer(imported, changes, made, path, output, mend=mend, ok=sound))
+    elif output is None:
+        click.echo(made, nl=False)
+    say(imported, changes, path, mend=mend)
+    if output:
+        click.echo(f"wrote {output}", err=True)
+    return EXIT_OK if sound else EXIT_NO
+
+
+def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
+    """Tell a mod from a recipe: it is a folder or a zip. Raises ``UsageError`` for the other's options."""
+    zipped = False
+    if os.path.isfile(asked.path):
+        with contextlib.suppress(OSError), open(asked.path, "rb") as file:
+            zipped = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
+    is_mod = zipped or os.path.isdir(asked.path)
+    if is_mod and recipes_only:
+        raise UsageError(
+            f"{asked.path} is a mod, and --output, --mod and --repair are for recipes",
+            hint="--library DIR writes a mod to DIR/patches/NAME",
+        )
+    if not is_mod and any((asked.tree, asked.summary, asked.terms, asked.spec, asked.record)):
+        raise UsageError(
+            f"{asked.path} is no mod, and --tree, --record, --summary, --license and --vllm are for mods",
+            hint="a mod is a folder or a zip with a run.sh",
+        )
+    return is_mod
+
+
+def recipe_text(path: str) -> str:
+    """Read a recipe as text, as launchers do. Raises ``UsageError`` for anything else."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > MOST_BYTES:
+        raise UsageError(
+            f"{path} is no recipe: it has more than {MOST_BYTES} bytes", hint="a recipe is YAML"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path} is no recipe: byte {error.start} is not UTF-8", hint="a recipe is YAML"
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def named(mods: tuple[str, ...]) -> dict[str, str]:
+    """Read ``--mod PATH=NAME``."""
+    found = {}
+    for one in mods:
+        path, equals, name = one.rpartition("=")
+        if not (path and equals and name):
+            raise UsageError(
+                f"--mod {one} is not PATH=NAME", hint="--mod mods/fix-template=qwen3.5-enhanced"
+            )
+        found[path] = name
+    return found
+
+
+def read(
+    text: str,
+    path: str,
+    library: Library,
+    *,
+    name: str | None,
+    mods: Mapping[str, str],
+    mend: bool,
+) -> tuple[ImportedRecipe, tuple[TextRepair, ...]]:
+    """Read a recipe; tell what a repair changed, or would change."""
+    from vllm_mods.recipes import pasted_text, reader  # noqa: PLC0415  (PyYAML is 20 ms)
+
+    for target in mods.values():
+        if target not in library.names():
+            library.load(target)  # says which there are
+    mended, changes = pasted_text.repair(text)
+    known = library.names()
+    try:
+        return reader.read(
+            mended if mend else text, path, known=known, name=name, mods=mods
+        ), changes
+    except ManifestError as error:
+        if mend or not changes:
+            raise
+        problems = (*error.problems, *pasted_text.summary(changes))
+        try:
+            reader.read(mended, path, known=known, name=name, mods=mods)
+        except ManifestError:
+            raise error from None  # no repair makes this a recipe
+        raise ManifestError(path, problems, hint=f"vllm-mods import {path} --repair") from error
+
+
+def say(
+    imported: ImportedRecipe, changes: tuple[TextRepair, ...], path: str, *, mend: bool
+) -> None:
+    """Say on stderr what was changed and what is to be known."""
+    for one in changes if mend else ():
+        click.echo(f"{path}:{one.line}: repaired: {'; '.join(one.why)}", err=True)
+        click.echo(f"  - {one.before}", err=True)
+        if one.after is not None:
+            click.echo(f"  + {one.after}", err=True)
+    for found in imported.findings:
+        line = "" if found.line is None else f":{found.line}"
+        level = "note" if found.level is Level.NOTE else "error"
+        click.echo(f"{path}{line}: {level}: {found.message} [{found.code}]", err=True)
+    if changes and not mend:
+        from vllm_mods.recipes import pasted_text  # noqa: PLC0415
+
+        for line in pasted_text.summary(changes):
+            click.echo(f"{path}: error: needs repair, and was read as it is: {line}", err=True)
+        click.echo(f"\nhint: vllm-mods import {path} --repair", err=True)
+
+
+def answer(
+    imported: ImportedRecipe,
+    changes: tuple[TextRepair, ...],
+    made: bytes,
+    path: str,
+    output: str | None,
+    *,
+    mend: bool,
+    ok: bool,
+) -> dict[str, Any]:
+    """Return what was made of a recipe, for scripts."""
+    from vllm_mods.report import data  # noqa: PLC0415
+
+    return {
+        "schema": 1,
+        "kind": "recipe",
+        "path": path,
+        "ok": ok,
+        "name": imported.pairing.name,
+        "file": output,
+        "pairing": made.decode(),
+        "repaired": mend,
+        "changes": [one._asdict() for one in changes],
+        "findings": [data.finding(found) for found in imported.findings],
+    }
+
+
+def make_folder(path: str) -> str:
+    """Make a folder if it is not there, and return its path. Raises ``UsageError``."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}") from error
+    return path
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Write a file that is not there yet. Raises ``UsageError``."""
+    try:
+        with open(path, "xb") as file:
+            file.write(data)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{path} is there already", hint="name another file, or remove it"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,181 @@
+"""The part of ``vllm-mods import`` that takes a mod of a launcher: a folder, or its zip."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.cli import new, options
+
+if TYPE_CHECKING:
+    from vllm_mods.base.model import Mod, ModPlan, Tree
+    from vllm_mods.making.folder import LauncherFolder
+    from vllm_mods.making.from_script import Understood
+
+
+class ImportArguments(NamedTuple):
+    """What the caller wants of a mod; None for what nobody said."""
+
+    path: str
+    library: str | None
+    name: str | None
+    tree: str | None
+    summary: str | None
+    terms: str | None
+    spec: str | None
+    record: tuple[bool, float, tuple[str, ...], tuple[str, ...]] | None
+    """``recording.Limits`` of a run; None to run nothing."""
+    offline: bool
+    as_json: bool
+
+
+class Made(NamedTuple):
+    """A mod by its files, what the tree says of it (None without one), and what is left to say."""
+
+    files: dict[str, bytes]
+    planned: ModPlan | None
+    unknown: tuple[str, ...]
+    told: tuple[str, ...] = ()
+
+
+def run(asked: ImportArguments) -> int:
+    """Make a mod of what a script does. Exit code 1, and nothing written, if something is left."""
+    from vllm_mods.making import exporting, folder, from_script, reading  # noqa: PLC0415
+    from vllm_mods.scripts.bash import BashError  # noqa: PLC0415
+
+    source = folder.read(asked.path)
+    if (exported := exporting.taken_back(source.files)) is not None:
+        return _take_back(asked, *exported)
+    tree = None if asked.tree is None else new.opened(asked.tree, offline=asked.offline)
+    try:
+        effects = reading.read(source.name, source.files, tree)
+    except BashError as error:
+        raise UsageError(
+            f"{asked.path}/{folder.SCRIPT}: line {error.line}: {error.why}",
+            hint=f"bash -n {asked.path}/{folder.SCRIPT}",
+        ) from error
+    understood = from_script.understand(effects, tree=tree is not None)
+    name = asked.name or re.sub(r"[^a-z0-9._-]+", "-", source.name.lower()).strip("-._")
+    made: Made | None = None
+    if asked.record is not None:
+        made = _recorded(asked, name, source, understood, tree)
+    elif not understood.left:
+        made = _made(asked, name, understood, tree)
+    place = None
+    if made is not None and asked.library is not None:
+        place = new.write(asked.library, name, made.files)
+    _tell(asked, name, understood, made, place)
+    return EXIT_NO if made is None else EXIT_OK
+
+
+def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int:
+    """Take the mod out of a folder that ``export`` wrote."""
+    from vllm_mods.making.from_script import Understood  # noqa: PLC0415
+    from vllm_mods.planning import planner  # noqa: PLC0415
+
+    if asked.name not in {None, mod.name} or any((asked.summary, asked.terms, asked.spec)):
+        raise UsageError(
+            f"{asked.path} was written by `vllm-mods export`, and is taken back as it was",
+            hint=f"vllm-mods import {asked.path} --library DIR",
+        )
+    planned = None
+    if asked.tree is not None:
+        tree = new.opened(asked.tree, offline=asked.offline)
+        planned = planner.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
+    place = None if asked.library is None else new.write(asked.library, mod.name, files)
+    _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)
+    return EXIT_OK
+
+
+def _made(asked: ImportArguments, name: str, understood: Understood, tree: Tree | None) -> Made:
+    from vllm_mods.library import catalog  # noqa: PLC0415
+    from vllm_mods.making import compose, from_script  # noqa: PLC0415
+
+    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
+    if tree is not None:
+        made = from_script.on_tree(understood, wanted, tree)
+        return Made(made.files, made.planned, made.unknown)
+    files = from_script.without_tree(understood, wanted)
+    catalog.load_mod(f"/{name}", read=lambda path: files.get(path.removeprefix(f"/{name}/")))
+    return Made(files, None, tuple(compose.unknown(wanted, None)))
+
+
+def _recorded(
+    asked: ImportArguments,
+    name: str,
+    source: LauncherFolder,
+    understood: Understood,
+    tree: Tree | None,
+) -> Made:
+    """Make a mod of what the script does when it is run; say what else it did."""
+    from vllm_mods.making import compose, from_script  # noqa: PLC0415
+    from vllm_mods.making.recording import Limits  # noqa: PLC0415
+
+    if tree is None or asked.record is None:
+        raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
+    done = new.recorded(["./run.sh"], source.name, source.files, tree, Limits(*asked.record))
+    python = dict.fromkeys((*from_script.installed(understood.effects), *done.python))
+    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec, python=tuple(python))
+    made = compose.compose(wanted, done.changes, done.templates, tree)
+    told = tuple(f"it wrote {path}, which no mod can have" for path in done.elsewhere)
+    return Made(made.files, made.planned, made.unknown, told)
+
+
+def _tell(
+    asked: ImportArguments,
+    name: str,
+    understood: Understood,
+    made: Made | None,
+    place: str | None,
+) -> None:
+    from vllm_mods.report import script  # noqa: PLC0415
+    from vllm_mods.report.data import finding  # noqa: PLC0415
+
+    findings = () if made is None or made.planned is None else made.planned.findings
+    if asked.as_json:
+        options.print_json(
+            {
+                "schema": 1,
+                "kind": "mod",
+                "path": asked.path,
+                "ok": made is not None,
+                "name": name,
+                "folder": place,
+                "files": [] if made is None else sorted(made.files),
+                "verdict": None
+                if made is None or made.planned is None
+                else made.planned.verdict.value,
+                "findings": [finding(one) for one in findings],
+                "effects": script.data(understood),
+                "notes": [] if made is None else list(made.told),
+                "unknown": [] if made is None else list(made.unknown),
+            }
+        )
+        return
+    for line in script.text(understood):
+        click.echo(line, err=True)
+    if made is None:
+        click.echo(
+            f"\n{len(understood.left)} of {asked.path} left to you: nothing was written\n\n"
+            f"hint: vllm-mods import {asked.path} --record --tree TREE  # run on a copy of that vLLM",
+            err=True,
+        )
+        return
+    for line in (*made.told, *(one.message for one in findings)):
+        options.note(line)
+    for line in made.unknown:
+        click.echo(f"to be said by you, in mod.toml: {line}", err=True)
+    if place is None:
+        click.echo(made.files["mod.toml"].decode(), nl=False)
+        hint = f"vllm-mods import {asked.path} --library DIR  # writes it to DIR/patches/{name}"
+        click.echo(f"\nhint: {hint}", err=True)
+        return
+    verdict = "" if made.planned is None else f": {made.planned.verdict}"
+    click.echo(f"wrote {place}{verdict}")
+    for path in sorted(made.files):
+        click.echo(f"  {path}")
+    if made.planned is None:
+        click.echo(f"hint: vllm-mods check {name} --library {asked.library} --target TREE")

@@ -1,0 +1,136 @@
+"""From a pairing's name to the pairing on its base: the part that ``lock`` and ``build`` share."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.cache import Cache, cache_folder
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.output import write_whole
+from vllm_mods.build import resolving
+from vllm_mods.build.outputs import engine
+from vllm_mods.build.remembered_base import Remembered
+from vllm_mods.cli import options
+from vllm_mods.cli.plan_arguments import advise
+from vllm_mods.formats import pairing_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.build.resolving import Resolved
+    from vllm_mods.build.wheels import WheelTarget
+    from vllm_mods.formats.pairing import Pairing
+    from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
+    from vllm_mods.images.model import Base
+    from vllm_mods.library.catalog import Library
+
+
+class ReadLock(NamedTuple):
+    """A lock as it lies on disk."""
+
+    path: str
+    data: bytes
+    lock: PairingLock
+
+
+class OnBase(NamedTuple):
+    """A pairing resolved on an open base."""
+
+    base: Base
+    resolved: Resolved
+    site_root: str
+
+
+def lock_path(library: Library, name: str, named: str | None) -> str:
+    """Return where a pairing's lock lies: as it is named, else beside the pairing."""
+    beside = f"{os.path.splitext(library.pairing_file(name))[0]}.lock"
+    return os.path.abspath(named) if named is not None else beside
+
+
+def read_lock(library: Library, path: str, name: str) -> ReadLock:
+    """Read a pairing's lock.
+
+    Raises ``UsageError`` if there is none or it is another pairing's, ``Refused`` as ``Library.read``.
+    """
+    data = library.read(path)
+    if data is None:
+        raise UsageError(
+            f"pairing {name} has no lock: there is no file {path}",
+            hint=f"vllm-mods lock {name} --output {os.path.relpath(path)}",
+        )
+    lock = pairing_lock.parse(data, path)
+    if lock.pairing != name:
+        raise UsageError(
+            f"{path} is the lock of pairing {lock.pairing}, not of {name}",
+            hint=f"vllm-mods lock {name} --output FILE",
+        )
+    return ReadLock(path=path, data=data, lock=lock)
+
+
+@contextmanager
+def on_base(
+    library: Library,
+    wanted: Pairing,
+    ref: str,
+    *,
+    epoch: int,
+    locked: Sequence[LockedWheel] | None = None,
+    afresh: bool = False,
+) -> Iterator[OnBase]:
+    """Open a base and resolve a pairing on it; wheels that are ``locked`` already are not chosen anew.
+
+    ``afresh`` leaves aside what is remembered of the base.
+    """
+    from vllm_mods.images.open import open_base  # noqa: PLC0415
+    from vllm_mods.trees.image import ImageTree, find_site_root  # noqa: PLC0415
+
+    base: Base
+    base = open_base(ref, progress=options.progress(), note=options.note)
+    if base.where in engine.PROGRAMS and not afresh:
+        base = Remembered(base, Cache(cache_folder(os.environ), note=options.note))
+    try:
+        site_root = find_site_root(base)
+        tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
+        advise(wanted, tree.version)
+
+        def wheels(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
+            from vllm_mods.build import wheels  # noqa: PLC0415  (zipfile, packaging: 30 ms)
+
+            if locked is not None:
+                return tuple(locked)
+            return wheels.resolve(requirements, target_of(base, site_root, platform))
+
+        resolved = resolving.resolve(
+            wanted,
+            library.select(library.mods_of(wanted)),
+            base,
+            tree,
+            site_root,
+            epoch=epoch,
+            wheels=wheels,
+        )
+        yield OnBase(base=base, resolved=resolved, site_root=site_root)
+    finally:
+        base.close()
+
+
+def target_of(base: Base, site_root: str, platform: str) -> WheelTarget:
+    """Return the Python of an image, for wheels."""
+    from vllm_mods.build import wheels  # noqa: PLC0415  (zipfile, packaging: 30 ms)
+    from vllm_mods.build.content import children  # noqa: PLC0415
+
+    names = [os.path.basename(entry.path) for entry in children(base, site_root)]
+    return wheels.target(site_root, platform, names)
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write a file in one step. Raises ``UsageError`` where that cannot be."""
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", hint="--output FILE names another place"
+        ) from error
+    options.note(f"wrote {path}")

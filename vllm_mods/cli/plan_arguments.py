@@ -1,0 +1,52 @@
+"""From what was typed to mods: the part that ``check`` and ``apply`` share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.versions import in_range
+from vllm_mods.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.base.model import Mod, Plan
+    from vllm_mods.formats.pairing import Pairing
+    from vllm_mods.library.catalog import Library
+
+
+def choose(library: Library, names: Sequence[str], pairing: Pairing | None) -> tuple[Mod, ...]:
+    """Read a pairing's mods and the named ones, or without either the default ones."""
+    if pairing is not None:
+        return library.select((*library.mods_of(pairing), *names))
+    chosen = tuple(names) or library.defaults()
+    if not chosen:
+        raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
+    return library.select(chosen)
+
+
+def advise(pairing: Pairing | None, version: str | None) -> None:
+    """Tell of a tree that is not of the version that a pairing names: the mods decide."""
+    from vllm_mods.formats.pairing import specifier  # noqa: PLC0415
+
+    if (
+        pairing is not None
+        and pairing.vllm is not None
+        and not in_range(version, specifier(pairing.vllm))
+    ):
+        options.note(
+            f"pairing {pairing.name} is for vLLM {pairing.vllm}; this tree is {version or 'of unknown version'}"
+        )
+
+
+def told(planned: Plan, mods: Sequence[Mod], pairing: Pairing | None) -> None:
+    """Keep a plan for the report of a bug, and say on stderr what is not in it."""
+    options.remember("plan", planned)
+    advise(pairing, planned.version)
+    there = {one.mod.name for one in planned.mods}
+    for mod in mods:
+        if mod.name not in there:
+            click.echo(f"left out: {mod.name} is unsupported on this tree", err=True)

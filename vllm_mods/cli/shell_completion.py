@@ -1,0 +1,179 @@
+"""What a shell is told when somebody presses TAB: no network, no LibCST, nothing written.
+
+click finds out which argument is meant; here is what its values may be, and the code for the shells.
+The code hands over the line as typed and takes rows of kind, value and help, with tabs in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, add_completion_class
+
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.cli.options import open_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    _Type = click.ParamType[str]
+else:
+    _Type = click.ParamType  # generic with the newest click only
+
+_KINDS = ("wheel:", "sdist:", "git:", "image:")
+
+# bash takes ":" and "=" for ends of words: of what it replaces, only the last piece is given back.
+_BASH = """\
+%(complete_func)s() {
+    local kind value help line="${COMP_LINE:0:COMP_POINT}" word before=""
+    word="${line##*[[:space:]]}"
+    [[ $word == --*=* ]] && word="${word#*=}"
+    [[ $word == *:* && $COMP_WORDBREAKS == *:* ]] && before="${word%%"${word##*:}"}"
+    COMPREPLY=()
+    while IFS=$'\\t' read -r kind value help; do
+        case $kind in
+            plain)
+                COMPREPLY+=("${value#"$before"}")
+                [[ $value == *: ]] && compopt -o nospace ;;
+            dir) compopt -o plusdirs ;;
+            file) compopt -o default ;;
+        esac
+    done < <(%(complete_var)s=bash_complete VLLM_MODS_LINE="$line" "$1" 2>/dev/null)
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+_ZSH = """\
+#compdef %(prog_name)s
+%(complete_func)s() {
+    local row
+    local -a parts plain open told
+    compset -P '--*='
+    for row in "${(@f)$(%(complete_var)s=zsh_complete \
+VLLM_MODS_LINE="${(j: :)words[1,CURRENT]}" "${words[1]}" 2>/dev/null)}"; do
+        parts=("${(@ps:\\t:)row}")
+        case $parts[1] in
+            dir) _path_files -/ ;;
+            file) _path_files ;;
+            plain)
+                if [[ $parts[2] == *: ]]; then open+=("$parts[2]")
+                elif [[ -n $parts[3] ]]; then told+=("$parts[2]:$parts[3]")
+                else plain+=("$parts[2]"); fi ;;
+        esac
+    done
+    (( $#open )) && compadd -S '' -a open
+    (( $#plain )) && compadd -V values -a plain
+    (( $#told )) && _describe -V '' told
+    return 0
+}
+compdef %(complete_func)s %(prog_name)s
+"""
+_FISH = """\
+function %(complete_func)s
+    set -l line (commandline --cut-at-cursor --current-process)
+    set -l token (commandline --current-token --cut-at-cursor)
+    set -l before (string match --regex -- '^--[^=]*=' $token)
+    for row in (env %(complete_var)s=fish_complete VLLM_MODS_LINE="$line" %(prog_name)s 2>/dev/null)
+        set -l parts (string split \\t -- $row)
+        switch $parts[1]
+            case dir
+                string replace --regex -- '^' "$before" (__fish_complete_directories $parts[2] '')
+            case file
+                string replace --regex -- '^' "$before" (__fish_complete_path $parts[2] '')
+            case plain
+                printf '%%s%%s\\t%%s\\n' "$before" $parts[2] "$parts[3]"
+        end
+    end
+end
+complete --no-files --command %(prog_name)s --arguments '(%(complete_func)s)'
+"""
+
+
+class _CompletionShell(ShellComplete):
+    """A shell that hands the whole line over."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        from click.shell_completion import split_arg_string  # noqa: PLC0415  (typed there only)
+
+        line = os.environ.get("VLLM_MODS_LINE", "")  # none: code of an older version that was kept
+        words = split_arg_string(line)[1:]
+        if not words or re.search(r"(?<!\\)\s\Z", line):
+            return words, ""
+        return words[:-1], words[-1]
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        return "\t".join((item.type, item.value, re.sub(r"\s+", " ", item.help or "")))
+
+
+class _Bash(_CompletionShell):
+    name = "bash"
+    source_template = _BASH
+
+
+class _Zsh(_CompletionShell):
+    name = "zsh"
+    source_template = _ZSH
+
+
+class _Fish(_CompletionShell):
+    name = "fish"
+    source_template = _FISH
+
+
+def register() -> None:
+    """Make click use these shells."""
+    for shell in (_Bash, _Zsh, _Fish):
+        add_completion_class(shell)
+
+
+class TreeWord(_Type):
+    """A TREE: what stands before the colon, the releases that locks know, and folders."""
+
+    name = "tree"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem[str]]:
+        """Return what the typed beginning can become."""
+        if incomplete.startswith("pypi:") or (incomplete and "pypi:".startswith(incomplete)):
+            names: tuple[str, ...] = tuple(f"pypi:{one}" for one in _releases())
+        else:
+            names = ("pypi:", *_KINDS)
+        found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return [*found, CompletionItem(incomplete, type="dir")]
+
+
+def know_values(command: click.Command) -> None:
+    """Let what is a tree, a file or a folder, by its ``metavar``, be completed as such."""
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            know_values(inner)
+    for one in command.params:
+        if one.metavar in {"TREE", "TREE..."}:
+            one.type = TreeWord()
+        elif one.metavar in {"FILE", "FILE...", "PATH", "PATH..."}:
+            one.type = click.Path()
+        elif one.metavar == "DIR":
+            one.type = click.Path(file_okay=False)
+
+
+def _releases() -> list[str]:
+    """Return the releases that the locks of all mods know, oldest first."""
+    labels = {label.split()[0] for label in _labels()}
+    return sorted(labels, key=lambda label: [int(part) for part in re.findall(r"\d+", label)])
+
+
+def _labels() -> Iterator[str]:
+    library = open_library(())
+    for name in library.names():
+        try:
+            raw = json.loads(library.load(name).lock or "{}")
+            yield from (label for tree in raw.get("trees", ()) for label in tree["vllm"])
+        except (VllmModsError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # `list` says what is wrong with it; a TAB is no place for that

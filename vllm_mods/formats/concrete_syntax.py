@@ -1,0 +1,226 @@
+"""Python as LibCST reads it, whose grammar is not that of the interpreter. LibCST is imported here only.
+
+It is the second reader: of what this interpreter's ``ast`` cannot read, of what comes out of a
+patch, and under ``matrix --strict`` of every file. Its import takes a quarter of a second, and
+positions take it ten times as long as ``ast``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from threading import Lock
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.formats import syntax_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    import libcst
+
+
+class UnparsableError(Exception):
+    """The file is not Python that can be read, or not to the byte."""
+
+
+class Place(NamedTuple):
+    """A class, a function, or a named statement of the module: the first fields of a ``Scope``."""
+
+    kind: str
+    name: str
+    start: int
+    head: int
+    end: int
+
+
+# Reads what this interpreter cannot, to see whether LibCST gets out of it alive.
+_TRIAL = "import sys; sys.path[:] = sys.argv[1:]; import libcst; libcst.parse_module(sys.stdin.buffer.read())"
+_TRIAL_SECONDS = 30
+# Whatever can stand in another: what has fewer of these in all is not nested deeply.
+_NESTS = re.compile(
+    rb"[(\[{~+*/%@&|^<>=.:!-]|\b(?:not|lambda|await|if|else|elif|and|or|for|in|is|yield|from|while|with|try)\b"
+)
+_FEW = 800
+
+
+def read_places(data: bytes) -> tuple[Place, ...]:
+    """Return where classes, functions and named statements stand, outer ones before inner ones.
+
+    Raises ``UnparsableError`` with the reason.
+    """
+    _check_depth(data)
+    try:
+        return _read(data)
+    except RecursionError as error:
+        raise UnparsableError(str(error)) from error
+
+
+def refusal(data: bytes, lines: Container[int]) -> str | None:
+    """Return why LibCST's parser refuses the statements that have one of some lines, ``None`` if it takes them."""
+    return _refusal(data) if _refusal(syntax_tree.only(data, lines)) else None
+
+
+# What a patch makes of a file that many releases have in common.
+@lru_cache(maxsize=64)
+def _refusal(data: bytes) -> str | None:
+    try:
+        _check_depth(data)
+        if "libcst" in sys.modules:
+            _parse(data)
+        else:
+            _parse_alone(data)
+    except (UnparsableError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+class _RefusedSyntax(Exception):
+    def __init__(self, *, message: str, raw_line: int, **_: object) -> None:
+        super().__init__(f"line {raw_line}: {message}")
+
+
+class _Taken(Exception):
+    """The parser has read the file to its end, and asks for the first of its nodes."""
+
+
+def _node(**_: object) -> None:
+    raise _Taken
+
+
+class _Stand(ModuleType):
+    """Stands for LibCST while nothing but its parser is needed: it makes an error, and no nodes."""
+
+    def __getattr__(self, name: str) -> object:
+        return _RefusedSyntax if name == "ParserSyntaxError" else _node
+
+
+_STANDING = Lock()
+
+
+def _parse_alone(data: bytes) -> None:
+    """Ask LibCST's extension whether it takes a file, without the import of its 200 classes of nodes."""
+    with _STANDING:
+        parser = _parser()
+        sys.modules["libcst"] = _Stand("libcst")
+        try:
+            parser.parse_module(syntax_tree.decoded(data))
+        except _Taken:
+            pass
+        except (_RefusedSyntax, SyntaxError, UnicodeDecodeError, LookupError) as error:
+            raise UnparsableError(str(error)) from error
+        finally:
+            del sys.modules["libcst"]
+
+
+@lru_cache(maxsize=1)
+def _parser() -> ModuleType:
+    package = PathFinder.find_spec("libcst")
+    found = package and PathFinder.find_spec("libcst.native", package.submodule_search_locations)
+    if not found or not found.loader:
+        raise ModuleNotFoundError("LibCST has no libcst.native", name="libcst.native")
+    parser = module_from_spec(found)
+    found.loader.exec_module(parser)
+    return parser
+
+
+def _parse(data: bytes) -> libcst.Module:
+    import libcst  # noqa: PLC0415
+
+    try:
+        return libcst.parse_module(data)
+    except libcst.ParserSyntaxError as error:
+        message = f"line {error.raw_line}: {error.message}"
+        raise UnparsableError(message) from error
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise UnparsableError(str(error)) from error
+
+
+def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported inside)
+    import libcst  # noqa: PLC0415
+    from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
+
+    module = _parse(data)
+    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+    places = wrapper.resolve(PositionProvider)
+    found: list[Place] = []
+
+    def visit(node: libcst.CSTNode, chain: str) -> None:
+        inner = chain
+        if isinstance(node, libcst.ClassDef | libcst.FunctionDef):
+            inner = f"{chain}.{node.name.value}" if chain else node.name.value
+            first = node.decorators[0] if node.decorators else node
+            found.append(
+                Place(
+                    kind="class" if isinstance(node, libcst.ClassDef) else "def",
+                    name=inner,
+                    start=places[first].start.line,
+                    head=places[node.name].start.line,
+                    end=places[node].end.line,
+                )
+            )
+        elif isinstance(node, libcst.SimpleStatementLine) and not chain:
+            if label := _label(module, node.body[0]):
+                place = places[node]
+                line = place.start.line
+                found.append(Place("statement", label, line, line, place.end.line))
+            return
+        elif isinstance(node, libcst.BaseExpression | libcst.BaseSmallStatement):
+            return  # no class or function statement can be inside
+        for child in node.children:
+            visit(child, inner)
+
+    def _label(module: libcst.Module, statement: libcst.CSTNode) -> str:
+        if isinstance(statement, libcst.ImportFrom):
+            dots = "." * len(statement.relative)
+            source = module.code_for_node(statement.module) if statement.module else ""
+            return f"from {dots}{source} import"
+        if isinstance(statement, libcst.Import):
+            return f"import {module.code_for_node(statement.names[0].name)}"
+        if isinstance(statement, libcst.Assign):
+            return f"{module.code_for_node(statement.targets[0].target)} ="
+        if isinstance(statement, libcst.AnnAssign):
+            return f"{module.code_for_node(statement.target)} ="
+        return ""
+
+    visit(module, "")
+    # LibCST drops a form feed at the start of a statement: without the round trip to the byte,
+    # line numbers are not to be trusted.
+    if module.bytes != data:
+        message = "LibCST does not give this file back byte for byte"
+        raise UnparsableError(message)
+    return tuple(sorted(found, key=lambda place: (place.start, -place.end)))
+
+
+def _check_depth(data: bytes) -> None:
+    """Raise ``UnparsableError`` for what LibCST, which calls itself without limit, would die of.
+
+    For what is no Python of this interpreter's version, another process tries.
+    """
+    try:
+        syntax_tree.check_depth(syntax_tree.module(data) or syntax_tree.parse(data))
+    except syntax_tree.DeepError as error:
+        raise UnparsableError(error.msg) from error
+    except (SyntaxError, ValueError):
+        if len(_NESTS.findall(data)) > _FEW:
+            _try_elsewhere(data)
+
+
+def _try_elsewhere(data: bytes) -> None:
+    import subprocess  # noqa: PLC0415  (rarely needed)
+
+    command = [sys.executable, "-P", "-c", _TRIAL, *(place for place in sys.path if place)]
+    try:
+        done = subprocess.run(
+            command, input=data, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"LibCST has not read it after {_TRIAL_SECONDS} seconds"
+        raise UnparsableError(message) from error
+    if done.returncode < 0:
+        message = "LibCST dies of it: it is nested too deeply"
+        raise UnparsableError(message)

@@ -1,0 +1,99 @@
+"""Write a unified diff as git does, with section headers. Pure: the reader is ``diff``.
+
+Format: git-diff(1), "Generating patch text with -p". Behind ``@@`` stands the nearest ``class`` or
+``def`` above the hunk, however far in, as git's driver for Python writes it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.base import line_diff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CONTEXTS = (3, 5, 8, 12, 20)
+"""How many lines of context to try until a patch has one proven place."""
+
+_DEFINITION = re.compile(rb"[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]")
+_SECTION = 80  # bytes, as git cuts it
+_NO_LINE_END = b"\\ No newline at end of file\n"
+_PLAIN = re.compile(r"[\w./+@=-]+\Z", re.ASCII)
+
+
+def file_diff(
+    path: str,
+    before: bytes | None,
+    after: bytes | None,
+    *,
+    new_path: str | None = None,
+    context: int = 3,
+) -> bytes:
+    """Return the diff of one file from the site root, empty if nothing changes.
+
+    None stands for "no such file"; ``new_path`` is given for a file that is renamed.
+    Raises ``ValueError`` for a path that would have to be quoted.
+    """
+    renamed = new_path is not None and new_path != path
+    if before == after and not renamed:
+        return b""
+    target = new_path or path
+    for name in (path, target):
+        if not _PLAIN.match(name):
+            raise ValueError(f"{name!r} is no plain path")
+    head = [f"diff --git a/{path} b/{target}"]
+    head += ["new file mode 100644"] if before is None else []
+    head += ["deleted file mode 100644"] if after is None else []
+    head += [f"rename from {path}", f"rename to {target}"] if renamed else []
+    body = b"".join(_hunks(line_diff.split(before or b""), line_diff.split(after or b""), context))
+    if body:
+        head.append("--- /dev/null" if before is None else f"--- a/{path}")
+        head.append("+++ /dev/null" if after is None else f"+++ b/{target}")
+    return "".join(f"{line}\n" for line in head).encode() + body
+
+
+def _hunks(before: Sequence[bytes], after: Sequence[bytes], context: int) -> Iterator[bytes]:
+    for group in _groups(list(line_diff.changes(before, after)), context):
+        start, new_start = max(0, group[0][0] - context), max(0, group[0][2] - context)
+        end = min(len(before), group[-1][1] + context)
+        body: list[bytes] = []
+        at = start
+        for i, j, k, m in group:
+            body += [b" " + line for line in before[at:i]]
+            body += [b"-" + line for line in before[i:j]]
+            body += [b"+" + line for line in after[k:m]]
+            at = j
+        body += [b" " + line for line in before[at:end]]
+        new_size = sum(not line.startswith(b"-") for line in body)
+        ranges = b"@@ -%s +%s @@" % (_range(start, end - start), _range(new_start, new_size))
+        yield (ranges + _section(before, start)).rstrip() + b"\n"
+        for line in body:
+            yield line if line.endswith(b"\n") else line + b"\n" + _NO_LINE_END
+
+
+def _groups(
+    found: Sequence[tuple[int, int, int, int]], context: int
+) -> Iterator[list[tuple[int, int, int, int]]]:
+    """Put changes together whose contexts touch."""
+    group: list[tuple[int, int, int, int]] = []
+    for change in found:
+        if group and change[0] - group[-1][1] > 2 * context:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _range(start: int, size: int) -> bytes:
+    first = start + 1 if size else start  # an empty range names the line before it
+    return b"%d" % first if size == 1 else b"%d,%d" % (first, size)
+
+
+def _section(before: Sequence[bytes], start: int) -> bytes:
+    for line in reversed(before[:start]):
+        if _DEFINITION.match(line):
+            return b" " + line.strip()[:_SECTION].decode("utf-8", "ignore").encode()
+    return b""

@@ -1,0 +1,209 @@
+"""mod.toml as data: dict in, ``Manifest`` out, every problem found at once.
+
+Problems carry their key path (``variant[0].overlay[1].path: …``). Nothing here
+reads a file: ``library`` does, and turns a manifest into a ``model.Mod``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Allowance, Expectation
+from vllm_mods.base.untrusted import toml_of
+from vllm_mods.formats.toml_table import NAME, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = 1
+# Patterns as text: `re` compiles one when a manifest first has that key.
+_VERSION = r"v?\d+(\.\d+)*([-_.]?(a|b|rc|post|dev)\d*)*(\+[a-z0-9.]+)?\Z"
+_REQUIREMENT = r"[A-Za-z0-9][\w.-]*\s*(\[[\w, .-]*\])?\s*([=<>!~;@(].*)?\Z"
+_CAPABILITY = r"\d+\.\d\Z"
+_SHA256 = r"[0-9a-f]{64}\Z"
+_STATUSES = ("open", "merged", "rejected", "none")
+
+
+class OverlayEntry(NamedTuple):
+    """``overlay = [{ source, path, replaces }]``: ``source`` is relative to the mod's folder."""
+
+    source: str
+    path: str
+    replaces: tuple[str, ...]
+
+
+class TemplateEntry(NamedTuple):
+    """``templates = [{ name, file }]``: ``name`` is a folder of ``templates/``."""
+
+    name: str
+    file: str
+
+
+class VariantEntry(NamedTuple):
+    """One ``[[variant]]``, its files still by name."""
+
+    id: str
+    vllm: str
+    patches: tuple[str, ...]
+    root: str
+    overlay: tuple[OverlayEntry, ...]
+    templates: tuple[TemplateEntry, ...]
+    python: tuple[str, ...]
+    expects: tuple[Expectation, ...]
+    allow: tuple[Allowance, ...]
+
+
+class Manifest(NamedTuple):
+    """A mod.toml that has no problems."""
+
+    name: str
+    version: str
+    summary: str
+    license: str
+    default: bool
+    requires: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    after: tuple[str, ...]
+    upstream_status: str
+    upstream_issues: tuple[str, ...]
+    evidence: tuple[tuple[str, str], ...]
+    serve_args: tuple[str, ...]
+    compute_capability: tuple[str, ...]
+    variants: tuple[VariantEntry, ...]
+
+
+def from_toml(data: bytes, where: str) -> Manifest:
+    """Read a manifest. Raises ``ManifestError`` with every problem."""
+    read = from_dict(toml_of(data, where), where)
+    _check_ranges(read, where)
+    return read
+
+
+def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) -> Manifest:
+    """Read a manifest from a parsed table. Raises ``ManifestError`` with every problem.
+
+    ``checked`` says that it is out of mod.lock, which is written from a manifest whose words were
+    held against their patterns: not once more, since compiling these takes longer than the rest.
+    """
+    top = Table(table, "", [], checked=checked)
+    top.check_schema(SCHEMA)
+    upstream = top.table("upstream")
+    evidence = top.table("evidence")
+    serve = top.table("serve")
+    hardware = top.table("hardware")
+    variants = tuple(_variant(entry) for entry in top.tables("variant"))
+    manifest = Manifest(
+        name=top.match("name", NAME, "lower case letters, digits, '.', '_' and '-'", required=True),
+        version=top.match("version", _VERSION, "a version such as 1.0.0", required=True),
+        summary=top.get("summary", str, required=True) or "",
+        license=top.get("license", str, required=True) or "",
+        default=top.get("default", bool) or False,
+        requires=top.strings("requires", NAME, "the name of a mod"),
+        conflicts=top.strings("conflicts", NAME, "the name of a mod"),
+        after=top.strings("after", NAME, "the name of a mod"),
+        upstream_issues=upstream.strings("issues"),
+        upstream_status=upstream.choice("status", _STATUSES, "none"),
+        evidence=_evidence(evidence),
+        serve_args=serve.strings("args"),
+        compute_capability=hardware.strings(
+            "compute_capability", _CAPABILITY, "a capability such as '9.0'"
+        ),
+        variants=variants,
+    )
+    if not variants and "variant" not in top.bad:
+        top.problem("variant", "a mod needs at least one [[variant]]")
+    ids = [variant.id for variant in variants]
+    for repeated in sorted({name for name in ids if name and ids.count(name) > 1}):
+        top.problem("variant", f"two variants have the id {repeated!r}")
+    for key in ("requires", "conflicts", "after"):
+        if manifest.name and manifest.name in getattr(manifest, key):
+            top.problem(key, "a mod cannot name itself")
+    for table_ in (top, upstream, evidence, serve, hardware):
+        table_.refuse_unknown()
+    if top.problems:
+        raise ManifestError(where, tuple(top.problems))
+    return manifest
+
+
+def _check_ranges(read: Manifest, where: str) -> None:
+    """Have packaging read what only looked like a specifier; nothing of it needs doing twice."""
+    from vllm_mods.base import versions  # noqa: PLC0415
+
+    problems = []
+    for i, variant in enumerate(read.variants):
+        try:
+            versions.in_range("0", variant.vllm)
+        except ValueError as error:
+            problems.append(f"variant[{i}].vllm: {error}")
+    if problems:
+        raise ManifestError(where, tuple(problems))
+
+
+def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
+    found = []
+    for key in ("log", "behaviour"):
+        if (text := table.get(key, str)) is not None:
+            found.append((key, text))
+            if key == "log" and not table.checked:
+                try:
+                    re.compile(text)
+                except (re.error, RecursionError, OverflowError) as error:
+                    table.problem(key, f"not a regular expression: {error}")
+    return tuple(found)
+
+
+def _variant(table: Table) -> VariantEntry:
+    entries = {key: table.tables(key) for key in ("overlay", "templates", "expects", "allow")}
+    overlay = tuple(
+        OverlayEntry(
+            source=entry.path("source", required=True),
+            path=entry.path("path", required=True),
+            replaces=entry.strings("replaces", _SHA256, "a sha256 in hexadecimal"),
+        )
+        for entry in entries["overlay"]
+    )
+    templates = tuple(
+        TemplateEntry(
+            name=entry.match("name", NAME, "the name of a template", required=True),
+            file=entry.path("file", required=True),
+        )
+        for entry in entries["templates"]
+    )
+    expects = tuple(
+        Expectation(
+            path=entry.path("path", required=True),
+            symbol=entry.get("symbol", str, required=True) or "",
+            signature=entry.get("signature", str),
+            base=entry.get("base", str),
+        )
+        for entry in entries["expects"]
+    )
+    allow = tuple(
+        Allowance(
+            code=entry.get("code", str, required=True) or "",
+            scope=entry.get("scope", str) or "",
+            reason=entry.get("reason", str, required=True) or "",
+        )
+        for entry in entries["allow"]
+    )
+    variant = VariantEntry(
+        id=table.get("id", str, required=True) or "",
+        vllm=table.specifier("vllm"),
+        patches=table.paths("patches"),
+        root=table.path("root"),
+        overlay=overlay,
+        templates=templates,
+        python=table.strings("python", _REQUIREMENT, "a PEP 508 requirement"),
+        expects=expects,
+        allow=allow,
+    )
+    if not (variant.patches or overlay or templates) and not table.problems:
+        table.problem("", "a variant needs patches, an overlay or templates")
+    for entry in templates:
+        if "/" in entry.file:
+            table.problem("templates", f"{entry.file!r} is not a plain file name")
+    for part in (table, *(entry for group in entries.values() for entry in group)):
+        part.refuse_unknown()
+    return variant

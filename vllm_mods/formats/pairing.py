@@ -1,0 +1,392 @@
+"""pairings/NAME.toml: one model with everything it needs. Pure: bytes in, ``Pairing`` out, and back.
+
+The command is a template as launchers of recipes know it: ``{name}`` stands for a default, ``{{`` and
+``}}`` for braces. ``rendered`` and ``arguments`` say what such a launcher would run.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.untrusted import toml_of
+from vllm_mods.formats import toml_writer
+from vllm_mods.formats.toml_table import NAME, Table, in_words
+from vllm_mods.scripts import command_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SCHEMA = 1
+TOPOLOGIES = ("any", "solo", "cluster")
+Scalar = str | int | float | bool
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
+_IMAGE = r"\S+\Z"
+_CHAT_TEMPLATE = r"(--chat-template(?:=|[ \t]+(?:\\\n[ \t]*)?))([^\s\\]+)"
+_PLACEHOLDER = r"\{[^\W\d][\w-]*\}"
+_NO_ARGUMENTS: dict[str, Scalar] = {}
+
+
+class Recipe(NamedTuple):
+    """What only the recipe says that a pairing was imported from; ``export`` writes it again.
+
+    ``keys`` has every other key as it was (``build_args``, ``runtime``, …), ``mods`` the path that the
+    recipe has for a mod of this pairing, ``comments`` the key path that each comment stands before
+    (``""``: behind everything) and its text from the ``#`` on.
+    """
+
+    version: str
+    name: str
+    mods: Mapping[str, str]
+    keys: Mapping[str, Any]
+    comments: tuple[tuple[str, str], ...] = ()
+
+
+class Pairing(NamedTuple):
+    """One model with what it needs to be served.
+
+    ``model`` is an id on the Hub or a path, ``revision`` a commit or tag of it, ``base`` an image
+    reference, ``vllm`` a version or a specifier. ``mods`` are in their order; ``templates`` are
+    folders of ``templates/``. ``command`` is a template.
+    """
+
+    name: str
+    summary: str
+    model: str
+    base: str
+    command: str
+    revision: str | None = None
+    vllm: str | None = None
+    mods: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    defaults: Mapping[str, Scalar] = _NO_ARGUMENTS
+    env: Mapping[str, str] = {}
+    topology: str = "any"
+    recipe: Recipe | None = None
+
+
+def parse(data: bytes, where: str) -> Pairing:
+    """Read a pairing; ``where`` names it in messages. Raises ``ManifestError`` with every problem."""
+    top = Table(toml_of(data, where), "", [])
+    top.check_schema(SCHEMA)
+    pairing = Pairing(
+        name=top.match("name", NAME, "lower case letters, digits, '.', '_' and '-'", required=True),
+        summary=top.get("summary", str, required=True) or "",
+        model=top.match("model", _IMAGE, "an id on the Hub or a path", required=True),
+        revision=top.match("revision", _IMAGE, "a commit, tag or branch of the model") or None,
+        base=top.match("base", _IMAGE, "an image reference", required=True),
+        vllm=_version(top),
+        mods=top.strings("mods", NAME, "the name of a mod"),
+        templates=top.strings("templates", NAME, "the name of a template"),
+        defaults=_defaults(top.table("defaults")),
+        env=_env(top.table("env")),
+        command=top.get("command", str, required=True) or "",
+        topology=top.choice("topology", TOPOLOGIES, "any"),
+        recipe=_recipe(top.table("recipe")) if "recipe" in top.raw else None,
+    )
+    for key in ("mods", "templates"):
+        names = getattr(pairing, key)
+        for twice in sorted({name for name in names if names.count(name) > 1}):
+            top.problem(key, f"{twice!r} is named twice")
+    for why in faults(pairing):
+        top.problem("command", why)
+    top.refuse_unknown()
+    if top.problems:
+        raise ManifestError(where, tuple(top.problems))
+    return pairing
+
+
+def faults(pairing: Pairing) -> tuple[str, ...]:
+    """Return why the command cannot be filled in or read by a shell, each with its line in it."""
+    known = _parameters(pairing, _NO_ARGUMENTS, solo=pairing.topology == "solo")
+    found = _unfilled(pairing.command, known)
+    if not found:
+        try:
+            _script(pairing, _NO_ARGUMENTS)
+        except command_line.ShellError as error:
+            return (str(error),)
+    return found
+
+
+def placeholders(command: str) -> tuple[tuple[int, str], ...]:
+    """Return the 1-based line and the name of each ``{name}``."""
+    return tuple(
+        (line, text[1:-1]) for line, text in _braces(command) if re.fullmatch(_PLACEHOLDER, text)
+    )
+
+
+def _braces(command: str) -> Iterator[tuple[int, str]]:
+    """Yield what is not a doubled brace: ``{…}`` or a single one."""
+    for found in re.finditer(r"\{\{|\}\}|\{[^{}]*\}|[{}]", command):
+        if found[0] not in {"{{", "}}"}:
+            yield command.count("\n", 0, found.start()) + 1, found[0]
+
+
+def _unfilled(command: str, values: Mapping[str, Scalar]) -> tuple[str, ...]:
+    found = []
+    for line, text in _braces(command):
+        if not re.fullmatch(_PLACEHOLDER, text):
+            found.append(f"line {line}: {text} is no placeholder; a brace itself is doubled")
+        elif text[1:-1] not in values:
+            found.append(f"line {line}: {text} has no default")
+    return tuple(found)
+
+
+def rendered(
+    pairing: Pairing, overrides: Mapping[str, Scalar] = _NO_ARGUMENTS, *, solo: bool | None = None
+) -> str:
+    """Return the command with its defaults filled in, as the launcher of recipes does it.
+
+    On one node (``solo``, by default if the pairing is for one only) that launcher sets
+    ``tensor_parallel`` to 1 and takes ``--distributed-executor-backend`` out. Raises ``UsageError``
+    if a placeholder has no value.
+    """
+    alone = pairing.topology == "solo" if solo is None else solo
+    values = _parameters(pairing, overrides, solo=alone)
+    if unfilled := _unfilled(pairing.command, values):
+        raise UsageError(
+            f"the command of pairing `{pairing.name}` cannot be filled in: {'; '.join(unfilled)}",
+            hint="give it a value under [defaults]",
+        )
+    text = pairing.command.format(**values)
+    if alone:
+        text = "\n".join(
+            line for line in _without_executor(text).split("\n") if line.strip() not in {"", "\\"}
+        )
+    text = text.rstrip()
+    if text.endswith("\\"):
+        text = text.rstrip("\\\n").rstrip()
+    return text.strip()
+
+
+def serve_command(
+    pairing: Pairing, overrides: Mapping[str, Scalar] = _NO_ARGUMENTS
+) -> tuple[command_line.WordedCommand, command_line.CommandScript]:
+    """Return the command that serves, and the whole script that it is a part of.
+
+    Lines are those of ``Pairing.command``. Assignments in front of it, behind ``env`` too, are in
+    ``Command.assignments``; ``exec`` is gone. Where no command is ``vllm serve`` or vLLM's API server, it is the first. Raises ``UsageError``
+    if a shell would not read it.
+    """
+    try:
+        script = _script(pairing, overrides)
+    except command_line.ShellError as error:
+        raise UsageError(
+            f"the command of pairing `{pairing.name}` is not one that bash reads: {error}"
+        ) from error
+    if not script.commands:
+        raise UsageError(f"the command of pairing `{pairing.name}` is empty")
+    return _unwrapped(script.commands[serving(script)]), script
+
+
+def serving(script: command_line.CommandScript) -> int:
+    """Return which command of a script serves: the first if none is known to."""
+    unwrapped = (_unwrapped(command) for command in script.commands)
+    return next((i for i, command in enumerate(unwrapped) if _serves(command.argv)), 0)
+
+
+def arguments(pairing: Pairing, overrides: Mapping[str, Scalar] = _NO_ARGUMENTS) -> tuple[str, ...]:
+    """Return the words of the command that serves: ``("vllm", "serve", …)``.
+
+    Raises ``UsageError`` as ``serve_command`` does.
+    """
+    return serve_command(pairing, overrides)[0].argv
+
+
+def serve_script(pairing: Pairing, templates: Mapping[str, str]) -> str:
+    """Return what to type to serve: the environment, then the command as ``rendered`` has it.
+
+    ``templates`` has the path of each chat template by its file name, which takes the place of that
+    name behind ``--chat-template``.
+    """
+    import shlex  # noqa: PLC0415
+
+    def placed(match: re.Match[str]) -> str:
+        name = match[2].strip("'\"").rsplit("/", 1)[-1]
+        return match[1] + (shlex.quote(templates[name]) if name in templates else match[2])
+
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in pairing.env.items()]
+    return "\n".join((*exports, re.sub(_CHAT_TEMPLATE, placed, rendered(pairing))))
+
+
+def specifier(vllm: str) -> str:
+    """Return what a pairing says of vLLM as a PEP 440 specifier: a version alone means ``==``."""
+    return f"=={vllm}" if vllm[:1].isdigit() else vllm
+
+
+def digest(pairing: Pairing) -> str:
+    """Return the sha256 of the pairing as ``dump`` writes it: the same for the same content."""
+    return sha256(dump(pairing))
+
+
+def dump(pairing: Pairing) -> bytes:
+    """Write a pairing as TOML; ``parse`` reads the same one back."""
+    lines = [
+        f"schema = {SCHEMA}",
+        *(
+            f"{key} = {toml_writer.value(value)}"
+            for key, value in (
+                ("name", pairing.name),
+                ("summary", pairing.summary),
+                ("model", pairing.model),
+                ("revision", pairing.revision),
+                ("base", pairing.base),
+                ("vllm", pairing.vllm),
+                ("mods", pairing.mods),
+                ("templates", pairing.templates),
+                ("topology", pairing.topology),
+            )
+            if value is not None
+        ),
+        f"command = {toml_writer.lines(pairing.command)}",
+    ]
+    tables: list[tuple[str, Mapping[str, Any]]] = [
+        ("defaults", pairing.defaults),
+        ("env", pairing.env),
+    ]
+    comments: tuple[tuple[str, str], ...] = ()
+    if pairing.recipe is not None:
+        recipe = pairing.recipe
+        tables.append(("recipe", {"version": recipe.version, "name": recipe.name}))
+        tables += [("recipe.mods", recipe.mods), ("recipe.keys", recipe.keys)]
+        comments = recipe.comments
+    for name, table in tables:
+        if table:
+            lines += ["", f"[{name}]"]
+            lines += [
+                f"{toml_writer.key(key)} = {toml_writer.value(value)}"
+                for key, value in table.items()
+            ]
+    for at, text in comments:
+        lines += [
+            "",
+            "[[recipe.comments]]",
+            f"at = {toml_writer.value(at)}",
+            f"text = {toml_writer.value(text)}",
+        ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _script(pairing: Pairing, overrides: Mapping[str, Scalar]) -> command_line.CommandScript:
+    """Read what is rendered. Raises ``ShellError``; its line too is one of ``Pairing.command``."""
+    origins = _origins(pairing, overrides)
+    try:
+        script = command_line.read(rendered(pairing, overrides))
+    except command_line.ShellError as error:
+        raise command_line.ShellError(origins[error.line - 1], error.why) from error
+    return command_line.CommandScript(
+        tuple(one._replace(line=origins[one.line - 1]) for one in script.commands),
+        tuple(one._replace(line=origins[one.line - 1]) for one in script.unknown),
+        tuple((origins[line - 1], text) for line, text in script.comments),
+    )
+
+
+def _origins(pairing: Pairing, overrides: Mapping[str, Scalar]) -> list[int]:
+    """Return which line of the command each line of ``rendered`` comes from."""
+    alone = pairing.topology == "solo"
+    values = _parameters(pairing, overrides, solo=alone)
+    found: list[int] = []
+    for number, line in enumerate(pairing.command.split("\n"), 1):
+        for text in _fill(line, values).split("\n"):
+            dropped = {"", "\\"} if alone else {""} if not found else set()
+            if (_without_executor(text) if alone else text).strip() not in dropped:
+                found.append(number)
+    return found or [1]
+
+
+def _fill(text: str, values: Mapping[str, Scalar]) -> str:
+    return text if _unfilled(text, values) else text.format(**values)
+
+
+def _without_executor(text: str) -> str:
+    return re.sub(r"--distributed-executor-backend\s+\S+", "", text)
+
+
+def _parameters(
+    pairing: Pairing, overrides: Mapping[str, Scalar], *, solo: bool
+) -> dict[str, Scalar]:
+    """Return what placeholders stand for.
+
+    ``{model}`` and ``{revision}`` need no default, except in recipes of version 1, whose launcher
+    knows defaults only.
+    """
+    values: dict[str, Scalar] = {}
+    if pairing.recipe is None or pairing.recipe.version != "1":
+        values["model"] = pairing.model
+        if pairing.revision is not None:
+            values["revision"] = pairing.revision
+    values.update(pairing.defaults)
+    if solo:
+        values["tensor_parallel"] = 1
+    values.update(overrides)
+    return values
+
+
+def _unwrapped(command: command_line.WordedCommand) -> command_line.WordedCommand:
+    assignments, argv = list(command.assignments), list(command.argv)
+    while argv and argv[0] in {"exec", "env"}:
+        del argv[0]
+        while argv and re.match(r"[A-Za-z_]\w*=", argv[0]):
+            name, _, value = argv.pop(0).partition("=")
+            assignments.append((name, value))
+    return command._replace(assignments=tuple(assignments), argv=tuple(argv))
+
+
+def _serves(argv: tuple[str, ...]) -> bool:
+    program = [word.rsplit("/", 1)[-1] for word in argv[:2]]
+    return program == ["vllm", "serve"] or "vllm.entrypoints.openai.api_server" in argv[:4]
+
+
+def _version(top: Table) -> str | None:
+    text = top.get("vllm", str)
+    if text is None:
+        return None
+    from vllm_mods.base import versions  # noqa: PLC0415  (packaging is slow to import)
+
+    try:
+        versions.in_range("0", specifier(text))
+    except ValueError as error:
+        top.problem("vllm", str(error))
+    return text
+
+
+def _defaults(table: Table) -> dict[str, Scalar]:
+    found: dict[str, Scalar] = {}
+    for key, value in table.raw.items():
+        if isinstance(value, (str, int, float, bool)):
+            found[key] = value
+        else:
+            table.problem(key, f"expected text, a number, true or false, found {in_words(value)}")
+    return found
+
+
+def _env(table: Table) -> dict[str, str]:
+    for key in table.raw:
+        if not re.match(_VARIABLE, key):
+            table.problem(key, "is not the name of an environment variable")
+    values = {key: table.get(key, str) for key in table.raw}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _recipe(table: Table) -> Recipe:
+    paths = table.table("mods")
+    keys = table.get("keys", dict) or {}
+    entries = table.tables("comments")
+    recipe = Recipe(
+        version=table.get("version", str, required=True) or "",
+        name=table.get("name", str, required=True) or "",
+        mods={key: paths.get(key, str) or "" for key in paths.raw},
+        keys=keys,
+        comments=tuple(
+            (
+                entry.get("at", str) or "",
+                entry.match("text", r"#[^\n\r]*\Z", "a comment: '#' and a line", required=True),
+            )
+            for entry in entries
+        ),
+    )
+    for entry in (table, *entries):
+        entry.refuse_unknown()
+    return recipe

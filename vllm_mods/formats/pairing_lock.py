@@ -1,0 +1,210 @@
+"""pairings/NAME.lock: a pairing resolved to hashes. Pure: bytes ↔ ``PairingLock``.
+
+The bytes are canonical JSON and hold no time, no host and no path of the machine that wrote them:
+the same pairing on the same base gives the same lock everywhere, and the sha256 of the lock names
+the image. What is built follows from the base and the lock alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats.decode import DecodeError, decode, encode
+from vllm_mods.formats.receipt import TOOL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SCHEMA = 1
+LAYER_FORMAT = 1
+"""Goes up whenever the same input would give other bytes of a layer."""
+PLACE = ".vllm-mods/pairing.lock"
+"""Where an image keeps the lock that it was built from, in its site root."""
+_SHA256 = re.compile(r"(sha256:)?[0-9a-f]{64}\Z")
+
+Text = Annotated[str, lambda value: None if value else "is missing"]
+Sha256 = Annotated[str, lambda value: None if _SHA256.match(value) else "must be a sha256"]
+Number = Annotated[int, lambda value: None if value >= 0 else "must be a whole number"]
+
+
+class LockedBase(NamedTuple):
+    """The image that is built on. ``config`` and ``diff_ids`` say which; ``manifest`` where one exists.
+
+    All digests have the form ``sha256:…``; ``platform`` is ``os/architecture`` as OCI writes it.
+    """
+
+    ref: Text
+    config: Sha256
+    diff_ids: tuple[str, ...]
+    platform: Text
+    manifest: Sha256 | None = None
+
+
+class LockedVllm(NamedTuple):
+    """The vLLM in the base, and where.
+
+    ``record`` is the sha256 of its distribution's RECORD, which has that of every file it shipped;
+    None where it has none.
+    """
+
+    version: str | None
+    site_root: Text
+    record: Sha256 | None
+
+
+class LockedChange(NamedTuple):
+    """A file's sha256 before and after a mod; None stands for "no such file"."""
+
+    path: Text
+    before: Sha256 | None
+    after: Sha256 | None
+
+
+class LockedMod(NamedTuple):
+    """A mod as it went in, in the order of ``PairingLock.mods``."""
+
+    name: Text
+    version: Text
+    digest: Sha256
+    variant: str | None
+    verdict: Text
+    files: tuple[LockedChange, ...]
+
+
+class LockedTemplate(NamedTuple):
+    """A chat template: where it lies in the image, and its sha256."""
+
+    path: Text
+    sha256: Sha256
+
+
+class LockedWheel(NamedTuple):
+    """A Python package that a mod needs; wherever its wheel comes from, it has this sha256."""
+
+    name: Text
+    version: Text
+    filename: Text
+    sha256: Sha256
+
+
+class PairingLock(NamedTuple):
+    """The whole file. ``epoch`` (seconds since 1970) is the time of everything that is written.
+
+    ``pairing_digest`` is that of the pairing it was made from, ``command`` what serves in the image:
+    environment and command, defaults filled in, a chat template where it lies.
+    """
+
+    pairing: Text
+    pairing_digest: Sha256
+    model: Text
+    revision: str | None
+    base: LockedBase
+    vllm: LockedVllm
+    mods: tuple[LockedMod, ...]
+    templates: tuple[LockedTemplate, ...]
+    wheels: tuple[LockedWheel, ...]
+    command: Text
+    epoch: Number = 0
+    tool: Text = TOOL
+    layer_format: Number = LAYER_FORMAT
+
+
+class LockDifference(NamedTuple):
+    """One value that two locks do not share; None stands for "not there"."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def digest(data: bytes) -> str:
+    """Return the sha256 of a lock as it is written."""
+    return sha256(data)
+
+
+def tag(lock: PairingLock, data: bytes) -> str:
+    """Return the name of the image, ``<pairing>:<vllm version>-<first 12 of the lock's sha256>``."""
+    # A tag takes no "+", which the versions of development builds have.
+    version = re.sub(r"[^\w.-]", "_", lock.vllm.version or "unknown", flags=re.ASCII).lstrip(".-")
+    return f"{lock.pairing}:{version[:100]}-{digest(data)[:12]}"
+
+
+def dump(lock: PairingLock) -> bytes:
+    """Write a lock, the same bytes for the same content on every machine."""
+    raw = {"schema": SCHEMA, **encode(lock)}
+    return (json.dumps(raw, sort_keys=True, indent=1, ensure_ascii=True) + "\n").encode()
+
+
+def parse(data: bytes, where: str) -> PairingLock:
+    """Read a lock. Raises ``ManifestError`` with every problem found: it is never edited by hand."""
+    try:
+        raw = json_of(data)
+    except ValueError as error:
+        raise _broken(where, [f"not JSON: {error}"]) from None
+    top = raw if isinstance(raw, dict) else {}
+    schema = top.pop("schema", None)
+    if schema != SCHEMA:
+        raise ManifestError(
+            where,
+            (f"schema: {schema!r}, and this version of vllm-mods reads {SCHEMA}",),
+            hint=f"use the version that wrote it: {top.get('tool', 'a newer vllm-mods')}",
+        )
+    try:
+        return decode(PairingLock, top)
+    except DecodeError as error:
+        raise _broken(where, error.problems) from None
+
+
+def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
+    """Return what of ``old`` is no longer so, now that resolving gives ``new``.
+
+    The name of the base is none of it, and its manifest's digest only where both know one: the
+    same image has other names and may have no manifest on another machine.
+    """
+    base = new.base._replace(ref=old.base.ref)
+    if old.base.manifest is None or base.manifest is None:
+        base = base._replace(manifest=old.base.manifest)
+    return differences(old, new._replace(base=base))
+
+
+def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
+    """Return every value in which two locks differ, sorted by where it is.
+
+    Mods, files and wheels are compared by name, wherever they stand; the order of mods by itself.
+    """
+    before = dict(_flat("", encode(old)))
+    after = dict(_flat("", encode(new)))
+    return tuple(
+        LockDifference(path=path, before=before.get(path), after=after.get(path))
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    )
+
+
+def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  (any JSON)
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _flat(f"{path}.{key}" if path else key, one)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        key = "name" if "name" in value[0] else "path"
+        if path == "mods":
+            yield path, " ".join(one[key] for one in value)
+        for one in value:
+            yield from _flat(f"{path}[{one[key]}]", {k: v for k, v in one.items() if k != key})
+            yield f"{path}[{one[key]}]", "there"
+    elif isinstance(value, list):
+        if value:
+            yield path, " ".join(str(one) for one in value)
+    elif value is not None:
+        yield path, str(value)
+
+
+def _broken(where: str, problems: Sequence[str]) -> ManifestError:
+    return ManifestError(
+        where, tuple(problems), hint="it is generated: `vllm-mods lock PAIRING` writes it anew"
+    )

@@ -1,0 +1,74 @@
+"""Where receipts differ: those of the nodes of a cluster, or of two images. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.formats.receipt import FILE, RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from vllm_mods.formats.receipt import Receipt
+
+
+class Disagreement(NamedTuple):
+    """One thing that is not the same everywhere.
+
+    ``kind`` is ``vllm``, ``mod``, ``order``, ``file`` or ``original`` (of a file, before any mod);
+    ``name`` a mod or a path, ``""`` where there is only one; ``values`` has one text per receipt,
+    None where it does not have the thing.
+    """
+
+    kind: str
+    name: str
+    values: tuple[str | None, ...]
+
+
+def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...]:
+    """Return everything in which receipts differ; None stands for a tree without mods.
+
+    The vLLM under a tree without mods is not known from a receipt, and is not compared then.
+    """
+    there = tuple(receipts)
+    found = [Disagreement("vllm", "", tuple(one.vllm if one else None for one in there))]
+    if None in there:
+        found.clear()
+    found += _each(
+        there,
+        "mod",
+        lambda one: (
+            (mod.name, f"{mod.version}, variant {mod.variant}, {mod.digest[:12]}")
+            for mod in one.mods
+        ),
+    )
+    found.append(
+        Disagreement(
+            "order",
+            "",
+            tuple(", ".join(mod.name for mod in one.mods) if one else None for one in there),
+        )
+    )
+    if len({frozenset(mod.name for mod in one.mods) if one else None for one in there}) > 1:
+        found.pop()  # Mods that are not everywhere say it better.
+    for kind, side in (("file", "after"), ("original", "before")):
+        found += _each(
+            there,
+            kind,
+            lambda one, side=side: (  # type: ignore[misc]
+                (file.path, getattr(file, side) or "not there")
+                for file in one.files
+                if file.kind in {FILE, RECORD}
+            ),
+        )
+    return tuple(one for one in found if len(set(one.values)) > 1)
+
+
+def _each(
+    there: tuple[Receipt | None, ...],
+    kind: str,
+    rows: Callable[[Receipt], Iterable[tuple[str, str]]],
+) -> list[Disagreement]:
+    tables = [dict(rows(one)) if one else {} for one in there]
+    names = dict.fromkeys(name for table in tables for name in table)
+    return [Disagreement(kind, name, tuple(table.get(name) for table in tables)) for name in names]

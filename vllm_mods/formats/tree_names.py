@@ -1,0 +1,117 @@
+"""Names inside a tree: which paths are allowed, and what names and metadata say of the version.
+
+Pure, and shared by every kind of tree.
+"""
+
+from __future__ import annotations
+
+import re
+
+from vllm_mods.base.errors import TreeError
+
+_DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>\d[^-/]*)\.dist-info\Z")
+# What setuptools-scm writes: `__version__ = version = '0.19.1'`.
+_MODULE = (
+    r"""(?m)^__version__\s*(?::[^=\n]+)?=\s*(?:version\s*=\s*)?(['"])(?P<version>[^'"\n]+)\1"""
+)
+_PKG_INFO = r"(?m)^Version:[ \t]*(\S+)[ \t]*\r?$"
+
+
+def split(path: str, spec: str) -> list[str]:
+    """Return the components of a path relative to the site root.
+
+    Raises ``TreeError`` for a path that is absolute, goes up with ``..`` or is not written in the
+    one way that a file has (``a//b``, ``./a``).
+    """
+    parts = path.split("/")
+    if not path or "\0" in path or any(part in {"", ".", ".."} for part in parts):
+        where = "is absolute" if path.startswith("/") else "does not stay inside the tree"
+        if path and "\0" not in path and ".." not in parts and not path.startswith("/"):
+            where = "is not a plain relative path"
+        raise TreeError(
+            f"{spec}: refusing to read {path!r}: the path {where}",
+            hint="paths in patches start at the site root, e.g. vllm/config/model.py",
+        )
+    return parts
+
+
+def is_plain(path: str) -> bool:
+    """Tell whether a name in an archive is a plain relative POSIX path."""
+    return not any(part in {"", ".", ".."} for part in path.split("/")) and not any(
+        letter in path for letter in "\\\0"
+    )
+
+
+def dist_info(folder: str) -> tuple[str, str] | None:
+    """Return (distribution, version) of a folder named ``<name>-<version>.dist-info``."""
+    match = _DIST_INFO.match(folder)
+    return (match["name"], match["version"]) if match else None
+
+
+def module_version(data: bytes | None) -> str | None:
+    """Return the version that the text of a ``_version.py`` assigns."""
+    if data is None:
+        return None
+    match = re.search(_MODULE, data.decode("utf-8", "replace"))
+    return match["version"] if match else None
+
+
+def pkg_info_version(data: bytes | None) -> str | None:
+    """Return the ``Version`` of a ``PKG-INFO`` (core metadata, the headers end at a blank line)."""
+    if data is None:
+        return None
+    headers = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
+    match = re.search(_PKG_INFO, headers)
+    return match[1] if match else None
+
+
+def recorded_hash(record: bytes, path: str) -> str | None:
+    """Return the hash column of ``path`` in a ``RECORD``, ``None`` if the path has no row.
+
+    A row without a hash gives ``""``. Format: "Recording installed projects" of the Python
+    packaging specifications. The row is found by its bytes: parsing thousands of rows to read one
+    would cost more than everything else that ``apply`` does.
+    """
+    name = path.encode("utf-8", "surrogateescape")
+    if any(mark in name for mark in (b",", b'"', b"\r", b"\n")):
+        name = b'"' + name.replace(b'"', b'""') + b'"'
+    start = record.find(b"\n" + name + b",")
+    if start < 0:
+        if not record.startswith(name + b","):
+            return None
+        start = -1
+    start += len(name) + 2
+    return record[start : record.find(b",", start)].decode("ascii", "replace")
+
+
+def hash_agrees(recorded: str, data: bytes) -> bool | None:
+    """Compare ``data`` with a RECORD hash; ``None`` where the row has no hash we know."""
+    import hashlib  # noqa: PLC0415  (the hot path has not always a RECORD to ask)
+    from binascii import b2a_base64  # noqa: PLC0415
+
+    algorithm, _, expected = recorded.partition("=")
+    if algorithm not in {"sha256", "sha384", "sha512"} or not expected:
+        return None
+    digest = hashlib.new(algorithm, data).digest()
+    found = b2a_base64(digest, newline=False).decode().rstrip("=")
+    return found.replace("+", "-").replace("/", "_") == expected.rstrip("=")
+
+
+def sha256_of(recorded: str) -> str | None:
+    """Return a RECORD's hash in hexadecimal, ``None`` if it is not a sha256."""
+    from base64 import urlsafe_b64decode  # noqa: PLC0415  (the hot path never asks)
+
+    algorithm, _, value = recorded.partition("=")
+    try:
+        digest = urlsafe_b64decode(value + "=" * (-len(value) % 4))
+    except ValueError:
+        return None
+    return digest.hex() if algorithm == "sha256" and len(digest) == 32 else None
+
+
+def owners_first(folders: list[str], path: str) -> list[str]:
+    """Order ``*.dist-info`` folder names so that the likely owner of ``path`` comes first."""
+    top = path.split("/", 1)[0].lower().replace("-", "_")
+    return sorted(
+        folders, key=lambda folder: (not folder.lower().replace("-", "_").startswith(top), folder)
+    )

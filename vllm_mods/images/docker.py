@@ -1,0 +1,412 @@
+"""Images and containers of a docker engine, read through its API.
+
+docker's own client library is used: it knows contexts, DOCKER_HOST, ssh and TLS, so that the engine
+is the one that `docker` itself would talk to. Files come out of a container that is made for that,
+never started, and removed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import posixpath
+import tarfile
+import weakref
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import docker.errors
+import requests
+from docker.api.client import APIClient
+from docker.context import ContextAPI
+from docker.utils import kwargs_from_env
+
+from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
+from vllm_mods.formats import tars
+from vllm_mods.images import oci, streams, tarred
+from vllm_mods.images.model import DIR, FILE, Descriptor, Opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.images.model import ImageEntry
+
+LABEL = "vllm-mods.reading"
+"""On every container that is made here: `docker ps -aq --filter label=vllm-mods.reading`."""
+
+# What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
+_LARGEST_KEPT = 1 << 20
+_KEPT = (".py", ".pyi", ".pth")
+_GO_FOLDER = 1 << 31  # os.ModeDir of Go, in which the engine is written
+
+
+def connect() -> APIClient:
+    """Return a client of the engine that ``docker`` would talk to. Raises ``TreeError``."""
+    where: dict[str, Any] = {}
+    try:
+        if os.environ.get("DOCKER_HOST"):
+            where = kwargs_from_env()
+        else:
+            where = ContextAPI.kwargs_from_context()
+        return APIClient(version="auto", use_ssh_client=True, timeout=120, **where)
+    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        place = where.get("base_url") or "its default socket"
+        raise TreeError(
+            f"no docker engine answers at {place}: {_reason(error)}", hint="docker version"
+        ) from error
+
+
+def is_containerd(client: APIClient) -> bool:
+    """Tell which of docker's two image stores an engine uses: containerd's, or a graph driver."""
+    with asking("the engine"):
+        status = client.info().get("DriverStatus") or []
+    return any("io.containerd.snapshotter" in str(value) for _, value in status)
+
+
+class Container:
+    """The files of a container, running or not.
+
+    It has what the engine puts into each: ``.dockerenv``, ``etc/hosts`` and its like, ``dev``.
+    """
+
+    def __init__(self, client: APIClient, identity: str, what: str) -> None:
+        self._client = client
+        self._url = f"{client.base_url}/v{client.api_version}/containers/{identity}/archive"
+        self._what = what
+        self._entries: dict[str, ImageEntry | None] = {}
+        self._folders: dict[str, bool] = {"": True}
+        self._contents: dict[str, bytes] = {}
+        self._listed: set[str] = set()
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path; the engine would follow links on the way, this does not."""
+        if path not in self._entries:
+            folder = posixpath.dirname(path)
+            above = not path or (self._is_folder(folder) and not self._is_listed(folder))
+            self._entries[path] = self._fetch(path) if above else None
+        return self._entries[path]
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        found = self.entry(path)
+        if found is None or found.kind != FILE:
+            return None
+        if path not in self._contents:
+            self._fetch(path, content=True)
+        return self._contents.get(path)
+
+    def paths(self, under: str) -> Iterator[ImageEntry]:
+        """Return everything below a folder. The engine sends the contents along."""
+        found = self.entry(under)
+        if found is None or found.kind != DIR:
+            return
+        if not self._is_listed(under):
+            self._list(under)
+            self._listed.add(under)
+        top = f"{under}/" if under else ""
+        for path, entry in self._entries.items():
+            if entry is not None and path.startswith(top) and path not in {under, ""}:
+                yield entry
+
+    def _is_folder(self, path: str) -> bool:
+        """Ask for the kind only, of each folder on the way: that costs the engine a tenth."""
+        if path not in self._folders:
+            known = self._entries.get(path)
+            if path and not self._is_folder(posixpath.dirname(path)):
+                self._folders[path] = False
+            elif known is not None:
+                self._folders[path] = known.kind == DIR
+            else:
+                self._folders[path] = bool((self._mode(path) or 0) & _GO_FOLDER)
+        return self._folders[path]
+
+    def _is_listed(self, folder: str) -> bool:
+        while folder not in self._listed:
+            if not folder:
+                return False
+            folder = posixpath.dirname(folder)
+        return True
+
+    def _fetch(self, path: str, *, content: bool = False) -> ImageEntry | None:
+        """Ask for one path and read the first member: the rest of a folder is not waited for."""
+        if self._mode(path) is None:
+            return None
+        with self._archive(path) as archive:
+            if archive is None:
+                return None
+            member = archive.next()
+            if member is None:
+                raise TreeError(f"{self._what}: the engine sent nothing for /{path}", hint=_AGAIN)
+            if content or (member.isreg() and member.size <= _LARGEST_KEPT):
+                self._contents[path] = _content(archive, member)
+            return tarred.entry(member, path)
+
+    def _list(self, under: str) -> None:
+        found: dict[str, ImageEntry] = {}
+        first: dict[str, str] = {}
+        with self._archive(under) as archive:
+            for member in archive or ():
+                # Its first component is the folder itself.
+                path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
+                if path == under:
+                    continue
+                found[path] = tarred.entry(member, path)
+                if member.islnk():
+                    first[path] = posixpath.join(under, member.linkname.partition("/")[2])
+                elif member.isreg() and member.size <= _LARGEST_KEPT and path.endswith(_KEPT):
+                    assert archive is not None  # noqa: S101  (there is a member)
+                    self._contents[path] = _content(archive, member)
+        for path, target in first.items():
+            if target in found:
+                found[path] = found[path]._replace(size=found[target].size)
+        self._entries.update(found)
+
+    def _mode(self, path: str) -> int | None:
+        """Return the mode of a path in Go's form, ``None`` if it is not there."""
+        with asking(self._what):
+            response = self._client.head(
+                self._url, params={"path": f"/{path}"}, timeout=self._client.timeout
+            )
+        if response.status_code == requests.codes.not_found:
+            # It says so too of anything in a container that is gone; the root is always there.
+            if path and self._mode("") is not None:
+                return None
+            raise TreeError(f"{self._what}: the container that was being read is gone", hint=_AGAIN)
+        stat = response.headers.get("X-Docker-Container-Path-Stat", "")
+        try:
+            return int(json.loads(base64.b64decode(stat))["mode"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise TreeError(
+                f"{self._what}: /{path}: the engine answered {response.status_code} and does not "
+                "say what is there",
+                hint=_AGAIN,
+            ) from error
+
+    @contextlib.contextmanager
+    def _archive(self, path: str) -> Iterator[tarfile.TarFile | None]:
+        with asking(self._what):
+            response = self._client.get(
+                self._url,
+                params={"path": f"/{path}"},
+                headers={
+                    "Accept-Encoding": "identity"
+                },  # Packing it would cost more than it saves.
+                stream=True,
+                timeout=self._client.timeout,
+            )
+        with response:
+            if response.status_code == requests.codes.not_found:
+                yield None
+                return
+            if response.status_code != requests.codes.ok:
+                raise TreeError(
+                    f"{self._what}: /{path}: the engine answered {response.status_code}: "
+                    f"{_said(response)}",
+                    hint=_AGAIN,
+                )
+            with tarred.reading(f"{self._what}: /{path}", _AGAIN), asking(self._what):
+                file = cast("BinaryIO", streams.Forward(response.raw))
+                with tarfile.open(fileobj=file, mode="r:", tarinfo=tars.Info) as archive:
+                    yield archive
+
+
+class EngineImage(Opened):
+    """A ``Base``: an image of the engine, or with ``container`` what a container makes of one."""
+
+    def __init__(self, client: APIClient, name: str, *, reference: str, container: bool) -> None:
+        self.reference = reference
+        self._client = client
+        identity = ""
+        with asking(reference), client_errors(reference, name, container=container):
+            image = name
+            if container:
+                there = client.inspect_container(name)
+                identity, image = there["Id"], there["EngineImage"]
+            self._told: dict[str, Any] = client.inspect_image(image)
+        self.where = "containerd" if is_containerd(client) else "docker"
+        self.diff_ids: tuple[str, ...] = tuple((self._told.get("RootFS") or {}).get("Layers") or ())
+        self.config_digest: str = self._told["Id"]
+        self.manifest: bytes | None = None
+        self.manifest_digest: str | None = None
+        self.layers: tuple[Descriptor, ...] | None = None
+        self.config = b""
+        if self.where == "containerd":
+            self._read_content_store()
+        self.config = self.config or rebuilt(self._told)
+        self._files: Container | None = None
+        if container:
+            self._files = Container(client, identity, reference)
+        self._remove: weakref.finalize[Any, Any] | None = None
+
+    def close(self) -> None:
+        """Remove the container that was made to read from, and end the connection."""
+        try:
+            if self._remove is not None:
+                self._remove()
+        finally:
+            self._client.close()
+
+    def _open(self) -> Container:
+        if self._files is None:
+            with asking(self.reference):
+                # By its ID: the name may point elsewhere by now. The command is never run.
+                made = self._client.create_container(
+                    self._told["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
+                )
+            self._remove = weakref.finalize(self, _remove, self._client, made["Id"])
+            self._files = Container(self._client, made["Id"], self.reference)
+        return self._files
+
+    def _read_content_store(self) -> None:
+        """Read manifest and configuration where containerd keeps blobs: the API hands out neither.
+
+        On another machine, or for want of rights, they stay unknown.
+        """
+        told = self._told.get("Descriptor") or {}
+        found = Descriptor(
+            str(told.get("mediaType", "")), told.get("digest") or self._told["Id"], -1
+        )
+        with asking(self.reference):
+            root = str(self._client.info().get("DockerRootDir") or "/var/lib/docker")
+        self.manifest_digest = found.digest
+        for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
+            store = _EngineBlobs(f"{place}/io.containerd.content.v1.content/blobs")
+            try:
+                data, picked = oci.pick(store, found, self.reference)
+                document = oci.parse(data, self.reference)
+                config = oci.descriptor(document["config"])
+                layers = tuple(oci.descriptor(layer) for layer in document["layers"])
+                self.config = oci.document_of(store, config, self.reference)
+            except (VllmModsError, KeyError, TypeError, ValueError):
+                continue  # Not there, or not to be read by us: the API's values have to do.
+            self.manifest, self.manifest_digest, self.layers = data, picked.digest, layers
+            self.config_digest = config.digest
+            self.diff_ids = oci.diff_ids(self.config, self.reference)
+            return
+
+
+class _EngineBlobs:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def open(self, blob: Descriptor) -> Any:  # noqa: ANN401
+        from io import FileIO  # noqa: PLC0415
+
+        path = f"{self._folder}/{blob.digest.replace(':', '/', 1)}"
+        try:
+            return FileIO(path)
+        except OSError as error:
+            raise TreeError(f"{path}: {error.strerror}") from error
+
+
+_CONFIG = (
+    "User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels",
+    "StopSignal", "Healthcheck", "Shell", "OnBuild", "ArgsEscaped",
+)  # fmt: skip
+
+
+def rebuilt(told: dict[str, Any]) -> bytes:
+    """Return an image's configuration from what ``docker inspect`` tells, as canonical JSON."""
+    settings = {key: value for key in _CONFIG if (value := (told.get("Config") or {}).get(key))}
+    config = {
+        "architecture": told.get("Architecture"),
+        "os": told.get("Os"),
+        "variant": told.get("Variant"),
+        "author": told.get("Author"),
+        "created": told.get("Created"),
+        "config": settings,
+    }
+    kept: dict[str, Any] = {key: value for key, value in config.items() if value}
+    kept["rootfs"] = {"type": "layers", "diff_ids": (told.get("RootFS") or {}).get("Layers") or []}
+    return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def open_image(name: str, *, reference: str) -> EngineImage:
+    """Open an image of the local engine. Raises ``UsageError`` if it has none of that name."""
+    return _opened(name, reference, container=False)
+
+
+def open_container(name: str, *, reference: str) -> EngineImage:
+    """Open a container of the local engine, running or not."""
+    return _opened(name, reference, container=True)
+
+
+def _opened(name: str, reference: str, *, container: bool) -> EngineImage:
+    client = connect()
+    try:
+        return EngineImage(client, name, reference=reference, container=container)
+    except BaseException:
+        client.close()
+        raise
+
+
+@contextlib.contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Turn an engine that does not answer, or not to the end, into ``TreeError``."""
+    import urllib3  # noqa: PLC0415
+
+    try:
+        yield
+    except docker.errors.NotFound:
+        raise
+    except docker.errors.APIError as error:
+        said = error.explanation or str(error)
+        raise TreeError(f"{what}: the engine refused: {said}", hint=_AGAIN) from error
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise TreeError(
+            f"{what}: the engine stopped in the middle: {_reason(error)}", hint=_AGAIN
+        ) from error
+
+
+@contextlib.contextmanager
+def client_errors(reference: str, name: str, *, container: bool) -> Iterator[None]:
+    """Say what is not there."""
+    try:
+        yield
+    except docker.errors.NotFound as error:
+        kind = "container" if container else "image"
+        raise UsageError(
+            f"{reference}: the docker engine here has no {kind} {name}",
+            hint="docker ps -a" if container else f"docker pull {name}",
+        ) from error
+
+
+def _remove(client: APIClient, identity: str) -> None:
+    # With its volumes: an image that declares some gets them with the container.
+    try:
+        client.remove_container(identity, v=True, force=True)
+    except docker.errors.NotFound:
+        return
+    except (docker.errors.APIError, requests.exceptions.RequestException) as error:
+        raise TreeError(
+            f"the container {identity[:12]} that was read from could not be removed: "
+            f"{_reason(error)}",
+            hint=f"docker rm -v {identity[:12]}",
+        ) from error
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    parts = [] if file is None else list(iter(lambda: file.read(1 << 20), b""))
+    data = b"".join(parts)
+    if len(data) != member.size:
+        raise EOFError(f"{member.name} is cut short")
+    return data
+
+
+def _said(response: requests.Response) -> str:
+    try:
+        return str(response.json().get("message", ""))
+    except (ValueError, AttributeError):
+        return response.reason or ""
+
+
+def _reason(error: BaseException) -> str:
+    inner = error
+    while inner.__cause__ or inner.__context__:
+        inner = inner.__cause__ or inner.__context__  # type: ignore[assignment]
+    return inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
+
+
+_AGAIN = "try again; `docker version` tells whether the engine is well"

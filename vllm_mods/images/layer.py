@@ -1,0 +1,171 @@
+"""One layer of an image: what it holds and takes away, learnt by reading its tar once.
+
+A packed layer can't be read from the middle. So that nobody has to read it twice, the list of what
+is in it and the contents of its Python files are kept, in a cache, under the layer's own digest.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import tarfile
+import zlib
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats import tars
+from vllm_mods.images import streams, tarred
+from vllm_mods.images.model import ImageEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import BinaryIO
+
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.images.streams import Source
+
+_FORMAT = "1"
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_MOST_ENTRIES = 5_000_000
+_LARGEST_KEPT, _MOST_KEPT = 4 << 20, 1 << 30
+_KEPT = (".py", ".pyi", ".pth", ".jinja", ".json", ".patch", ".toml", ".lock", ".cfg")
+_AGAIN = "the copy is damaged: get the image again"
+
+
+class Layer(NamedTuple):
+    """A layer's entries by path; ``gone`` are whiteouts, ``opaque`` folders that start afresh.
+
+    ``names`` are second names of files, with the first; ``kept`` says where in ``pack`` the
+    contents of a file are, packed with zlib.
+    """
+
+    entries: dict[str, ImageEntry]
+    gone: frozenset[str]
+    opaque: frozenset[str]
+    names: dict[str, str]
+    kept: dict[str, tuple[int, int]]
+    pack: bytes
+
+    def content(self, path: str) -> bytes | None:
+        """Return the bytes of a file, if they were kept."""
+        if path not in self.kept:
+            return None
+        start, size = self.kept[path]
+        return zlib.decompress(self.pack[start : start + size])
+
+
+def scan(source: Source, what: str) -> Layer:
+    """Read a layer's tar, unpacking it. Raises ``TreeError`` for a broken one."""
+    entries: dict[str, ImageEntry] = {}
+    gone, opaque = set(), set()
+    names: dict[str, str] = {}
+    kept: dict[str, tuple[int, int]] = {}
+    pack = bytearray()
+    for member, path, archive in _members(source, what):
+        folder, name = posixpath.split(path)
+        if name == _OPAQUE:
+            opaque.add(folder)
+        elif name.startswith(_WHITEOUT):
+            gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
+        else:
+            entries[path] = tarred.entry(member, path)
+            if member.islnk():
+                names[path] = _inside(member.linkname, what)
+            elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
+                packed = zlib.compress(_content(archive, member, what), 1)
+                kept[path] = len(pack), len(packed)
+                pack += packed
+            if len(entries) > _MOST_ENTRIES:
+                raise TreeError(
+                    f"{what}: more than {_MOST_ENTRIES} files in one layer", hint=_AGAIN
+                )
+    for path, first in names.items():
+        if first in entries:
+            entries[path] = entries[path]._replace(size=entries[first].size)
+    return Layer(entries, frozenset(gone), frozenset(opaque), names, kept, bytes(pack))
+
+
+def extract(source: Source, path: str, what: str) -> bytes:
+    """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
+    found = None
+    for member, place, archive in _members(source, what):
+        if place == path and member.isreg():
+            found = _content(archive, member, what)
+            break
+    if found is None:
+        raise TreeError(f"{what}: {path} was in it and is not any more", hint=_AGAIN)
+    return found
+
+
+def load(cache: Cache, digest: str) -> Layer | None:
+    """Return what is kept of a layer, ``None`` if it is not there whole."""
+    try:
+        record = json_of(cache.lookup("layers", _FORMAT, digest) or b"null")
+        index = cache.get(record["index"])
+        pack = cache.get(record["pack"])
+        if index is None or pack is None:
+            return None
+        raw = json_of(index)
+        return Layer(
+            entries={row[0]: ImageEntry(*row) for row in raw["entries"]},
+            gone=frozenset(raw["gone"]),
+            opaque=frozenset(raw["opaque"]),
+            names=raw["names"],
+            kept={path: (start, size) for path, (start, size) in raw["kept"].items()},
+            pack=pack,
+        )
+    except (ValueError, KeyError, TypeError):
+        return None  # Of another version, or cut short.
+
+
+def keep(cache: Cache, digest: str, layer: Layer) -> None:
+    """Keep what was learnt of a layer."""
+    index = {
+        "entries": list(layer.entries.values()),
+        "gone": sorted(layer.gone),
+        "opaque": sorted(layer.opaque),
+        "names": layer.names,
+        "kept": layer.kept,
+    }
+    record = {"index": cache.put(json.dumps(index).encode()), "pack": cache.put(layer.pack)}
+    cache.record("layers", _FORMAT, digest, data=json.dumps(record).encode())
+
+
+def _members(source: Source, what: str) -> Iterator[tuple[tarfile.TarInfo, str, tarfile.TarFile]]:
+    with tarred.reading(what, _AGAIN):
+        file = streams.Forward(streams.unpacked(source))
+        with tarfile.open(fileobj=cast("BinaryIO", file), mode="r:", tarinfo=tars.Info) as archive:
+            for member in archive:
+                archive.members = []  # type: ignore[attr-defined]  # it would remember them all
+                yield member, _inside(member.name, what), archive
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, what: str) -> bytes:
+    with tarred.reading(what, _AGAIN):
+        file = archive.extractfile(member)
+        data = b"" if file is None else b"".join(_chunks(file))
+        if len(data) != member.size:
+            raise EOFError(f"{member.name} is cut short")
+    return data
+
+
+def _chunks(file: Iterable[bytes]) -> Iterator[bytes]:
+    return iter(lambda: file.read(1 << 20), b"")  # type: ignore[attr-defined]
+
+
+def _inside(name: str, what: str) -> str:
+    parts = [part for part in name.split("/") if part not in {"", "."}]
+    if ".." in parts:
+        raise TreeError(f"{what}: {name!r} leads out of the image", hint="do not use this image")
+    return "/".join(parts)
+
+
+def _is_kept(path: str, member: tarfile.TarInfo) -> bool:
+    if not member.isreg() or member.size > _LARGEST_KEPT:
+        return False
+    folders = path.split("/")[:-1]
+    inside = any(
+        f.endswith(("-packages", ".dist-info")) or f in {"vllm", ".vllm-mods"} for f in folders
+    )
+    return inside and (path.endswith(_KEPT) or ".dist-info/" in path or "/.vllm-mods/" in path)

@@ -1,0 +1,141 @@
+"""The files of an image that lies in layers: a layer covers those below it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.images import layer as layers
+from vllm_mods.images import streams
+from vllm_mods.images.model import DIR, FILE, ImageEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from io import RawIOBase
+
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.images.layer import Layer
+
+    Progress = Callable[[str, int, int | None], None]
+
+_ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
+
+
+class Blob(NamedTuple):
+    """A layer that can be opened. ``digest`` is that of the bytes that ``open`` gives."""
+
+    digest: str
+    size: int | None
+    open: Callable[[], RawIOBase]
+
+
+class LayeredFiles:
+    """The files of layers, the lowest first. Each is read when it is needed, from the top down.
+
+    To say that a path is not there, all of them are needed.
+    """
+
+    def __init__(
+        self, what: str, blobs: tuple[Blob, ...], cache: Cache, progress: Progress | None = None
+    ) -> None:
+        self._what = what
+        self._blobs = blobs[::-1]
+        self._cache = cache
+        self._progress = progress
+        self._layers: list[Layer] = []
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """The layers, the lowest first."""
+        return self._blobs[::-1]
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path."""
+        found = self._find(path)
+        if found is None:
+            return _ROOT if not path else None  # A layer need not mention the root.
+        return found[1]
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        found = self._find(path)
+        if found is None or found[1].kind != FILE:
+            return None
+        number, _ = found
+        layer = self._layer(number)
+        if path in layer.names:
+            return self.read(layer.names[path])
+        data = layer.content(path)
+        if data is None:
+            blob = self._blobs[number]
+            with blob.open() as file:
+                data = layers.extract(file, path, self._name(blob))
+        return data
+
+    def paths(self, under: str) -> Iterator[ImageEntry]:
+        """Return everything below a folder."""
+        seen: set[str] = set()
+        covered: set[str] = set()
+        top = f"{under}/" if under else ""
+        for number in range(len(self._blobs)):
+            layer = self._layer(number)
+            covered_here = set(layer.gone) | set(layer.opaque)
+            for path, entry in layer.entries.items():
+                if entry.kind != DIR:
+                    covered_here.add(path)
+                if path in seen or not path.startswith(top) or path == under or not path:
+                    continue
+                if not any(above in covered for above in _above(path)):
+                    seen.add(path)
+                    yield entry
+            covered |= covered_here
+            if any(above in covered for above in _above(under)):
+                return  # Nothing further down can show through.
+
+    def _find(self, path: str) -> tuple[int, ImageEntry] | None:
+        parents = _above(path)[:-1]
+        for number in range(len(self._blobs)):
+            layer = self._layer(number)
+            if path in layer.entries:
+                if any(p in layer.entries and layer.entries[p].kind != DIR for p in parents):
+                    return None
+                return number, layer.entries[path]
+            if path in layer.gone:
+                return None
+            for parent in parents:
+                there = layer.entries.get(parent)
+                if parent in layer.gone or parent in layer.opaque or (there and there.kind != DIR):
+                    return None
+        return None
+
+    def _layer(self, number: int) -> Layer:
+        while len(self._layers) <= number:
+            self._layers.append(self._read_layer(self._blobs[len(self._layers)]))
+        return self._layers[number]
+
+    def _read_layer(self, blob: Blob) -> Layer:
+        known = layers.load(self._cache, blob.digest)
+        if known is not None:
+            return known
+        what = self._name(blob)
+        with blob.open() as file:
+            checked = streams.CheckedStream(file, blob.digest, blob.size, what, self._tell(blob))
+            layer = layers.scan(checked, what)
+            checked.finish()
+        layers.keep(self._cache, blob.digest, layer)
+        return layer
+
+    def _name(self, blob: Blob) -> str:
+        return f"{self._what}: layer {blob.digest[:19]}"
+
+    def _tell(self, blob: Blob) -> Callable[[int], None] | None:
+        if self._progress is None:
+            return None
+        show = self._progress
+        place = f"reading layer {len(self._blobs) - len(self._layers)} of {len(self._blobs)}"
+        return lambda done: show(place, done, blob.size)
+
+
+def _above(path: str) -> list[str]:
+    """Return a path's folders, outermost first, and the path itself."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]

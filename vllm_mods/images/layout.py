@@ -1,0 +1,247 @@
+"""OCI layouts, a folder or in a tar, and what ``docker save`` writes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from io import FileIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats import tars
+from vllm_mods.images import oci, streams, tarred
+from vllm_mods.images.layered import Blob, LayeredFiles
+from vllm_mods.images.model import Opened
+
+if TYPE_CHECKING:
+    import io
+    import tarfile
+
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.images.layered import Progress
+    from vllm_mods.images.model import Base, Descriptor
+
+_AGAIN = "the copy is damaged or incomplete: get the image again"
+
+
+def open_layout(text: str, *, reference: str, cache: Cache, progress: Progress | None) -> Base:
+    """Open ``PATH``, ``PATH:TAG`` or ``PATH@DIGEST``. Raises ``UsageError``, ``TreeError``."""
+    path, tag = _split(text)
+    if not os.path.isdir(path):
+        hint = (
+            f"archive:{path}" if os.path.isfile(path) else f"ls -la {os.path.dirname(path) or '.'}"
+        )
+        raise UsageError(f"{reference}: {path} is no folder", hint=hint)
+    index = os.path.join(path, "index.json")
+    try:
+        with open(index, "rb") as file:
+            data = file.read()
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{reference}: {path} is no OCI layout: there is no index.json in it", hint=f"ls {path}"
+        ) from error
+    except OSError as error:
+        raise TreeError(f"{index}: {error.strerror}", hint=f"ls -la {index}") from error
+    return oci.OciImage(
+        _LayoutFolder(path),
+        oci.named(oci.parse(data, index), tag, reference),
+        reference=reference,
+        where="oci-layout",
+        cache=cache,
+        progress=progress,
+    )
+
+
+def open_archive(text: str, *, reference: str, cache: Cache, progress: Progress | None) -> Base:
+    """Open a tar that holds an OCI layout or is one of ``docker save``, packed or not."""
+    path, tag = _split(text)
+    if not os.path.isfile(path):
+        hint = f"oci:{path}" if os.path.isdir(path) else f"ls -la {os.path.dirname(path) or '.'}"
+        raise UsageError(f"{reference}: {path} is no file", hint=hint)
+    archive = _Tar(path)
+    # Both at once is what newer dockers write; then the OCI one has the digests.
+    index = archive.document("index.json")
+    if index is not None:
+        return oci.OciImage(
+            archive,
+            oci.named(oci.parse(index, f"{path}: index.json"), tag, reference),
+            reference=reference,
+            where="archive",
+            cache=cache,
+            progress=progress,
+        )
+    saved = archive.document("manifest.json")
+    if saved is None:
+        raise UsageError(
+            f"{reference}: {path} holds no image: neither index.json nor manifest.json is in it",
+            hint="docker save -o FILE IMAGE, or skopeo copy … oci-archive:FILE",
+        )
+    return _Saved(
+        archive, _saved(saved, tag, reference), reference=reference, cache=cache, progress=progress
+    )
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Take path and tag apart: a path that is there as it stands has no tag behind it."""
+    text = os.path.expanduser(text)
+    if os.path.lexists(text):
+        return text, None
+    path, at, digest = text.rpartition("@")
+    if at and digest.startswith("sha256:"):
+        return path, digest
+    # A tag may be a whole name with colons and slashes: the path is the longest part that exists.
+    places = [place for place, letter in enumerate(text) if letter == ":"]
+    for place in reversed(places):
+        if os.path.lexists(text[:place]):
+            return text[:place], text[place + 1 :] or None
+    return text, None
+
+
+class _LayoutFolder:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def open(self, blob: Descriptor) -> io.RawIOBase:
+        place = os.path.join(self._path, "blobs", *blob.digest.split(":", 1))
+        try:
+            return FileIO(place)
+        except FileNotFoundError as error:
+            raise TreeError(
+                f"{self._path}: the blob {blob.digest} is not there", hint=_AGAIN
+            ) from error
+        except OSError as error:
+            raise TreeError(f"{place}: {error.strerror}", hint=f"ls -la {place}") from error
+
+
+class _Tar:
+    """A tar whose members can be opened. A packed one is unpacked into an unnamed file first."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  (lives as long as the image)
+        except OSError as error:
+            raise TreeError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
+        weakref.finalize(self, self._file.close)
+        with tarred.reading(path, _AGAIN):
+            self._unpack()
+            self._members = {one.name.removeprefix("./"): one for one in tars.members(self._file)}
+
+    def _unpack(self) -> None:
+        packed = self._file.read(4).startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))
+        self._file.seek(0)
+        if not packed:
+            return
+        plain = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115
+        weakref.finalize(self, plain.close)
+        source = streams.Forward(streams.unpacked(self._file))
+        while data := source.read(1 << 20):
+            plain.write(data)
+        self._file.close()
+        self._file = plain
+        plain.seek(0)
+
+    def document(self, name: str) -> bytes | None:
+        member = self._members.get(name)
+        if member is None or member.size > 16 << 20:
+            return None
+        return self._section(member).read()
+
+    def open(self, blob: Descriptor) -> io.RawIOBase:
+        return self.member("blobs/" + blob.digest.replace(":", "/", 1))
+
+    def member(self, name: str) -> streams.StreamSection:
+        for _ in range(8):
+            member = self._members.get(name)
+            if member is None:
+                break
+            if not member.issym():
+                return self._section(member)
+            # Older dockers write a layer that they have written already as a link to it.
+            name = os.path.normpath(os.path.join(os.path.dirname(name), member.linkname))
+        raise TreeError(f"{self._path}: {name} is not in it", hint=_AGAIN)
+
+    def _section(self, member: tarfile.TarInfo) -> streams.StreamSection:
+        return streams.StreamSection(self._file, member.offset_data, member.size)
+
+
+def _saved(data: bytes, tag: str | None, reference: str) -> dict[str, Any]:
+    try:
+        images = json_of(data)
+        tags = [name for image in images for name in image.get("RepoTags") or ()]
+        fitting = [
+            image
+            for image in images
+            if tag is None
+            or any(tag in {name, name.rpartition(":")[2]} for name in image["RepoTags"] or ())
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TreeError(f"{reference}: its manifest.json is broken", hint=_AGAIN) from error
+    if len(fitting) == 1 and isinstance(fitting[0], dict):
+        return fitting[0]
+    what = f"holds {len(fitting)} images" + (f" called {tag}" if tag else "")
+    raise UsageError(
+        f"{reference}: {what}; there are: {', '.join(tags) or 'none with a name'}",
+        hint=f"name one: …:{tags[0]}" if tags else "docker save IMAGE  # one image only",
+    )
+
+
+class _Saved(Opened):
+    """A ``Base``: an image as ``docker save`` writes it, without a manifest of its own."""
+
+    manifest = None
+    manifest_digest = None
+    layers = None
+    where = "archive"
+
+    def __init__(
+        self,
+        archive: _Tar,
+        image: dict[str, Any],
+        *,
+        reference: str,
+        cache: Cache,
+        progress: Progress | None,
+    ) -> None:
+        import hashlib  # noqa: PLC0415
+
+        self.reference = reference
+        try:
+            name, names = str(image["Config"]), [str(layer) for layer in image["Layers"]]
+        except (KeyError, TypeError) as error:
+            raise TreeError(f"{reference}: its manifest.json is broken", hint=_AGAIN) from error
+        self.config = archive.member(name).read()
+        self.config_digest = f"sha256:{hashlib.sha256(self.config).hexdigest()}"
+        stated = os.path.basename(name).removesuffix(".json")
+        if len(stated) == 64 and self.config_digest != f"sha256:{stated}":
+            raise TreeError(f"{reference}: its configuration is not that of {stated}", hint=_AGAIN)
+        self.diff_ids = oci.diff_ids(self.config, reference)
+        if len(names) != len(self.diff_ids):
+            raise TreeError(
+                f"{reference}: it names {len(names)} layers and its configuration "
+                f"{len(self.diff_ids)}: the base's layers may have been left out",
+                hint="docker save -o FILE IMAGE  # the whole image",
+            )
+        self._files = LayeredFiles(
+            reference,
+            tuple(
+                _layer(archive, layer, digest)
+                for layer, digest in zip(names, self.diff_ids, strict=True)
+            ),
+            cache,
+            progress,
+        )
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        return self._files.blobs
+
+    def _open(self) -> LayeredFiles:
+        return self._files
+
+
+def _layer(archive: _Tar, name: str, diff_id: str) -> Blob:
+    # Its digest is that of the tar, so it is unpacked here, should some tool have packed it.
+    return Blob(diff_id, None, lambda: streams.Forward(streams.unpacked(archive.member(name))))

@@ -1,0 +1,183 @@
+"""An image to read, wherever it lies: its configuration, its layers, and single files. Pure.
+
+A path in an image is written as in a tar: from the root, without a slash in front, ``""`` being the
+root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and by nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from vllm_mods.base.errors import TreeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FILE, DIR, LINK, OTHER = "file", "dir", "link", "other"
+
+# What Linux itself allows (path_resolution(7)).
+_MOST_LINKS = 40
+
+
+class Descriptor(NamedTuple):
+    """A blob as a manifest names it; ``digest`` is ``sha256:…``."""
+
+    media_type: str
+    digest: str
+    size: int
+
+
+class ImageEntry(NamedTuple):
+    """What lies at a path.
+
+    ``kind`` is ``file`` (one with several names too), ``dir``, ``link`` or ``other``; ``mode`` the
+    permission bits, with setuid, setgid and sticky; ``mtime`` whole seconds, as layers keep them;
+    ``target`` what a link says, as it says it; ``size`` in bytes, 0 for anything but a file.
+    """
+
+    path: str
+    kind: str
+    mode: int
+    uid: int
+    gid: int
+    mtime: int
+    target: str = ""
+    size: int = 0
+
+
+class Readable(Protocol):
+    """The files of an image."""
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path, ``None`` if nothing does, a parent that is a link included."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a regular file, ``None`` if there is none at that very path."""
+        ...
+
+    def paths(self, under: str) -> Iterable[ImageEntry]:
+        """Return everything below a folder, in no particular order, links not followed."""
+        ...
+
+
+class Base(Readable, Protocol):
+    """An image. Whoever opens one calls ``close``: a source may hold a container or a mount.
+
+    Every method raises ``TreeError`` for what cannot be read.
+    """
+
+    @property
+    def reference(self) -> str:
+        """The image as it was named."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The kind of place it lies in.
+
+        ``docker``, ``containerd`` (docker's other store), ``podman``, ``buildah``, ``oci-layout``,
+        ``archive`` or ``registry``.
+        """
+        ...
+
+    @property
+    def config(self) -> bytes:
+        """The image's configuration, JSON.
+
+        Byte for byte, and ``config_digest`` its hash, everywhere but in docker: an engine tells the
+        values only, and this is the canonical JSON of them.
+        """
+        ...
+
+    @property
+    def config_digest(self) -> str:
+        """The digest of the configuration: on docker's graph driver the image's ID."""
+        ...
+
+    @property
+    def diff_ids(self) -> tuple[str, ...]:
+        """The digest of each layer's tar, the lowest first."""
+        ...
+
+    @property
+    def manifest(self) -> bytes | None:
+        """The manifest of this one platform, byte for byte, where there is one."""
+        ...
+
+    @property
+    def manifest_digest(self) -> str | None:
+        """Its digest; may be known where ``manifest`` is not."""
+        ...
+
+    @property
+    def layers(self) -> tuple[Descriptor, ...] | None:
+        """The layers as the manifest names them, the lowest first."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is held, more than once without harm."""
+        ...
+
+
+def resolve(base: Base, path: str) -> str:
+    """Return where a path leads inside the image, every symbolic link in it resolved.
+
+    The root is never left: ``..`` above it stays there, and an absolute link starts from it. What
+    is not there is kept as it is written. Raises ``TreeError`` for links that go in a circle.
+    """
+    rest = _parts(path)
+    done: list[str] = []
+    links = 0
+    while rest:
+        if rest[0] == "..":
+            done, rest = done[:-1], rest[1:]
+            continue
+        run = rest[: rest.index("..")] if ".." in rest else rest
+        # What is there at the end of a path has no link before it: the longest part is asked first.
+        for end in range(len(run), 0, -1):
+            place = "/".join((*done, *run[:end]))
+            entry = base.entry(place)
+            if entry is not None:
+                break
+        else:
+            entry, place, end = None, "", 0
+        if entry is None or entry.kind != LINK:
+            done, rest = [*done, *run], rest[len(run) :]
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise TreeError(
+                f"{base.reference}: /{path.lstrip('/')} goes in a circle of symbolic links "
+                f"(/{place} points to {entry.target})",
+                hint="the image is broken there: rebuild it",
+            )
+        done = [] if entry.target.startswith("/") else [*done, *run[: end - 1]]
+        rest = [*_parts(entry.target), *rest[end:]]
+    return "/".join(done)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+class Opened:
+    """What lies in an image, of whoever ``_open`` says reads it; for a ``Base`` to inherit."""
+
+    def _open(self) -> Readable:
+        raise NotImplementedError
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path."""
+        return self._open().entry(path)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        return self._open().read(path)
+
+    def paths(self, under: str) -> Iterable[ImageEntry]:
+        """Return everything below a folder."""
+        return self._open().paths(under)
+
+    def close(self) -> None:
+        """Give back nothing, where nothing is held."""

@@ -1,0 +1,65 @@
+"""Image names, by the rules that docker made and everybody follows. Pure.
+
+``python`` is ``docker.io/library/python:latest``; the part before the first slash is a host only if
+it has a dot or a colon in it or is ``localhost``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from vllm_mods.base.errors import UsageError
+
+HUB = "docker.io"
+_REPOSITORY = re.compile(
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*\Z"
+)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]+)?\Z")
+
+
+class Name(NamedTuple):
+    """An image in a registry; a digest, where there is one, wins over the tag."""
+
+    host: str
+    repository: str
+    tag: str
+    digest: str | None = None
+
+    @property
+    def version(self) -> str:
+        """What stands behind ``manifests/`` in a registry's URLs."""
+        return self.digest or self.tag
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.repository}" + (
+            f"@{self.digest}" if self.digest else f":{self.tag}"
+        )
+
+
+def parse(text: str) -> Name:
+    """Read a name. Raises ``UsageError``."""
+    rest, at, digest = text.partition("@")
+    host, slash, repository = rest.partition("/")
+    if not slash or not ("." in host or ":" in host or host == "localhost"):
+        host, repository = HUB, rest
+    repository, colon, tag = repository.partition(":")
+    if host == HUB and "/" not in repository:
+        repository = f"library/{repository}"
+    if host == f"index.{HUB}":
+        host = HUB
+    wrong = (
+        f"{host!r} is no host" if not _HOST.match(host)
+        else f"{repository!r} is no repository" if not _REPOSITORY.match(repository)
+        else f"{tag!r} is no tag" if colon and not _TAG.match(tag)
+        else f"{digest!r} is no digest" if at and not _DIGEST.match(digest)
+        else None
+    )  # fmt: skip
+    if wrong:
+        raise UsageError(
+            f"{text}: not the name of an image: {wrong}",
+            hint="HOST/NAME:TAG or HOST/NAME@sha256:…; capitals are for tags only",
+        )
+    return Name(host, repository, tag or "latest", digest or None)

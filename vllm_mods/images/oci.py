@@ -1,0 +1,261 @@
+"""Images as OCI describes them: an index, a manifest, a configuration, layers, each by its digest.
+
+Docker's "schema 2" manifests have the same shape and are read as such.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping  # noqa: TC003  (a type that is decoded to)
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats.decode import DecodeError, decode
+from vllm_mods.images import streams
+from vllm_mods.images.layered import Blob, LayeredFiles
+from vllm_mods.images.model import Descriptor, Opened
+
+if TYPE_CHECKING:
+    from io import RawIOBase
+
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.images.layered import Progress
+
+TAG = "org.opencontainers.image.ref.name"
+# What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
+_NAME = "io.containerd.image.name"
+_LARGEST_DOCUMENT = 16 << 20
+_DEEPEST = 4
+"""Indexes in each other: tools write two at most."""
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
+
+
+class BlobStore(Protocol):
+    """Blobs by digest."""
+
+    def open(self, blob: Descriptor) -> RawIOBase:
+        """Open a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
+        ...
+
+
+class OciImage(Opened):
+    """A ``Base``: an image in a place that gives out blobs by digest."""
+
+    def __init__(
+        self,
+        store: BlobStore,
+        manifest: Descriptor,
+        *,
+        reference: str,
+        where: str,
+        cache: Cache,
+        progress: Progress | None = None,
+    ) -> None:
+        self.reference = reference
+        self.where = where
+        self.manifest: bytes | None
+        self.manifest, raw = pick(store, manifest, reference)
+        self.manifest_digest: str | None = raw.digest
+        document = parse(self.manifest, f"{reference}: its manifest")
+        try:
+            config = descriptor(document["config"])
+            self.layers: tuple[Descriptor, ...] | None = tuple(
+                descriptor(layer) for layer in document["layers"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise TreeError(
+                f"{reference}: its manifest {raw.digest} does not name a configuration and layers",
+                hint="an image's manifest is of schema 2 or OCI: build the image again",
+            ) from error
+        self.config = document_of(store, config, f"{reference}: its configuration")
+        self.config_digest = config.digest
+        self.diff_ids = diff_ids(self.config, reference)
+        if len(self.diff_ids) != len(self.layers):
+            raise TreeError(
+                f"{reference}: the manifest names {len(self.layers)} layers and the configuration "
+                f"{len(self.diff_ids)}",
+                hint="get the image again",
+            )
+        self._files = LayeredFiles(
+            reference,
+            tuple(_blob(store, layer) for layer in self.layers),
+            cache,
+            progress,
+        )
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """The layers as they can be opened, the lowest first."""
+        return self._files.blobs
+
+    def _open(self) -> LayeredFiles:
+        return self._files
+
+
+def _blob(store: BlobStore, layer: Descriptor) -> Blob:
+    return Blob(layer.digest, layer.size, lambda: store.open(layer))
+
+
+def pick(
+    store: BlobStore, found: Descriptor, reference: str, *, depth: int = 0
+) -> tuple[bytes, Descriptor]:
+    """Return the manifest for this machine: the one described, or one of the index described."""
+    if depth > _DEEPEST:
+        raise TreeError(f"{reference}: an index in an index in an index, and so on", hint=_HINT)
+    data = document_of(store, found, f"{reference}: its manifest")
+    document = parse(data, f"{reference}: its manifest")
+    if "manifests" not in document:
+        return data, found
+    try:
+        manifests = [(descriptor(raw), raw) for raw in document["manifests"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise TreeError(
+            f"{reference}: its index {found.digest} is broken", hint="get the image again"
+        ) from error
+    chosen = for_this_machine(manifests, reference)
+    return pick(store, chosen, reference, depth=depth + 1)
+
+
+def for_this_machine(
+    manifests: list[tuple[Descriptor, dict[str, Any]]], reference: str
+) -> Descriptor:
+    """Choose from an index: what is no image (an attestation) aside, the one for this machine."""
+    images = {}
+    for one, raw in manifests:
+        place = _texts(raw, "platform", reference)
+        name = "/".join(
+            part for key in ("os", "architecture", "variant") if (part := place.get(key))
+        )
+        if name != "unknown/unknown":
+            images[one.digest] = (one, name)
+    if len(images) == 1:
+        return next(iter(images.values()))[0]
+    machine = platform.machine()
+    mine = f"linux/{_ARCHITECTURES.get(machine, machine)}"
+    fitting = [one for one, name in images.values() if name == mine or name.startswith(f"{mine}/")]
+    if len(fitting) == 1:
+        return fitting[0]
+    known = "".join(
+        f"\n  {one.digest}  {name or 'says no platform'}" for one, name in images.values()
+    )
+    raise UsageError(
+        f"{reference}: {len(fitting)} of its {len(images)} images are for {mine}{known}",
+        hint="name one by its digest: …@sha256:…",
+    )
+
+
+def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
+    """Read a descriptor. Raises ``KeyError``, ``TypeError`` or ``ValueError``."""
+    if not isinstance(raw, dict):
+        raise TypeError("a descriptor is an object")
+    size = raw["size"]
+    if type(size) is not int or size < 0:
+        raise ValueError(f"{size!r} is no size")
+    one = Descriptor(str(raw.get("mediaType", "")), str(raw["digest"]), size)
+    algorithm, _, value = one.digest.partition(":")
+    if algorithm not in {"sha256", "sha512"} or not set(value) <= set("0123456789abcdef"):
+        raise ValueError(f"{one.digest} is no digest")
+    return one
+
+
+def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:
+    """Return a small blob whose digest is right. Raises ``TreeError``."""
+    if blob.size > _LARGEST_DOCUMENT:
+        raise TreeError(f"{what}: {blob.size} bytes, which is too long for one", hint=_HINT)
+    with store.open(blob) as file:
+        size = blob.size if blob.size >= 0 else None
+        return streams.CheckedStream(file, blob.digest, size, what).read()
+
+
+def parse(data: bytes, what: str) -> dict[str, Any]:
+    """Read a JSON object. Raises ``TreeError``."""
+    try:
+        document = json_of(data)
+    except ValueError as error:
+        raise TreeError(f"{what}: not JSON: {error}", hint=_HINT) from error
+    if not isinstance(document, dict):
+        raise TreeError(f"{what}: not a JSON object", hint=_HINT)
+    return document
+
+
+def diff_ids(config: bytes, reference: str) -> tuple[str, ...]:
+    """Return the layers that a configuration names. Raises ``TreeError``."""
+    try:
+        read = decode(_Config, parse(config, f"{reference}: its configuration"), more=True)
+    except DecodeError as error:
+        why = f"its configuration is not as OCI has it: {error}"
+        raise TreeError(f"{reference}: {why}", hint=_HINT) from error
+    if read.rootfs is None or read.rootfs.diff_ids is None:
+        raise TreeError(
+            f"{reference}: its configuration names no layers (rootfs.diff_ids)",
+            hint="that is no image of a file system: an OCI artifact, or one that a tool cut down",
+        )
+    return read.rootfs.diff_ids
+
+
+class _Layers(NamedTuple):
+    diff_ids: tuple[str, ...] | None
+
+
+class _Settings(NamedTuple):
+    """What is read of the settings; their names are OCI's."""
+
+    Labels: Mapping[str, str] | None
+    Env: tuple[str, ...] | None
+    WorkingDir: str | None
+
+
+class _Config(NamedTuple):
+    """What is read of a configuration."""
+
+    architecture: str | None
+    os: str | None
+    variant: str | None
+    created: str | None
+    author: str | None
+    config: _Settings | None
+    history: tuple[Mapping[str, Any], ...] | None
+    rootfs: _Layers | None
+
+
+def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:
+    """Choose from a layout's ``index.json``: by tag or digest, else the only image there is.
+
+    Raises ``UsageError`` if the choice is not clear, ``TreeError`` if the index is broken.
+    """
+    try:
+        manifests = [(descriptor(raw), raw) for raw in index["manifests"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise TreeError(f"{reference}: its index.json is broken: {error}", hint=_HINT) from error
+    notes = [_texts(raw, "annotations", reference) for _, raw in manifests]
+    tags = [one.get(TAG) or one.get(_NAME) for one in notes]
+    known = sorted({name for name in tags if name})
+    if tag is None:
+        if len({one.digest for one, _ in manifests}) == 1:
+            return manifests[0][0]
+        if manifests and not known:
+            return for_this_machine(manifests, reference)
+    else:
+        for (one, _), name, note in zip(manifests, tags, notes, strict=True):
+            if tag in {one.digest, name, note.get(_NAME)}:
+                return one
+        if tag.startswith("sha256:"):
+            # In a nested index, then; its length is not known here, and its digest says enough.
+            return Descriptor("", tag, -1)
+    what = f"holds no image called {tag}" if tag else f"holds {len(manifests)} images"
+    raise UsageError(
+        f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else ""),
+        hint=f"name one: …:{known[0]}" if known else "name one by its digest: …@sha256:…",
+    )
+
+
+def _texts(raw: dict[str, Any], key: str, reference: str) -> dict[str, str]:
+    """Return a mapping of texts out of a descriptor, an empty one if it is not there."""
+    found = raw.get(key) or {}
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise TreeError(f"{reference}: the {key} of {raw.get('digest')} are broken", hint=_HINT)
+    return found
+
+
+_HINT = "get the image again"

@@ -1,0 +1,95 @@
+"""From what the user typed to an image."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.cache import Cache, cache_folder
+from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm_mods.images.model import Base
+
+FORMS = (
+    "docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG], archive:FILE, "
+    "registry:HOST/NAME:TAG, or a bare NAME of an image that an engine here has"
+)
+# The longer ones are what others call them; one reader reads both.
+_ARCHIVES = ("archive", "docker-archive", "oci-archive")
+_KINDS = ("docker", "podman", "buildah", "container", "oci", "registry", *_ARCHIVES)
+
+
+def open_base(
+    reference: str,
+    *,
+    offline: bool = False,
+    progress: Callable[[str, int, int | None], None] | None = None,
+    note: Callable[[str], None] | None = None,
+    cache_dir: str | None = None,
+) -> Base:
+    """Open the image that ``reference`` names; the caller closes it.
+
+    The parameters are those of ``open_tree``. Raises ``UsageError`` for a reference that names
+    nothing, ``TreeError`` for what can't be read.
+    """
+    kind, colon, name = reference.partition(":")
+    if not colon or kind not in _KINDS:
+        if not reference:
+            raise UsageError("no image given", hint=FORMS)
+        return _open_local(reference)
+    if not name:
+        raise UsageError(f"{reference}: nothing follows the colon", hint=FORMS)
+    if kind in {"docker", "container"}:
+        from vllm_mods.images import docker  # noqa: PLC0415  (docker's library: 160 ms)
+
+        opened = docker.open_image if kind == "docker" else docker.open_container
+        base: Base = opened(name, reference=reference)
+        return base
+    if kind in {"podman", "buildah"}:
+        from vllm_mods.images import storage  # noqa: PLC0415
+
+        return storage.open_image(kind, name, reference=reference)
+    cache = Cache(cache_dir or cache_folder(os.environ), note=note)
+    if kind == "registry":
+        from vllm_mods.images.registry import open_registry  # noqa: PLC0415
+
+        return open_registry(
+            name, reference=reference, cache=cache, progress=progress, offline=offline
+        )
+    from vllm_mods.images import layout  # noqa: PLC0415
+
+    opener = layout.open_layout if kind == "oci" else layout.open_archive
+    return opener(name, reference=reference, cache=cache, progress=progress)
+
+
+def _open_local(name: str) -> Base:
+    """Ask the engines of this machine, one after the other, for an image."""
+    from vllm_mods.images import docker, storage  # noqa: PLC0415
+
+    if os.path.exists(name):
+        kind = "oci" if os.path.isdir(name) else "archive"
+        raise UsageError(
+            f"{name} is a file or a folder, not the name of an image", hint=f"{kind}:{name}"
+        )
+    asked = []
+    try:
+        base: Base = docker.open_image(name, reference=name)
+        return base  # noqa: TRY300
+    except VllmModsError as error:
+        asked.append(error.message)
+    for tool in (storage.PODMAN, storage.BUILDAH):
+        if not storage.is_there(tool):
+            asked.append(f"{tool} is not installed")
+            continue
+        try:
+            return storage.open_image(tool, name, reference=name)
+        except VllmModsError as error:
+            asked.append(error.message)
+    lines = "".join(f"\n  {one}" for one in asked)
+    raise TreeError(
+        f"{name}: no engine on this machine has this image{lines}",
+        hint=f"docker pull {name}, or read it where it is: registry:{name}",
+    )

@@ -1,0 +1,282 @@
+"""Images in a registry, by the OCI distribution API: manifests and blobs, with a login or without."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+import requests
+import urllib3
+
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.sessions import BROKEN, reason, session
+from vllm_mods.base.untrusted import number_of
+from vllm_mods.images import logins, names, oci
+from vllm_mods.images.model import Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.images.layered import Progress
+    from vllm_mods.images.model import Base
+    from vllm_mods.images.names import Name
+
+PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
+"""The environment variable that lists, with commas, registries that may be asked without TLS."""
+
+_ACCEPT = (
+    "application/vnd.oci.image.index.v1+json, "
+    "application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.list.v2+json, "
+    "application/vnd.docker.distribution.manifest.v2+json"
+)
+_PARAMETER = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"')
+_TRIES = 4
+_TIMEOUT = 60
+
+
+def open_registry(
+    text: str, *, reference: str, cache: Cache, progress: Progress | None, offline: bool = False
+) -> Base:
+    """Open ``HOST/NAME:TAG`` or ``HOST/NAME@DIGEST``. Raises ``UsageError``, ``TreeError``."""
+    name = names.parse(text)
+    if offline:
+        raise TreeError(
+            f"{reference}: a registry cannot be asked offline", hint="leave --offline out"
+        )
+    client = Client(name, os.environ)
+    return oci.OciImage(
+        client,
+        client.manifest(reference),
+        reference=reference,
+        where="registry",
+        cache=cache,
+        progress=progress,
+    )
+
+
+class Client:
+    """One repository of a registry. A login is looked up when the registry asks for one."""
+
+    def __init__(self, name: Name, environ: Mapping[str, str]) -> None:
+        self.name = name
+        self._environ = environ
+        host = "registry-1.docker.io" if name.host == names.HUB else name.host
+        self._plain = is_plain(name.host, environ)
+        self._root = f"{'http' if self._plain else 'https'}://{host}/v2/{name.repository}/"
+        self._session = session(_TRIES - 1)
+        # What is asked for here is already as small as it gets, and its digest is of these bytes.
+        self._session.headers["Accept-Encoding"] = "identity"
+        # Else a login of ~/.netrc would stand in for the token.
+        self._session.auth = _no_login
+        self._manifest: tuple[str, bytes] | None = None
+
+    def manifest(self, reference: str) -> Descriptor:
+        """Ask for the manifest or index that the name stands for."""
+        import hashlib  # noqa: PLC0415
+
+        with self.get(f"manifests/{self.name.version}", accept=_ACCEPT) as response:
+            data = response.raw.read(16 << 20)
+            kind = response.headers.get("Content-Type", "")
+            stated = response.headers.get("Docker-Content-Digest")
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        for expected in (self.name.digest, stated):
+            if expected and expected.startswith("sha256:") and expected != digest:
+                raise TreeError(
+                    f"{reference}: the manifest that came has the digest {digest}, not {expected}",
+                    hint="the registry or a proxy sent something else: try again",
+                )
+        self._manifest = digest, data
+        return Descriptor(kind, digest, len(data))
+
+    def open(self, blob: Descriptor) -> io.RawIOBase:
+        """Open a blob or, by its digest, a manifest. Raises ``TreeError``."""
+        if self._manifest is not None and self._manifest[0] == blob.digest:
+            return _Bytes(self._manifest[1])
+        if "manifest" in blob.media_type or "index" in blob.media_type:
+            with self.get(f"manifests/{blob.digest}", accept=_ACCEPT) as response:
+                return _Bytes(response.raw.read(16 << 20))
+        return _Resuming(self, f"blobs/{blob.digest}")
+
+    def get(self, path: str, *, accept: str = "*/*", start: int = 0) -> requests.Response:
+        """Ask, logging in if that is wanted. Raises ``TreeError`` for anything but an answer."""
+        headers = {"Accept": accept}
+        if start:
+            headers["Range"] = f"bytes={start}-"
+        response = self._ask("GET", path, headers=headers, stream=True)
+        if response.status_code not in {200, 206}:
+            response.close()
+            raise self._refused(response, path)
+        return response
+
+    def _ask(self, method: str, path: str, **given: Any) -> requests.Response:  # noqa: ANN401
+        """Send a request with what requests takes, and again with a login if one is wanted."""
+        url = urljoin(self._root, path)
+        try:
+            response = self._session.request(method, url, timeout=_TIMEOUT, **given)
+            if response.status_code == requests.codes.unauthorized and self._log_in(response):
+                response.close()
+                response = self._session.request(method, url, timeout=_TIMEOUT, **given)
+        except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
+            raise self._unreachable(error) from error
+        return response
+
+    def _log_in(self, response: requests.Response) -> bool:
+        """Take what the registry wants; False if it wants what we can't give."""
+        challenge = response.headers.get("WWW-Authenticate", "")
+        kind, _, rest = challenge.partition(" ")
+        login = logins.login(self.name.host, self.name.repository, self._environ)
+        if kind.lower() == "basic" and login is not None:
+            self._session.auth = requests.auth.HTTPBasicAuth(*login)
+            return True
+        wanted = dict(_PARAMETER.findall(rest))
+        if kind.lower() != "bearer" or "realm" not in wanted:
+            return False
+        token = self._token(wanted, login)
+        if token is None:
+            return False
+        self._session.auth = _Bearer(token)
+        return True
+
+    def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
+        """Get a token from the realm, for reading this repository."""
+        realm = wanted["realm"]
+        try:
+            parts = urlsplit(realm)
+        except ValueError:
+            return None
+        if parts.scheme != "https" and not (self._plain and parts.scheme == "http"):
+            raise TreeError(
+                f"{self.name}: the registry wants the login sent to {realm}, which has no TLS",
+                hint="ask whoever runs the registry",
+            )
+        asked = {
+            "service": wanted.get("service", ""),
+            "scope": wanted.get("scope") or f"repository:{self.name.repository}:pull",
+        }
+        asking = session(_TRIES - 1)
+        asking.auth = _no_login
+        if login is not None and login[0] == logins.TOKEN_USER:
+            form = {**asked, "grant_type": "refresh_token", "refresh_token": login[1]}
+            form["client_id"] = "vllm-mods"
+            answer = asking.post(realm, data=form, timeout=_TIMEOUT)
+        else:
+            answer = asking.get(realm, params=asked, auth=login or _no_login, timeout=_TIMEOUT)
+        if answer.status_code != requests.codes.ok:
+            return None
+        try:
+            document = oci.parse(answer.content, f"{self.name}: its token")
+        except TreeError:
+            return None
+        token = document.get("token") or document.get("access_token")
+        return token if isinstance(token, str) else None
+
+    def _refused(self, response: requests.Response, path: str) -> TreeError:
+        host = self.name.host
+        said = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
+        if response.status_code in {401, 403}:
+            login = logins.login(host, self.name.repository, self._environ)
+            what = f"as {login[0]}" if login else "without a login"
+            return TreeError(f"{self.name}: {said} (asked {what})", hint=f"docker login {host}")
+        if response.status_code == requests.codes.not_found:
+            what = (
+                "has no such image" if path.startswith("manifests") else f"does not have its {path}"
+            )
+            return TreeError(
+                f"{self.name}: {host} {what}; or it is private, and hidden without a login",
+                hint=f"check the name and the tag; docker login {host}",
+            )
+        return TreeError(f"{self.name}: {said}", hint="try again later")
+
+    def _unreachable(self, error: Exception) -> TreeError:
+        host = self.name.host
+        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # is it there?"
+        if isinstance(error, requests.exceptions.SSLError):
+            hint = (
+                "REQUESTS_CA_BUNDLE=FILE for a registry with certificates of its own; "
+                f"{PLAIN_HTTP}={host} for one without TLS"
+            )
+        return TreeError(f"{self.name}: {host} cannot be asked: {reason(error)}", hint=hint)
+
+
+def is_plain(host: str, environ: Mapping[str, str]) -> bool:
+    """Tell whether a registry is asked without TLS: on this machine, or where the user says so."""
+    import ipaddress  # noqa: PLC0415
+
+    if host in environ.get(PLAIN_HTTP, "").split(","):
+        return True
+    bare = urlsplit(f"//{host}").hostname or ""
+    if bare == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return False
+
+
+class _Resuming(io.RawIOBase):
+    """A blob as it comes; if the connection breaks, the rest is asked for by range."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        super().__init__()
+        self._client = client
+        self._path = path
+        self._done = 0
+        self._response = client.get(path)
+        self._length = number_of(self._response.headers.get("Content-Length", ""))
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = None if size < 0 else size
+        for attempt in range(_TRIES):
+            try:
+                data: bytes = self._response.raw.read(wanted, decode_content=False)
+                if not data and wanted and self._length is not None and self._done < self._length:
+                    raise urllib3.exceptions.ProtocolError("the answer ended early")
+            except (*BROKEN, requests.exceptions.RequestException, OSError) as error:
+                if attempt + 1 == _TRIES:
+                    raise TreeError(
+                        f"{self._client.name}: {self._path} broke off after {self._done} bytes, "
+                        f"{_TRIES} times",
+                        hint="try again: layers that came whole are kept",
+                    ) from error
+                self._resume()
+            else:
+                self._done += len(data)
+                return data
+        raise AssertionError
+
+    def _resume(self) -> None:
+        self._response.close()
+        self._response = self._client.get(self._path, start=self._done)
+        if self._done and self._response.status_code != requests.codes.partial_content:
+            left = self._done  # It knows no ranges: what is here already is passed over.
+            while left and (data := self._response.raw.read(min(left, 1 << 20))):
+                left -= len(data)
+
+    def close(self) -> None:
+        self._response.close()
+        super().close()
+
+
+class _Bytes(io.BytesIO, io.RawIOBase):
+    """Bytes in hand, as a blob."""
+
+
+class _Bearer(requests.auth.AuthBase):
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+def _no_login(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request

@@ -1,0 +1,228 @@
+"""Streams of image layers: checked against their digest, unpacked, limited, read forwards only."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zlib
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from vllm_mods.base.errors import TreeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CHUNK = 1 << 20
+# tarfile reads a member's extended header in one piece: a header of gigabytes must not get there.
+_LARGEST_READ = 32 << 20
+LARGEST_LAYER = 1 << 38
+"""A layer that unpacks to more than this (256 GiB) is taken for a bomb."""
+
+
+class Source(Protocol):
+    """Where bytes come from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most ``size`` bytes, ``b""`` at the end."""
+        ...
+
+
+class CheckedStream(io.RawIOBase):
+    """A blob whose size and sha256 have to be as its descriptor says, which the end tells.
+
+    ``told`` is called with the bytes read so far.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        digest: str,
+        size: int | None,
+        what: str,
+        told: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._source = source
+        self._algorithm, _, self._expected = digest.partition(":")
+        if self._algorithm not in {"sha256", "sha512"}:
+            raise TreeError(
+                f"{what}: its digest is of a kind not known here: {digest}",
+                hint="vllm-mods reads images whose digests are sha256 or sha512",
+            )
+        self._hash = hashlib.new(self._algorithm)
+        self._size = size
+        self._what = what
+        self._told = told
+        self._done = 0
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Read, and at the end compare. Raises ``TreeError``."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(_CHUNK), b""))
+        data = self._source.read(size)
+        self._done += len(data)
+        if self._size is not None and (self._done > self._size or (not data and size)):
+            self._compare_size()
+        self._hash.update(data)
+        if self._told is not None and data:
+            self._told(self._done)
+        if not data and size and self._hash.hexdigest() != self._expected:
+            raise TreeError(
+                f"{self._what}: its bytes are not those of {self._algorithm}:{self._expected}",
+                hint="the copy is damaged: get the image again",
+            )
+        return data
+
+    def _compare_size(self) -> None:
+        if self._done != self._size:
+            raise TreeError(
+                f"{self._what}: it should have {self._size} bytes, and "
+                + (f"has {self._done}" if self._done < (self._size or 0) else "has more"),
+                hint="the copy is damaged or incomplete: get the image again",
+            )
+
+    def finish(self) -> None:
+        """Read what is left, so that all of it is compared."""
+        while self.read(_CHUNK):
+            pass
+
+
+class Limited:
+    """Bytes already in hand in front of a source: what was looked at to know the compression."""
+
+    def __init__(self, head: bytes, source: Source) -> None:
+        self._head = head
+        self._source = source
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most ``size`` bytes."""
+        if self._head:
+            data, self._head = self._head[:size], self._head[size:] if size >= 0 else b""
+            return data
+        return self._source.read(size)
+
+
+class _Gunzip:
+    """The bytes of a gzip stream, of several members if it has them."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._engine = zlib.decompressobj(wbits=31)
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        while True:
+            if self._engine.eof:
+                self._rest = self._engine.unused_data or self._source.read(_CHUNK)
+                if not self._rest.strip(b"\0"):
+                    return b""
+                self._engine = zlib.decompressobj(wbits=31)
+            if not self._rest:
+                self._rest = self._source.read(_CHUNK)
+                if not self._rest:
+                    raise EOFError("the gzip stream ends early")
+            data = self._engine.decompress(self._rest, size)
+            self._rest = self._engine.unconsumed_tail
+            if data:
+                return data
+
+
+def unpacked(source: Source) -> Source:
+    """Return a source of what a stream holds: gzip, zstd or nothing around it, by its first bytes."""
+    head = b""
+    while len(head) < 4 and (more := source.read(4 - len(head))):
+        head += more
+    whole = Limited(head, source)
+    if head.startswith(b"\x1f\x8b"):
+        return _Gunzip(whole)
+    if head == b"\x28\xb5\x2f\xfd":
+        return _Unzstd(whole)
+    return whole
+
+
+class _Unzstd:
+    """The bytes of a zstd stream."""
+
+    def __init__(self, source: Limited) -> None:
+        try:
+            from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+        except ImportError:  # before Python 3.14
+            from backports import zstd  # noqa: PLC0415
+        self._file = zstd.ZstdFile(source)
+        self._error = zstd.ZstdError
+
+    def read(self, size: int) -> bytes:
+        try:
+            return bytes(self._file.read(size))
+        except self._error as error:
+            raise ValueError(str(error)) from error
+
+
+class Forward(io.RawIOBase):
+    """What ``tarfile`` needs of a file, over a source that can't go back."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self._source = source
+        self._place = 0
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def tell(self) -> int:
+        """Return how far it has been read."""
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go forwards by reading."""
+        if whence != io.SEEK_SET or offset < self._place:
+            raise OSError("a stream cannot be read backwards")
+        while self._place < offset:
+            if not self._some(min(_CHUNK, offset - self._place)):
+                break
+        return self._place
+
+    def read(self, size: int = -1) -> bytes:
+        """Return ``size`` bytes, fewer only at the end."""
+        if not 0 <= size <= _LARGEST_READ:
+            raise ValueError(f"a header of {size} bytes, which no layer has")
+        parts = []
+        while size and (data := self._some(size)):
+            parts.append(data)
+            size -= len(data)
+        return b"".join(parts)
+
+    def _some(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self._place += len(data)
+        if self._place > LARGEST_LAYER:
+            raise ValueError(f"it unpacks to more than {LARGEST_LAYER >> 30} GiB")
+        return data
+
+
+class StreamSection(io.RawIOBase):
+    """A part of an open file, as a file."""
+
+    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
+        super().__init__()
+        self._file = file
+        self._start = start
+        self._size = size
+        self._place = 0
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Read on from where the last read of this part ended."""
+        left = self._size - self._place
+        self._file.seek(self._start + self._place)
+        data = self._file.read(left if size < 0 else min(size, left))
+        self._place += len(data)
+        return data

@@ -1,0 +1,48 @@
+"""What a tar says of a file."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.errors import TreeError
+from vllm_mods.formats import tars
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
+
+if TYPE_CHECKING:
+    import tarfile
+    from collections.abc import Iterator
+
+BROKEN = (*tars.BROKEN, zlib.error)
+"""What the standard library raises for wrong bytes in a tar or around it."""
+
+
+def entry(member: tarfile.TarInfo, path: str) -> ImageEntry:
+    """Return a member as the entry at ``path``; a second name of a file is a file."""
+    if member.isdir():
+        kind = DIR
+    elif member.issym():
+        kind = LINK
+    else:
+        kind = FILE if member.isreg() or member.islnk() else OTHER
+    return ImageEntry(
+        path=path,
+        kind=kind,
+        mode=member.mode & 0o7777,
+        uid=member.uid,
+        gid=member.gid,
+        mtime=int(member.mtime),
+        target=member.linkname if kind == LINK else "",
+        size=member.size if member.isreg() else 0,
+    )
+
+
+@contextlib.contextmanager
+def reading(what: str, hint: str) -> Iterator[None]:
+    """Turn what the standard library says of broken tars into ``TreeError``."""
+    try:
+        yield
+    except BROKEN as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TreeError(f"{what}: broken or cut short: {said}", hint=hint) from error

@@ -1,0 +1,1 @@
+"""Mods and pairings read from folders, held against their checksums."""

@@ -1,0 +1,402 @@
+"""Find and read mods and pairings: the bundled ones and those of the caller's own folders.
+
+A library is a folder with ``patches/<mod>/mod.toml`` and, if its mods bring chat
+templates, ``templates/<name>/template.jinja``; pairings are ``pairings/<name>.toml``.
+Libraries stack; a name that two of them hold is an error, since which one was meant
+could only be guessed.
+"""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
+from vllm_mods.formats import manifest, mod_lock
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing import parse as parse_pairing
+
+MANIFEST = "mod.toml"
+LOCK = "mod.lock"
+TEMPLATE = "template.jinja"
+_PARTS = ("patches", "templates", "pairings")
+
+
+def data_root() -> str:
+    """Return the folder with the bundled ``patches/`` and ``templates/``.
+
+    In a wheel they lie inside the package; in a checkout, and so in an editable
+    install, beside it.
+    """
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for root in (os.path.join(package, "_data"), os.path.dirname(package)):
+        if os.path.isdir(os.path.join(root, "patches")):
+            return root
+    raise UsageError(
+        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches is there",
+        hint="the installation is incomplete; install vllm-mods again",
+    )
+
+
+class Library:
+    """Mods and pairings by name: the bundled ones, and those of the caller's own folders.
+
+    ``folders`` hold ``patches/NAME/mod.toml``, ``templates/NAME/``, ``pairings/NAME.toml``. ``mods``
+    reads mods, ``names`` lists them, ``pairing`` and ``mods_of`` lead from a pairing to its mods.
+
+    Raises ``UsageError`` for a folder that is no library, and for a mod that two of them have;
+    ``ManifestError`` when a faulty mod is read.
+
+    >>> library = vm.Library("library")
+    >>> [mod.name for mod in library.mods("fast", "limit")]
+    ['fast', 'limit']
+    >>> "hybrid-int4-fp8" in vm.Library().names()
+    True
+    """
+
+    def __init__(
+        self,
+        *folders: str | os.PathLike[str],
+        pins: Callable[[str], dict[str, str]] | None = None,
+    ) -> None:
+        """Take the bundled library and ``folders``. Raises ``UsageError`` for a bad one.
+
+        ``pins`` returns, for one of the ``folders``, the sha256 of every file that it may hold:
+        see ``pinning.sums``.
+        """
+        for folder in folders:
+            _check_library(os.fspath(folder))
+        named = tuple(os.path.abspath(folder) for folder in folders)
+        self.roots = tuple(dict.fromkeys((data_root(), *named)))
+        self._pins = {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
+        self._folders = self._named("mod", "patches", MANIFEST)
+
+    def _named(self, what: str, part: str, file: str) -> dict[str, str]:
+        """Return the folders in ``part`` of each library that hold ``file``, by their names."""
+        found: dict[str, str] = {}
+        for root in self.roots:
+            for name, folder in _folders(os.path.join(root, part), file):
+                if name in found:
+                    raise UsageError(
+                        f"two libraries have a {what} named `{name}`: {found[name]} and {folder}",
+                        hint=f"rename one of them: the folder, and `name` in its {what}.toml",
+                    )
+                found[name] = folder
+        return found
+
+    def read(self, path: str) -> bytes | None:
+        """Read a file of one of the libraries, None if there is none.
+
+        Raises ``UsageError`` if it cannot be read, ``Refused`` if it is not as it is pinned.
+        """
+        data = read_file(path)
+        for root, listed in self._pins.items():
+            if path.startswith(f"{root}/"):
+                from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
+
+                checksums.check(root, path, data, listed)
+        return data
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all mods, sorted."""
+        return tuple(sorted(self._folders))
+
+    def mods(self, *names: str) -> tuple[Mod, ...]:
+        """Read the named mods and whatever they require, each once, requirements first.
+
+        Raises ``UsageError`` for a name that there is not and where none is given, ``ManifestError``
+        for a faulty mod.
+        """
+        if not names:
+            raise UsageError("no mod is named", hint="library.mods(*library.defaults())")
+        return self.select(names)
+
+    def load(self, name: str) -> Mod:
+        """Read one mod. Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty."""
+        if name not in self._folders:
+            pairings = self.pairing_names()
+            if name in pairings:
+                raise UsageError(f"{name} is a pairing, not a mod", hint=f"--pairing {name}")
+            raise self._unknown("mod", name, (*self._folders, *pairings))
+        return load_mod(self._folders[name], self.roots, read=self.read)
+
+    def pairing_names(self) -> tuple[str, ...]:
+        """Return the names of all pairings, sorted. Raises ``UsageError`` if two have one name."""
+        return tuple(sorted(self._pairing_files()))
+
+    def pairing(self, name: str) -> Pairing:
+        """Read one pairing.
+
+        Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty or its file has
+        another name.
+        """
+        files = self._pairing_files()
+        if name not in files:
+            raise self._unknown("pairing", name, files)
+        found = parse_pairing(self.read(files[name]) or b"", files[name])
+        if found.name != name:
+            raise ManifestError(
+                files[name], (f"name: {found.name!r} is not the name of its file, {name!r}",)
+            )
+        return found
+
+    def pairing_file(self, name: str) -> str:
+        """Return the path of a pairing. Raises ``UsageError`` if there is none."""
+        files = self._pairing_files()
+        if name not in files:
+            raise self._unknown("pairing", name, files)
+        return files[name]
+
+    def mods_of(self, pairing: Pairing) -> tuple[str, ...]:
+        """Return the names of a pairing's mods, then of those that bring its templates.
+
+        Raises ``UsageError`` if no mod brings a template.
+        """
+        names = dict.fromkeys(pairing.mods)
+        brought = {one for mod in self.select(pairing.mods) for one in _templates_of(mod)}
+        for template in pairing.templates:
+            if template in brought:
+                continue
+            # nearly always the mod of that name, and then no other needs to be read
+            for name in sorted(self._folders, key=lambda name: (name != template, name)):
+                if template in _templates_of(self.load(name)):
+                    names[name] = None
+                    break
+            else:
+                raise UsageError(
+                    f"no mod brings the template `{template}` that pairing `{pairing.name}` names",
+                    hint="`vllm-mods list` shows the mods",
+                )
+        return tuple(names)
+
+    def template_names(self) -> tuple[str, ...]:
+        """Return the names of all chat templates, sorted. Raises ``UsageError`` if two have one name."""
+        return tuple(sorted(self._template_folders()))
+
+    def template_folder(self, name: str) -> str:
+        """Return the folder of a chat template. Raises ``UsageError`` if there is none."""
+        folders = self._template_folders()
+        if name not in folders:
+            raise self._unknown("template", name, folders)
+        return folders[name]
+
+    def _template_folders(self) -> dict[str, str]:
+        return self._named("template", "templates", TEMPLATE)
+
+    def _pairing_files(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for root in self.roots:
+            parent = os.path.join(root, "pairings")
+            for file in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+                name, extension = os.path.splitext(file)
+                if extension != ".toml":
+                    continue
+                path = os.path.join(parent, file)
+                if name in found:
+                    raise UsageError(
+                        f"two libraries have a pairing named `{name}`: {found[name]} and {path}",
+                        hint="rename one of them: the file, and `name` in it",
+                    )
+                found[name] = path
+        return found
+
+    def _unknown(self, what: str, name: str, there: Iterable[str]) -> UsageError:
+        import difflib  # noqa: PLC0415
+
+        names = sorted(there)
+        begun = [one for one in names if name and one.startswith(name)]
+        near = begun or difflib.get_close_matches(name, names, 1)
+        listing = "template list" if what == "template" else "list"
+        hint = f"`vllm-mods {listing}` shows them all"
+        return UsageError(
+            f"there is no {what} named `{name}` in {', '.join(self.roots)}",
+            hint=f"did you mean `{near[0]}`? {hint}" if near else hint,
+        )
+
+    def select(self, names: Iterable[str]) -> tuple[Mod, ...]:
+        """Read the named mods and whatever they require, each once, requirements first."""
+        chosen: dict[str, Mod] = {}
+        pending: list[str] = []
+
+        def take(name: str) -> None:
+            if name in chosen:
+                return
+            if name in pending:
+                circle = " → ".join((*pending[pending.index(name) :], name))
+                raise UsageError(
+                    f"mods require each other in a circle: {circle}", hint="take one `requires` out"
+                )
+            pending.append(name)
+            mod = self.load(name)
+            for required in mod.requires:
+                take(required)
+            pending.pop()
+            chosen[name] = mod
+
+        for name in names:
+            take(name)
+        return tuple(chosen.values())
+
+    def defaults(self) -> tuple[str, ...]:
+        """Return the names of the bundled mods that are marked ``default = true``."""
+        bundled = os.path.join(self.roots[0], "patches", "")
+        return tuple(
+            name
+            for name in self.names()
+            if self._folders[name].startswith(bundled) and self.load(name).default
+        )
+
+
+def load_mod(
+    folder: str, roots: Sequence[str] = (), *, read: Callable[[str], bytes | None] | None = None
+) -> Mod:
+    """Read the mod in a folder with all the files it names, by ``read`` if they are not on disk.
+
+    A template is looked up in the folder's own ``templates/`` first, then in each of ``roots``.
+    Raises ``ManifestError`` with every problem.
+    """
+    read = read or read_file
+    where = os.path.join(folder, MANIFEST)
+    raw = read(where)
+    if raw is None:
+        raise UsageError(f"there is no {MANIFEST} in {folder}")
+    locked = read(os.path.join(folder, LOCK))
+    table = mod_lock.manifest_of(locked, sha256(raw)) if locked is not None else None
+    entry = (
+        manifest.from_toml(raw, where)
+        if table is None
+        else manifest.from_dict(table, where, checked=True)
+    )
+    problems: list[str] = []
+    digests = {MANIFEST: sha256(raw)}
+
+    def take(at: str, name: str, path: str) -> bytes:
+        data = read(path)
+        if data is None:
+            problems.append(f"{at}: there is no file {path}")
+            return b""
+        digests[name] = sha256(data)
+        return data
+
+    def inside(source: str) -> str:
+        return os.path.join(folder, *source.split("/"))
+
+    def template(at: str, name: str) -> bytes:
+        tried = [os.path.join(root, "templates", name, TEMPLATE) for root in (folder, *roots)]
+        there = [path for path in dict.fromkeys(tried) if read(path) is not None]
+        if len(there) > 1 and there[0] != tried[0]:
+            problems.append(
+                f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
+            )
+        return take(at, f"templates/{name}/{TEMPLATE}", there[0] if there else tried[-1])
+
+    if entry.name != os.path.basename(os.path.abspath(folder)):
+        problems.append(
+            f"name: {entry.name!r} is not the name of its folder, {os.path.basename(os.path.abspath(folder))!r}"
+        )
+    variants = []
+    for i, variant in enumerate(entry.variants):
+        at = f"variant[{i}]"
+        variants.append(
+            Variant(
+                id=variant.id,
+                vllm=variant.vllm,
+                patches=tuple(
+                    PatchFile(
+                        source=source,
+                        root=variant.root,
+                        data=take(f"{at}.patches[{j}]", source, inside(source)),
+                    )
+                    for j, source in enumerate(variant.patches)
+                ),
+                overlay=tuple(
+                    OverlayFile(
+                        source=file.source,
+                        path=file.path,
+                        replaces=file.replaces,
+                        data=take(f"{at}.overlay[{j}].source", file.source, inside(file.source)),
+                    )
+                    for j, file in enumerate(variant.overlay)
+                ),
+                templates=tuple(
+                    TemplateFile(
+                        name=file.name,
+                        file=file.file,
+                        source=f"templates/{file.name}/{TEMPLATE}",
+                        data=template(f"{at}.templates[{j}].name", file.name),
+                    )
+                    for j, file in enumerate(variant.templates)
+                ),
+                python=variant.python,
+                expects=variant.expects,
+                allow=variant.allow,
+            )
+        )
+    if problems:
+        raise ManifestError(where, tuple(problems))
+    return Mod(
+        name=entry.name,
+        version=entry.version,
+        summary=entry.summary,
+        license=entry.license,
+        directory=folder,
+        digest=_digest(digests),
+        default=entry.default,
+        requires=entry.requires,
+        conflicts=entry.conflicts,
+        after=entry.after,
+        upstream_status=entry.upstream_status,
+        upstream_issues=entry.upstream_issues,
+        evidence=entry.evidence,
+        serve_args=entry.serve_args,
+        compute_capability=entry.compute_capability,
+        variants=tuple(variants),
+        lock=locked,
+        manifest=raw,
+    )
+
+
+def _templates_of(mod: Mod) -> set[str]:
+    return {template.name for variant in mod.variants for template in variant.templates}
+
+
+def _check_library(folder: str) -> None:
+    if not os.path.isdir(folder):
+        raise UsageError(
+            f"the library {folder} is not a folder",
+            hint="`--library DIR` takes a folder that holds patches/",
+        )
+    if not any(os.path.isdir(os.path.join(folder, part)) for part in _PARTS):
+        inner = MANIFEST in os.listdir(folder)
+        hint = (
+            f"this is one mod; a library holds it as patches/{os.path.basename(os.path.abspath(folder))}/{MANIFEST}"
+            if inner
+            else "a library holds patches/<mod>/mod.toml"
+        )
+        raise UsageError(f"the library {folder} has no {', '.join(_PARTS)}", hint=hint)
+
+
+def _folders(parent: str, file: str) -> list[tuple[str, str]]:
+    if not os.path.isdir(parent):
+        return []
+    folders = ((name, os.path.join(parent, name)) for name in sorted(os.listdir(parent)))
+    return [(name, path) for name, path in folders if os.path.isfile(os.path.join(path, file))]
+
+
+def read_file(path: str) -> bytes | None:
+    """Read a file of a library, None if there is none. Raises ``UsageError`` if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _digest(files: dict[str, str]) -> str:
+    """Hash a mod as ``sha256sum`` would list its files, sorted by name."""
+    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
+    return sha256(listing.encode())

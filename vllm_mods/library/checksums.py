@@ -1,0 +1,131 @@
+"""Libraries that may hold only what somebody vouches for: a list of hashes, itself pinned or signed.
+
+The list has the form of ``sha256sum`` (GNU coreutils) with paths from the library's folder, and is
+checked by that program too. A signature is one of OpenSSH (PROTOCOL.sshsig) in the namespace
+``vllm-mods``, verified by ``ssh-keygen -Y verify``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SUMS = "SHA256SUMS"
+NAMESPACE = "vllm-mods"
+_LINE = re.compile(r"([0-9a-f]{64}) [ *](?:\./)?(.+)", re.ASCII)
+_PIN = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+
+
+def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, str]:
+    """Return the sha256 of every file that a library may hold, by its path in the library.
+
+    ``pins`` are files with lists, or ``sha256:…`` of the library's own ``SHA256SUMS``; ``signers`` is a
+    file in the form of OpenSSH's allowed_signers, and then the library's own list has to be signed by
+    one of these. Raises ``Refused`` for a list that none of them vouches for, ``UsageError`` for a list or
+    file that cannot be read.
+    """
+    files = [pin for pin in pins if not _PIN.fullmatch(pin)]
+    digests = [pin.removeprefix("sha256:") for pin in pins if _PIN.fullmatch(pin)]
+    found: dict[str, str] = {}
+    for file in files:
+        found |= parse(_bytes(file), file)
+    if not digests and signers is None:
+        return found
+    own = os.path.join(library, SUMS)
+    data = _bytes(own)
+    if digests and sha256(data) not in digests:
+        raise Refused(
+            f"{own} is not the list that is required: its hash is sha256:{sha256(data)}",
+            hint="take that hash only if you know why the library has changed",
+        )
+    if signers is not None:
+        _signed(own, data, signers)
+    own_sums = parse(data, own)
+    # With a list from elsewhere too, what both say is what counts.
+    return {path: own_sums[path] for path in own_sums.keys() & found.keys()} if files else own_sums
+
+
+def parse(data: bytes, where: str) -> dict[str, str]:
+    """Read a list as ``sha256sum`` prints it. Raises ``UsageError`` for a line that is none of it."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise UsageError(
+                f"{where}:{number}: {line[:80]!r} is no line of a list of hashes",
+                hint=f"cd LIBRARY && find patches templates pairings -type f | sort | xargs sha256sum > {SUMS}",
+            )
+        digest, path = match.groups()
+        if found.setdefault(path, digest) != digest:
+            raise UsageError(f"{where}:{number}: {path} is listed with two hashes")
+    return found
+
+
+def check(library: str, path: str, data: bytes | None, listed: Mapping[str, str]) -> None:
+    """Raise ``Refused`` unless a file of a library has the bytes that the list says, or neither is there."""
+    relative = os.path.relpath(path, library)
+    wanted, there = listed.get(relative), None if data is None else sha256(data)
+    if wanted == there:
+        return
+    if wanted is None:
+        what = "is in no list of hashes"
+    elif there is None:
+        what = "is gone, and the list of hashes has it"
+    else:
+        what = f"has the hash sha256:{there}, and the list says {wanted}"
+    raise Refused(
+        f"{path} {what}; nothing was changed",
+        hint=f"(cd {library} && sha256sum --check {SUMS})  # or take the library anew from where it came",
+    )
+
+
+def _signed(path: str, data: bytes, signers: str) -> None:
+    """Raise ``Refused`` unless ``path``, whose bytes are given, is signed by one of ``signers``."""
+    signature = f"{path}.sig"
+    for file in (signature, signers):
+        _bytes(file)
+    command = ["ssh-keygen", "-Y"]
+    files = ["-f", signers, "-s", signature]
+    names, why = _run([*command, "find-principals", *files], b"")
+    for name in names or ():
+        verified, why = _run([*command, "verify", "-n", NAMESPACE, "-I", name, *files], data)
+        if verified is not None:
+            return
+    raise Refused(
+        f"{signature} is no good signature of {path} by anybody in {signers}: {why}",
+        hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {path}  # whose it is",
+    )
+
+
+def _run(command: list[str], data: bytes) -> tuple[list[str] | None, str]:
+    """Run a command; return the lines that it printed, None if it said no, and why."""
+    import subprocess  # noqa: PLC0415  (slow to import, and rarely needed)
+
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise UsageError(
+            "ssh-keygen is not there, and a signature is verified by it",
+            hint="apt-get install openssh-client, or --require-hashes sha256:…",
+        ) from error
+    out, err = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
+    why = (err.strip() or out.strip()).replace("\n", "; ")
+    return (out.splitlines() if done.returncode == 0 else None), why
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror}, so nothing says what the library may hold",
+            hint="docs/security.md says how a library is pinned and signed",
+        ) from error

@@ -1,0 +1,48 @@
+"""A mod as one file, for the tree it went into: bytes ↔ ``Mod``. Pure.
+
+Taking one mod out while others stay means planning those again, perhaps years later and
+without the library they came from. One file, since every file of a transaction costs a sync.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.library import catalog
+
+if TYPE_CHECKING:
+    from vllm_mods.base.model import Mod
+
+SCHEMA = 1
+
+
+def pack(mod: Mod) -> bytes:
+    """Return every file of a mod as JSON: text by its name from the mod's folder."""
+    files = {catalog.MANIFEST: mod.manifest}
+    for variant in mod.variants:
+        files |= {patch.source: patch.data for patch in variant.patches}
+        files |= {file.source: file.data for file in variant.overlay}
+        files |= {file.source: file.data for file in variant.templates}
+    texts = {name: data.decode("utf-8", "surrogateescape") for name, data in files.items()}
+    raw = {"schema": SCHEMA, "files": texts}
+    return (json.dumps(raw, indent=0, sort_keys=True) + "\n").encode()
+
+
+def unpack(data: bytes, where: str, name: str) -> Mod:
+    """Read what ``pack`` wrote. Raises ``Refused`` if it is something else."""
+    try:
+        raw = json_of(data)
+        texts = {SCHEMA: raw["files"]}[raw["schema"]]
+        files = {
+            f"{name}/{source}": text.encode("utf-8", "surrogateescape")
+            for source, text in texts.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(
+            f"{where}: not a mod as this tool keeps it: {error!r}; nothing was changed",
+            hint="`vllm-mods revert` without a name needs no such file",
+        ) from error
+    return catalog.load_mod(name, read=files.get)

@@ -1,0 +1,114 @@
+"""Say where a class or function is now that it is not where a patch expects it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from vllm_mods.base.errors import TreeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vllm_mods.base.model import Tree
+
+# Each read of a remote tree is a request of its own, and `check` may move a megabyte in all.
+_REMOTE_LIMIT = 12
+
+
+class Search(Protocol):
+    """A search for a definition; see ``search``."""
+
+    def __call__(self, tree: Tree, name: str, path: str) -> tuple[str, str]:
+        """Tell where ``name`` is: a code and words."""
+        ...
+
+
+def search(tree: Tree, name: str, path: str) -> tuple[str, str]:
+    """Tell where a class or function that is gone from ``path`` is defined at the top of other files.
+
+    Looks in every Python file of a tree on disk, likeliest first, and in the
+    likeliest ones only of a remote tree. The code is ``superseded`` where nothing in the whole tree
+    has the name any more, else ``scope-gone``; the words say what was looked at.
+    """
+    looked, left = _likely(tree, path)
+    places: list[str] = []
+    named = ""
+    for other in looked:
+        line = _defined_at(tree, other, name, top=True)
+        if line is not None:
+            places.append(f"{other}:{line}")
+            if len(places) == 3:
+                break
+        named = named or (other if _names(tree, other, name) else "")
+    if places:
+        return "scope-gone", f"`{name}` is defined in {', '.join(places)}"
+    top = path.split("/", 1)[0]
+    if left:
+        every = len(looked) + left
+        return (
+            "scope-gone",
+            f"it is not in the {len(looked)} likeliest of {every} files; no others were read",
+        )
+    if named:
+        return "scope-gone", f"no file of {top}/ defines it, and {named} still names it"
+    return (
+        "superseded",
+        f"superseded: no file of {top}/ ({len(looked)}) names it any more, so what called it is gone too",
+    )
+
+
+def defining(tree: Tree, path: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield the files other than ``path`` that define all of ``names``, likeliest first."""
+    for other in _likely(tree, path)[0]:
+        if all(_defined_at(tree, other, name) is not None for name in names):
+            yield other
+
+
+def _likely(tree: Tree, path: str) -> tuple[list[str], int]:
+    """Return the files to look in, likeliest first, and how many more there are."""
+    top = path.split("/", 1)[0]
+    others = [other for other in tree.paths(top) if other.endswith(".py") and other != path]
+    others.sort(key=lambda other: (-_likeness(other, path), other))
+    looked = others[:_REMOTE_LIMIT] if tree.remote else others
+    return looked, len(others) - len(looked)
+
+
+def _defined_at(tree: Tree, path: str, name: str, *, top: bool = False) -> int | None:
+    """Return the line in a file at which a class or function of that name begins, in column 0 if ``top``."""
+    data = _read(tree, path)
+    word = name.encode()
+    if word not in data:
+        return None
+    indent = b"" if top else rb"[ \t]*"
+    needle = rb"^%s(?:class|(?:async[ \t]+)?def)[ \t]+%s\b" % (indent, re.escape(word))
+    hit = re.search(needle, data, re.MULTILINE)
+    return None if hit is None else data.count(b"\n", 0, hit.start()) + 1
+
+
+def _names(tree: Tree, path: str, name: str) -> bool:
+    return re.search(rb"\b%s\b" % re.escape(name.encode()), _read(tree, path)) is not None
+
+
+def _read(tree: Tree, path: str) -> bytes:
+    try:
+        return tree.read(path) or b""
+    except TreeError:
+        return b""  # a link or a special file, which no mod could touch either
+
+
+def _likeness(path: str, lost: str) -> float:
+    """Rank a path by how much it looks like the one that is gone."""
+    folders, file = posixpath.split(path)
+    lost_folders, lost_file = posixpath.split(lost)
+    stem, lost_stem = file.removesuffix(".py"), lost_file.removesuffix(".py")
+    shared = len(posixpath.commonprefix([f"{folders}/".split("/"), f"{lost_folders}/".split("/")]))
+    score = shared / (1 + abs(folders.count("/") - lost_folders.count("/")) / 4)
+    if lost_stem in folders.split("/"):
+        score += 4  # a module that became a package
+    if stem == lost_stem:
+        score += 5
+    elif lost_stem in stem or stem in lost_stem:
+        score += 1
+    return score

@@ -1,0 +1,231 @@
+"""The classes and functions of a Python file, by line, and which of them their names are bound to. Pure.
+
+``ast`` reads them, for a tenth of what LibCST's positions take; LibCST reads what is
+not Python of this interpreter's version.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_right
+from collections import Counter
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.formats import syntax_tree
+from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
+from vllm_mods.placing.rebinding import Definition, fates, suites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from vllm_mods.placing.rebinding import Fate
+
+__all__ = ["Scope", "Scopes", "UnparsableError", "read_scopes", "read_strictly"]
+
+
+class Scope(NamedTuple):
+    """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
+
+    ``start`` is the line of the first decorator, ``head`` that of the ``class`` or ``def`` keyword.
+    A definition is not ``live`` if its name, or that of a scope around it, is surely bound again
+    later and nothing has used it by then; it is ``conditional`` if it stands in a branch, a loop
+    or a ``with``, or its name may be bound again.
+    """
+
+    kind: str
+    name: str
+    start: int
+    head: int
+    end: int
+    live: bool = True
+    conditional: bool = False
+
+
+class Scopes(NamedTuple):
+    """Every scope of one file, outer ones before the ones inside them."""
+
+    scopes: tuple[Scope, ...]
+
+    def at(self, line: int) -> str:
+        """Return the dotted chain of what encloses a line; ``""`` is bare module level.
+
+        A module-level import or assignment counts by what it imports from or binds
+        (``from os.path import``, ``logger =``): that is what anchors a hunk there.
+        """
+        before = bisect_right(self.scopes, line, key=lambda scope: scope.start)
+        inner_first = (self.scopes[i] for i in range(before - 1, -1, -1))
+        return next((scope.name for scope in inner_first if line <= scope.end), "")
+
+    def chain(self, lines: Iterable[int]) -> str:
+        """Return the distinct scopes that some lines pass through, in order, joined by `` | ``."""
+        seen: dict[str, None] = {}
+        for line in lines:
+            seen[self.at(line)] = None
+        return " | ".join(seen)
+
+    def above(self, line: int) -> Scope | None:
+        """Return the class or function whose head is the nearest one above a line."""
+        heads = [scope for scope in self.definitions() if scope.head < line]
+        return max(heads, key=lambda scope: scope.head, default=None)
+
+    def definitions(self) -> tuple[Scope, ...]:
+        """Return the classes and functions only."""
+        return tuple(scope for scope in self.scopes if scope.kind != "statement")
+
+    def find(self, name: str) -> Scope | None:
+        """Return the first class or function with this dotted name, a live one if there is one."""
+        named = [scope for scope in self.definitions() if scope.name == name]
+        return next((scope for scope in named if scope.live), named[0] if named else None)
+
+
+# Every variant of a mod looks into the same files, and so do neighbouring releases.
+@lru_cache(maxsize=32)
+def read_scopes(data: bytes) -> Scopes:
+    """Read a file. Raises ``UnparsableError`` with the reason."""
+    try:
+        tree = syntax_tree.module(data) or syntax_tree.parse(data)
+        found = tuple(sorted(_Reader(data).read(tree), key=_outer_first))
+        return Scopes(_by_line_feeds(found, data))
+    except (RecursionError, syntax_tree.DeepError) as error:
+        raise UnparsableError(str(error)) from error
+    except (SyntaxError, ValueError):
+        return read_strictly(data)
+
+
+@lru_cache(maxsize=32)
+def read_strictly(data: bytes) -> Scopes:
+    """Read a file with LibCST. Raises ``UnparsableError`` with the reason.
+
+    Every definition is ``live`` here; one whose name is defined again is ``conditional``.
+    """
+    places = read_places(data)
+    names = Counter(place.name for place in places if place.kind != "statement")
+    found = tuple(Scope(*place, conditional=names[place.name] > 1) for place in places)
+    return Scopes(_by_line_feeds(found, data))
+
+
+def _outer_first(scope: Scope) -> tuple[int, int]:
+    return scope.start, -scope.end
+
+
+def _by_line_feeds(found: tuple[Scope, ...], data: bytes) -> tuple[Scope, ...]:
+    """Count lines as a patch does, for which a carriage return alone ends none."""
+    if not _LONE_RETURN.search(data):
+        return found
+    ends = (line.endswith(b"\n") for line in data.splitlines(keepends=True))
+    at = [0, 1, *(1 + feeds for feeds in accumulate(ends))]
+    return tuple(
+        one._replace(start=at[one.start], head=at[one.head], end=at[one.end]) for one in found
+    )
+
+
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
+_SPACE = rb"(?:[ \t\f]|\\\r?\n|\\\r)*"
+_SEMICOLON = re.compile(_SPACE + rb";" + _SPACE)
+_CLOSING = re.compile(rb"(?:\s|\\|#[^\r\n]*|\))*\)")
+
+
+class _Reader:
+    """The scopes of one file; positions of ``ast`` are columns of UTF-8, whatever the file is in."""
+
+    def __init__(self, data: bytes) -> None:
+        self.lines = syntax_tree.decoded(data).encode().splitlines(keepends=True)
+
+    def read(self, module: ast.Module) -> Iterator[Scope]:
+        fate = fates(module.body)
+        yield from self._suite(module.body, "", fate, live=True)
+
+    def _suite(
+        self, body: Sequence[ast.stmt], chain: str, fate: dict[Definition, Fate], *, live: bool
+    ) -> Iterator[Scope]:
+        if not chain:
+            yield from self._statements(body)
+        for node in body:
+            if not isinstance(node, Definition):
+                for inner in suites(node):
+                    yield from self._suite(inner, chain, fate, live=live)
+                continue
+            name = f"{chain}.{node.name}" if chain else node.name
+            its = fate[node]
+            alive = live and its.live
+            yield Scope(
+                kind="class" if isinstance(node, ast.ClassDef) else "def",
+                name=name,
+                start=self._start(node),
+                head=node.lineno,
+                end=node.end_lineno or node.lineno,
+                live=alive,
+                conditional=its.conditional,
+            )
+            yield from self._suite(node.body, name, fates(node.body), live=alive)
+
+    def _start(self, node: Definition) -> int:
+        if not node.decorator_list:
+            return node.lineno
+        line = node.decorator_list[0].lineno
+        while line > 1 and not self.lines[line - 1].lstrip().startswith(b"@"):
+            line -= 1  # ``@(``, and what it is about on a line below
+        return line
+
+    def _statements(self, body: Sequence[ast.stmt]) -> Iterator[Scope]:
+        """Yield the named statements of a suite of the module, one for each logical line."""
+        if not body or self._follows_colon(body[0]):
+            return
+        before: ast.stmt | None = None
+        label, start, end = "", 0, 0
+        for node in body:
+            if before is not None and self._same_line(before, node):
+                end = node.end_lineno or end
+            else:
+                if label:
+                    yield Scope("statement", label, start, start, end)
+                label, start, end = self._label(node), node.lineno, node.end_lineno or node.lineno
+            before = node
+        if label:
+            yield Scope("statement", label, start, start, end)
+
+    def _follows_colon(self, node: ast.stmt) -> bool:
+        """Tell whether a suite stands on the line of what it belongs to: ``if x: y = 1``."""
+        if self.lines[node.lineno - 1][: node.col_offset].strip():
+            return True
+        above = self.lines[node.lineno - 2].rstrip(b"\r\n") if node.lineno > 1 else b""
+        return above.endswith(b"\\") and b"#" not in above
+
+    def _same_line(self, before: ast.stmt, node: ast.stmt) -> bool:
+        line, column = before.end_lineno or 0, before.end_col_offset or 0
+        if b";" not in self.lines[line - 1][column:]:
+            return False
+        between = self._text(line, column, node.lineno, node.col_offset)
+        return _SEMICOLON.fullmatch(between) is not None
+
+    def _label(self, node: ast.stmt) -> str:
+        match node:
+            case ast.ImportFrom():
+                return f"from {'.' * node.level}{node.module or ''} import"
+            case ast.Import():
+                return f"import {node.names[0].name}"
+            case ast.Assign():
+                return f"{self._target(node, node.targets[0])} ="
+            case ast.AnnAssign():
+                return f"{self._target(node, node.target)} ="
+            case _:
+                return ""
+
+    def _target(self, node: ast.stmt, target: ast.expr) -> str:
+        line, column = target.end_lineno or 0, target.end_col_offset or 0
+        text = self._text(node.lineno, node.col_offset, line, column)
+        if (node.lineno, node.col_offset) != (target.lineno, target.col_offset):
+            after = self.lines[line - 1][column:] + b"".join(self.lines[line:][:100])
+            if closing := _CLOSING.match(after):
+                text += closing[0]
+        return text.decode(errors="surrogateescape")
+
+    def _text(self, line: int, column: int, end_line: int, end_column: int) -> bytes:
+        if line == end_line:
+            return self.lines[line - 1][column:end_column]
+        inner = self.lines[line : end_line - 1]
+        head, tail = self.lines[line - 1][column:], self.lines[end_line - 1][:end_column]
+        return b"".join((head, *inner, tail))

@@ -1,0 +1,1 @@
+"""The one function: mods and a tree in, verdicts and changes out."""

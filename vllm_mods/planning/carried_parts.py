@@ -1,0 +1,182 @@
+"""What a tree carries of a mod itself, part by part. Pure.
+
+Two ways to see it: the reversed hunks have their places, or the three-way merge from the tree that the
+mod was written for gives the target's own bytes. The second sees a change whose surroundings are others
+by now; it needs that tree, the *origin*.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import FileChange, Finding, HunkState
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.patching import Part, PatchingStep, forward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
+
+    from vllm_mods.base.model import Tree
+    from vllm_mods.formats.diff import FileDiff
+    from vllm_mods.planning.patching import Attempt
+
+    Wanted = AbstractSet[int | None]
+
+
+def merged(change: FileChange, there: bytes | None) -> bytes | None:
+    """Carry a change over to what a target has of the file; None where the two clash.
+
+    "No such file" counts as no bytes at all: ask ``is_carried`` for the difference.
+    """
+    if there in {change.before, change.after}:
+        return change.after
+    if change.before is None or change.after is None or there is None:
+        return None
+    sides = (line_diff.split(one) for one in (change.before, change.after, there))
+    return diff3.clean(diff3.merge(*sides))
+
+
+def is_carried(change: FileChange, there: bytes | None) -> bool:
+    """Tell whether a target has a change already: merging it in gives the target's own bytes."""
+    if there is None or change.after is None:
+        return there == change.after
+    return merged(change, there) == there
+
+
+def changes_of(parts: tuple[Part, ...], origin: Tree) -> tuple[tuple[FileChange, ...], ...] | None:
+    """Return what each part changes of the origin, as the parts before it left it.
+
+    None if one of them does not go in there. Raises ``TreeError`` for a file that cannot be read.
+    """
+    view = LayeredTree(origin)
+    found = []
+    for part in parts:
+        step = PatchingStep(part, view)
+        paths = dict.fromkeys((part.path, (part.diff and part.diff.new_path) or part.path))
+        before = {path: view.read(path) for path in paths}
+        step.put_in()
+        if step.findings:
+            return None
+        found.append(tuple(FileChange(path, old, view.read(path)) for path, old in before.items()))
+    return tuple(found)
+
+
+def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozenset[int]:
+    """Return the indexes of the parts that a tree carries, as far as the merge from ``origin`` tells."""
+    try:
+        changes = changes_of(parts, origin)
+        return frozenset(
+            i
+            for i, part in enumerate(changes or ())
+            if all(is_carried(change, tree.read(change.path)) for change in part)
+        )
+    except TreeError:
+        return (
+            frozenset()
+        )  # what cannot be read decides nothing here; the plan has the words for it
+
+
+def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Finding | None:
+    """Return what an origin has against a placement, if anything. Raises ``TreeError``.
+
+    Where the merge from there is clean, it has to give the same bytes; where it is not, each hunk has
+    to be in the scope that it has there.
+    """
+    there = forward(tried.variant, parts, origin)
+    before = {change.path: change for change in there.changes}
+    scopes = {(hunk.patch, hunk.path, hunk.number): hunk.scope for hunk in there.hunks}
+    for change in tried.changes:
+        known = before.get(change.path)
+        result = None if known is None else merged(known, change.before)
+        if result is not None and result != change.after:
+            message = f"{change.path}: a merge from vLLM {origin.version} gives other bytes than the places of the hunks"
+            return Finding("merge", message, path=change.path)
+        if result is not None:
+            continue
+        for hunk in tried.hunks:
+            scope = scopes.get((hunk.patch, hunk.path, hunk.number))
+            if hunk.path == change.path and scope is not None and scope != hunk.scope:
+                message = (
+                    f"{hunk.path}: hunk {hunk.number} of {hunk.patch}: its text stands at line {hunk.line} "
+                    f"(`{hunk.scope or 'module level'}`), and in vLLM {origin.version} in `{scope or 'module level'}`"
+                )
+                return Finding("elsewhere", message, hunk.path, hunk.line, hunk.number, scope)
+    return None
+
+
+def states(
+    parts: tuple[Part, ...], tree: Tree, origin: Tree | None = None
+) -> tuple[HunkState, ...]:
+    """Tell of each hunk, and each whole file, whether it could be put in, is in, or neither.
+
+    Parts lie on top of each other: what could go in is put in from the first one up, what is in
+    is taken out from the last one down.
+    """
+    found = {(i, number): "absent" for i, part in enumerate(parts) for number in _numbers(part)}
+
+    def run(order: Iterable[int], state: str, put: Callable[[PatchingStep], None]) -> None:
+        view = LayeredTree(tree)
+        for i in order:
+            left = [number for number in _numbers(parts[i]) if found[i, number] == "absent"]
+            fit = [number for number in left if _goes(parts[i], {number}, LayeredTree(view), put)]
+            found.update(dict.fromkeys(((i, number) for number in fit), state))
+            if fit:
+                _goes(parts[i], set(fit), view, put)
+
+    # first what could go in: only what could not be put in (again) counts as carried
+    run(range(len(parts)), "placed", PatchingStep.put_in)
+    run(reversed(range(len(parts))), "carried", PatchingStep.take_out)
+    for i in carried_parts(parts, origin, tree) if origin is not None else ():
+        found.update({(i, number): "carried" for number in _numbers(parts[i])})
+    every = all_in(parts, "absent")
+    return tuple(
+        one._replace(state=state) for one, state in zip(every, found.values(), strict=True)
+    )
+
+
+def without(parts: tuple[Part, ...], taken: Iterable[HunkState]) -> tuple[Part, ...]:
+    """Return the parts without some of their hunks and whole files."""
+    gone = {(one.patch, one.path, one.number) for one in taken}
+    left = []
+    for part in parts:
+        wanted = {
+            number for number in _numbers(part) if (part.source, part.path, number) not in gone
+        }
+        if wanted:
+            left.append(part if part.diff is None else part._replace(diff=_only(part.diff, wanted)))
+    return tuple(left)
+
+
+def all_in(parts: tuple[Part, ...], state: str) -> tuple[HunkState, ...]:
+    """Return the hunks and whole files of a variant, each in the same state."""
+    return tuple(
+        HunkState(patch=part.source, path=part.path, number=number, state=state)
+        for part in parts
+        for number in _numbers(part)
+    )
+
+
+def _goes(
+    part: Part, wanted: Wanted, view: LayeredTree, put: Callable[[PatchingStep], None]
+) -> bool:
+    one = part if part.diff is None else part._replace(diff=_only(part.diff, wanted))
+    step = PatchingStep(one, view)
+    put(step)
+    return not step.findings
+
+
+def _numbers(part: Part) -> list[int | None]:
+    """Return the numbers of a part's hunks; None stands for all that it does to its file."""
+    file = part.diff
+    if file is None or len(file.hunks) <= 1 or file.old_path != file.new_path:
+        return [None]
+    return [hunk.number for hunk in file.hunks]
+
+
+def _only(file: FileDiff, wanted: Wanted) -> FileDiff:
+    if None in wanted:
+        return file
+    return file._replace(hunks=tuple(hunk for hunk in file.hunks if hunk.number in wanted))

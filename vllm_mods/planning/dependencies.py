@@ -1,0 +1,81 @@
+"""How mods get on with each other: in which order they go in, and which exclude others. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from vllm_mods.base.model import Mod, ModPlan
+
+
+def order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
+    """Sort mods so that each follows what it ``requires`` and is ``after``; else as given."""
+    names = {mod.name: mod for mod in mods}
+    done: dict[str, Mod] = {}
+    pending: list[str] = []
+
+    def take(mod: Mod) -> None:
+        if mod.name in done:
+            return
+        if mod.name in pending:
+            circle = " → ".join((*pending[pending.index(mod.name) :], mod.name))
+            raise UsageError(
+                f"mods wait for each other in a circle: {circle}",
+                hint="take one `requires` or `after` out of their manifests",
+            )
+        pending.append(mod.name)
+        for name in (*mod.requires, *mod.after):
+            if name in names:
+                take(names[name])
+        pending.pop()
+        done[mod.name] = mod
+
+    for mod in mods:
+        take(mod)
+    return tuple(done.values())
+
+
+def objections(
+    mod: Mod, mods: Sequence[Mod], done: Mapping[str, ModPlan], applied: AbstractSet[str]
+) -> tuple[Finding, ...]:
+    """Return why a mod cannot go in beside the others, whatever the tree.
+
+    ``mods`` are all that were asked for, ``done`` what became of those before this one,
+    ``applied`` the names of those that are in the tree already.
+    """
+    return (*_conflicts(mod, mods, applied), *_unmet(mod, done, applied))
+
+
+def _conflicts(mod: Mod, mods: Sequence[Mod], applied: AbstractSet[str]) -> Iterator[Finding]:
+    for other in mods:
+        if other.name != mod.name and (other.name in mod.conflicts or mod.name in other.conflicts):
+            yield Finding(
+                code="conflicting-mod",
+                message=f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`",
+            )
+    for name in mod.conflicts:
+        if name in applied - {other.name for other in mods}:
+            yield Finding(
+                code="conflicting-mod",
+                message=f"{mod.name} does not go together with {name}, which is in",
+            )
+
+
+def _unmet(mod: Mod, done: Mapping[str, ModPlan], applied: AbstractSet[str]) -> Iterator[Finding]:
+    for name in mod.requires:
+        if name in done and not done[name].verdict.ok:
+            verdict = done[name].verdict
+            yield Finding(
+                code="required-mod",
+                message=f"{mod.name} requires {name}, which does not go in (`{verdict}`)",
+            )
+        elif name not in done and name not in applied:
+            yield Finding(
+                code="required-mod", message=f"{mod.name} requires {name}, which is not in"
+            )

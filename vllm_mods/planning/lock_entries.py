@@ -1,0 +1,65 @@
+"""What a plan adds to a mod.lock. Pure."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.formats import mod_lock
+from vllm_mods.formats.mod_lock import Lock, LockedFile, LockedHunk, LockedTree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm_mods.base.model import Mod, ModPlan
+
+
+def entry(planned: ModPlan) -> LockedTree | None:
+    """Return what a lock says of a plan, without its version and witness; None if nothing is written."""
+    if not planned.verdict.writes or planned.variant is None:
+        return None
+    return LockedTree(
+        vllm=(),
+        in_range=planned.in_range,
+        variant=planned.variant.id,
+        verdict=planned.verdict.value,
+        files=tuple(
+            LockedFile(path=change.path, before=sha256(change.before), after=sha256(change.after))
+            for change in planned.changes
+        ),
+        hunks=tuple(
+            LockedHunk(
+                patch=hunk.patch,
+                path=hunk.path,
+                number=hunk.number,
+                line=hunk.line,
+                scope=hunk.scope,
+            )
+            for hunk in planned.hunks
+        ),
+        beside=planned.beside,
+        witness=(),
+    )
+
+
+def of(mod: Mod, trees: Iterable[LockedTree]) -> Lock:
+    """Return a mod's lock with these trees."""
+    return Lock(
+        mod=mod.name,
+        version=mod.version,
+        digest=mod.digest,
+        manifest_sha256=sha256(mod.manifest) or "",
+        manifest=tomllib.loads(mod.manifest.decode()),
+        trees=tuple(trees),
+    )
+
+
+def extended(old: Lock, mod: Mod, planned: ModPlan, version: str) -> bytes:
+    """Return the lock of a mod that has a variant more, with the tree that this was planned on.
+
+    What the old lock says of the other variants holds: none of their files is another.
+    """
+    found = entry(planned)
+    more = () if found is None else (found._replace(vllm=(version,), witness=(planned.witness,)),)
+    return mod_lock.dump(of(mod, (*old.trees, *more))._replace(others=old.others))

@@ -1,0 +1,92 @@
+"""What to do next after a mod was refused: the one command that helps. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.model import Level, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm_mods.base.model import ModPlan, Plan
+
+_INDEX_LINE = (
+    "make the patch again with `git diff`: its `index` line tells which file it was made for"
+)
+_TOGETHER = frozenset({"conflicting-mod", "required-mod"})
+_START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
+
+
+def hint(
+    made: Plan, *, bundled: str, edited: Callable[[str], bool], again: Callable[[], str]
+) -> str | None:
+    """Return what helps with the first mod of a plan that does not go in, None if nothing is known.
+
+    ``bundled`` is the folder of the bundled library; ``edited`` tells whether a file is not as its
+    distribution brought it, ``again`` how that is installed anew.
+    """
+    refused = [one for one in made.mods if not one.verdict.ok]
+    # what a mod lacks because of another one is told of that one
+    refused.sort(key=lambda one: not _TOGETHER.isdisjoint(found.code for found in one.findings))
+    return _of(refused[0], made, bundled, edited, again) if refused else None
+
+
+def _of(
+    one: ModPlan,
+    made: Plan,
+    bundled: str,
+    edited: Callable[[str], bool],
+    again: Callable[[], str],
+) -> str | None:
+    errors = [found for found in one.findings if found.level is Level.ERROR]
+    codes = {found.code for found in errors}
+    target = shlex.quote(made.spec)
+    paths = dict.fromkeys(found.path for found in errors if found.path)
+    if "other-version" in codes:
+        said = f"vllm-mods revert {one.mod.name} --target {target}"
+    elif "changed-since" in codes:
+        said = (
+            f"vllm-mods revert --discard-edits {one.mod.name} --target {target}  # then apply again"
+        )
+    elif _TOGETHER & codes or "two-variants" in codes:
+        said = _show(one, bundled)
+    elif one.verdict is Verdict.UNFIT:
+        said = _show(one, bundled) if one.in_range else _port(one, made, bundled)
+    elif other := next((path for path in paths if edited(path)), None):
+        what, how = f"{other} differs from RECORD", again()
+        said = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
+    elif one.verdict is Verdict.UNREADABLE:
+        return None
+    elif one.verdict is Verdict.PARTIAL:
+        said = again()
+    else:
+        said = _INDEX_LINE if codes == {"both-ways"} else _port(one, made, bundled)
+    return said
+
+
+def _port(one: ModPlan, made: Plan, bundled: str) -> str:
+    """Return how to port a mod; where that cannot be, how to look at it."""
+    variants = (one.variant,) if one.variant else one.mod.variants
+    if made.version is None or not any(variant.patches for variant in variants):
+        return _show(one, bundled)
+    words = ["vllm-mods port", one.mod.name, f"--to {shlex.quote(made.spec)}"]
+    start = None if one.variant is None else _START.search(one.variant.vllm)
+    stale = any(found.code == "stale-lock" for found in one.findings)
+    if start and (one.mod.lock is None or stale):
+        words.append(f"--from pypi:{start[1]}")  # port takes it from mod.lock, where there is one
+    words.append(_library(one, bundled) or "--output ported")
+    return " ".join(words)
+
+
+def _show(one: ModPlan, bundled: str) -> str:
+    return f"vllm-mods show {one.mod.name} {_library(one, bundled)}".rstrip()
+
+
+def _library(one: ModPlan, bundled: str) -> str:
+    """Return the option that names a mod's library; nothing for the bundled one."""
+    root = os.path.dirname(os.path.dirname(one.mod.directory))
+    return "" if root == bundled else f"--library {shlex.quote(root)}"

@@ -1,0 +1,85 @@
+"""The trees that variants were written for, out of the releases that can be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.base import versions
+from vllm_mods.base.errors import DiffError, VllmModsError
+from vllm_mods.planning import patching
+from vllm_mods.planning.known_trees import WORKSPACE
+from vllm_mods.planning.layered_tree import LayeredTree
+
+if TYPE_CHECKING:
+    from vllm_mods.base.model import Mod, Tree, Variant
+    from vllm_mods.planning.planner import Origin
+    from vllm_mods.trees.release import Releases
+
+_MOST = 6
+"""Releases to look at: what a range begins with is nearly always the one that its author had."""
+
+
+def of_tree(tree: Tree) -> Origin:
+    """Return what gives the origins for plans on a tree; nothing is opened before it is asked.
+
+    A release is merged from releases as it was read itself, with or without connections; whatever
+    else from what the cache has. What cannot be had decides nothing.
+    """
+    known: list[Origins] = []
+
+    def origin(mod: Mod, variant: Variant) -> Tree | None:
+        if not known:
+            mine: Releases | None = getattr(tree, "releases", None)
+            try:
+                known.append(Origins(mine or _kept()))
+            except VllmModsError:  # the settings of pip, which a folder does without
+                return None
+        return known[0](mod, variant)
+
+    return origin
+
+
+def _kept() -> Releases:
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415
+
+    return Releases(offline=True)
+
+
+class Origins:
+    """Gives the first release of a variant's range that takes all of its parts, None if there is none.
+
+    What a lock says is not asked, so that no answer depends on it. ``missed`` tells that a release could
+    not be read, so that another time there may be an answer.
+    """
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+        self._known: dict[tuple[str, str], Tree | None] = {}
+        self.missed = False
+
+    def __call__(self, mod: Mod, variant: Variant) -> Tree | None:
+        """Return the origin of a variant. Raises ``DiffError`` for a bad patch."""
+        key = (mod.digest, variant.id)
+        if key not in self._known:
+            self._known[key] = self._find(mod, variant) if variant.patches else None
+        return self._known[key]
+
+    def _find(self, mod: Mod, variant: Variant) -> Tree | None:
+        parts = tuple(
+            part for part in patching.parts_of(mod, variant, WORKSPACE) if part.diff is not None
+        )
+        try:
+            named = {
+                file.version
+                for file in self._releases.files()
+                if file.yanked is None and versions.in_range(file.version, variant.vllm)
+            }
+            for version in sorted(named, key=versions.sort_key)[:_MOST]:
+                tree = LayeredTree(self._releases.open(version))
+                if patching.goes_in(parts, tree):
+                    return tree
+        except DiffError:
+            raise
+        except VllmModsError:  # one that is none, or cannot be read, decides nothing
+            self.missed = True
+        return None

@@ -1,0 +1,377 @@
+"""Try one variant of a mod on one view of a tree. Pure; guesses nothing.
+
+``forward`` puts the variant in, ``backward`` takes it out again: the same code on
+the reversed diffs. Either succeeds for the whole variant or not at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import FileChange, Finding, Level, PlacedHunk, Verdict
+from vllm_mods.formats import diff
+from vllm_mods.placing import locate
+from vllm_mods.planning.layered_tree import LayeredTree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.base.model import Mod, Tree, Variant
+    from vllm_mods.placing.relocation import Search
+
+NEW_FILE_MODE = 0o644
+
+VERDICTS = {
+    "unreadable": Verdict.UNREADABLE,
+    "unparsable": Verdict.UNREADABLE,
+    "file-gone": Verdict.MISSING,
+    "scope-gone": Verdict.MISSING,
+    "superseded": Verdict.MISSING,
+    "ambiguous": Verdict.MISPLACED,
+    "both-ways": Verdict.MISPLACED,
+    "elsewhere": Verdict.MISPLACED,
+    "order": Verdict.MISPLACED,
+    "unprovable": Verdict.MISPLACED,
+    "merge": Verdict.MISPLACED,
+    "carried": Verdict.CONFLICT,
+    "edge": Verdict.CONFLICT,
+    "file-there": Verdict.CONFLICT,
+    "text": Verdict.CONFLICT,
+}
+"""What each code of a finding makes of a plan, the gravest first."""
+
+
+class Part(NamedTuple):
+    """A variant's change to one file: a diff of a patch, or a whole file (overlay, template).
+
+    ``whole`` is the file's content; ``replaces`` the sha256 of files it may replace.
+    """
+
+    source: str
+    diff: diff.FileDiff | None = None
+    path: str = ""
+    whole: bytes | None = None
+    replaces: tuple[str, ...] = ()
+
+
+class Attempt(NamedTuple):
+    """What became of it. ``changes`` is empty unless ``ok``; ``beside`` is what the fit looked at."""
+
+    variant: Variant
+    ok: bool
+    verdict: Verdict
+    changes: tuple[FileChange, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    hunks: tuple[PlacedHunk, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+def parts_of(
+    mod: Mod, variant: Variant, workspace: str, *, vouched: bool = False
+) -> tuple[Part, ...]:
+    """Return a variant's parts in the order they apply. Raises ``DiffError`` for a bad patch.
+
+    ``vouched`` says that mod.lock knows the patches, so that one reading of them is enough.
+    """
+    reader = diff.read if vouched else diff.parse
+    parts = [
+        Part(source=patch.source, diff=file, path=file.path)
+        for patch in variant.patches
+        for file in reader(patch.data, f"{mod.directory}/{patch.source}", root=patch.root)
+    ]
+    parts += [
+        Part(source=file.source, path=file.path, whole=file.data, replaces=file.replaces)
+        for file in variant.overlay
+    ]
+    parts += [
+        Part(source=file.source, path=f"{workspace}/{file.file}", whole=file.data)
+        for file in variant.templates
+    ]
+    return tuple(parts)
+
+
+def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
+    """Put the variant in."""
+    from vllm_mods.placing import relocation  # noqa: PLC0415  (for trees that are not as expected)
+
+    view = LayeredTree(tree)
+    findings: list[Finding] = []
+    hunks: list[PlacedHunk] = []
+    for part in parts:
+        step = PatchingStep(part, view, relocation.search)
+        try:
+            step.put_in()
+        except TreeError as error:
+            step.fail("unreadable", error.message, path=part.path)
+        findings += step.findings
+        hunks += step.hunks
+    if findings:
+        verdict = worst(findings)
+        return Attempt(variant=variant, ok=False, verdict=verdict, findings=tuple(findings))
+    moved = any(hunk.offset for hunk in hunks)
+    return Attempt(
+        variant=variant,
+        ok=True,
+        verdict=Verdict.MOVED if moved else Verdict.APPLIES,
+        changes=view.changes(),
+        findings=tuple(notes(hunks, view.changes())),
+        hunks=tuple(hunks),
+    )
+
+
+def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
+    """Take the variant out, last part first. ``ok`` means that all of it was in."""
+    if all(_only_mode(part) for part in parts) or not _maybe_in(parts, tree):
+        return Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
+    view = LayeredTree(tree)
+    for part in reversed(parts):
+        if _only_mode(part):
+            continue
+        step = PatchingStep(part, view)
+        step.take_out()
+        if step.findings:
+            return Attempt(variant=variant, ok=False, verdict=worst(step.findings))
+    return Attempt(variant=variant, ok=True, verdict=Verdict.APPLIED, changes=view.changes())
+
+
+def goes_in(parts: tuple[Part, ...], tree: Tree) -> bool:
+    """Tell whether all parts go in; why not, nobody asks. Raises ``TreeError``."""
+    view = LayeredTree(tree)
+    for part in parts:
+        step = PatchingStep(part, view)
+        step.put_in()
+        if step.findings:
+            return False
+    return True
+
+
+def worst(findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict of a plan that has these errors."""
+    codes = {finding.code for finding in findings if finding.level is Level.ERROR}
+    return next(verdict for code, verdict in VERDICTS.items() if code in codes)
+
+
+def _only_mode(part: Part) -> bool:
+    """Tell whether a part changes permission bits alone: a tree does not tell if it is in."""
+    return part.diff is not None and part.diff.only_mode
+
+
+def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
+    """Look by text alone, so that an unpatched tree is told from a patched one without parsing."""
+    last = {part.diff.new_path or part.path: part.diff for part in parts if part.diff is not None}
+    for path, file in last.items():
+        data = tree.read(path)
+        if (data is None) != (file.new_path is None):
+            return False
+        if data is not None and not all(
+            not hunk.new or locate.matches(data, hunk.new) for hunk in file.hunks
+        ):
+            return False
+    return all(tree.read(part.path) == part.whole for part in parts if part.diff is None)
+
+
+def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Finding]:
+    """Say what a user should know of hunks that have their place, and of modes."""
+    notes = [
+        Finding(
+            code="mode",
+            message=f"{change.path} gets the mode {change.mode:04o}, whatever it has: a tree does not tell",
+            path=change.path,
+            level=Level.NOTE,
+        )
+        for change in changes
+        if change.mode is not None and change.before == change.after
+    ]
+    for hunk in hunks:
+        place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}
+        if hunk.offset:
+            notes.append(
+                Finding(
+                    code="offset",
+                    message=f"hunk {hunk.number} lands at line {hunk.line}, {hunk.offset:+d} from where it was written",
+                    level=Level.NOTE,
+                    **place,  # type: ignore[arg-type]
+                )
+            )
+        if hunk.proof == "unique" and hunk.path.endswith(".py"):
+            notes.append(
+                Finding(
+                    code="unique-only",
+                    message=f"all that places hunk {hunk.number} is that its text occurs once in the file: "
+                    "the patch does not say which class or function it was written in",
+                    level=Level.NOTE,
+                    **place,  # type: ignore[arg-type]
+                )
+            )
+    return notes
+
+
+class PatchingStep:
+    """One part on one view: lays the change over the view, or has findings that say why not.
+
+    Without ``search``, what is wrong is not looked into: only whether it would go in is asked.
+    """
+
+    def __init__(self, part: Part, view: LayeredTree, search: Search | None = None) -> None:
+        self.part = part
+        self.view = view
+        self.search = search
+        self.findings: list[Finding] = []
+        self.hunks: list[PlacedHunk] = []
+
+    def fail(self, code: str, message: str, **place: object) -> None:
+        """Note what is wrong."""
+        self.findings.append(Finding(code=code, message=message, **place))  # type: ignore[arg-type]
+
+    def put_in(self) -> None:
+        """Put the part in. Raises ``TreeError`` for a file that cannot be read."""
+        if self.part.diff is None:
+            self.put_whole()
+        else:
+            self.run(self.part.diff)
+
+    def take_out(self) -> None:
+        """Take the part out. Raises ``TreeError`` for a file that cannot be read."""
+        part = self.part
+        if part.diff is not None:
+            self.run(part.diff.reversed(), back=True)
+        elif self.view.read(part.path) != part.whole:
+            self.fail("text", f"{part.path} is not as {part.source} has it", path=part.path)
+        else:
+            self.view.lay([FileChange(path=part.path, before=part.whole, after=None)])
+
+    def put_whole(self) -> None:
+        """Put a whole file in."""
+        part = self.part
+        before = self.view.read(part.path)
+        if before is not None and (before == part.whole or sha256(before) not in part.replaces):
+            same = before == part.whole
+            bytes_ = "the same bytes" if same else f"other bytes than {part.source}"
+            never = "" if same else "; it is never replaced unseen"
+            message = f"{part.path} is there already, with {bytes_}{never}"
+            self.fail("file-there", message, path=part.path)
+            return
+        mode = NEW_FILE_MODE if before is None else None
+        self.view.lay([FileChange(path=part.path, before=before, after=part.whole, mode=mode)])
+
+    def run(self, file: diff.FileDiff, *, back: bool = False) -> None:
+        """Put a diff of one file in; ``back`` says that it is reversed."""
+        before = None if file.old_path is None else self.view.read(file.old_path)
+        if file.old_path is None or (before is None and file.may_create):
+            self.create(file)
+            return
+        if before is None:
+            self.file_missing(file)
+            return
+        renamed = file.new_path not in (None, file.old_path)
+        if renamed and self.view.read(file.new_path or "") is not None:
+            message = (
+                f"{file.new_path} is there already, so {file.old_path} cannot be renamed to it"
+            )
+            self.fail("file-there", message, path=file.new_path)
+            return
+        if file.new_path is None:
+            if b"".join(file.hunks[0].old if file.hunks else ()) != before:
+                message = f"the patch deletes {file.old_path}, but its content is another"
+                self.fail("text", message, path=file.old_path, line=1)
+                return
+            self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
+            return
+        after = self.place(file, before, back=back)
+        if after is None:
+            return
+        if renamed:
+            self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
+            before = None
+        self.view.lay([FileChange(path=file.new_path, before=before, after=after, mode=file.mode)])
+
+    def create(self, file: diff.FileDiff) -> None:
+        """Put a new file in."""
+        assert file.new_path is not None  # noqa: S101  (the reader refuses two /dev/null)
+        content = b"".join(file.hunks[0].new) if file.hunks else b""
+        if self.view.read(file.new_path) is not None:
+            message = f"{file.new_path} is there already, and the patch creates it"
+            self.fail("file-there", message, path=file.new_path)
+            return
+        mode = file.mode if file.mode is not None else NEW_FILE_MODE
+        self.view.lay([FileChange(path=file.new_path, before=None, after=content, mode=mode)])
+
+    def place(self, file: diff.FileDiff, before: bytes, *, back: bool) -> bytes | None:
+        """Return the file with every hunk in its proven place; None and findings otherwise."""
+        from vllm_mods.formats.concrete_syntax import UnparsableError  # noqa: PLC0415
+        from vllm_mods.placing import scopes  # noqa: PLC0415
+
+        path = file.path
+        parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
+        target = locate.Target(data=before, parse=parse)
+        placed: list[tuple[int, diff.Hunk]] = []
+        try:
+            for hunk, spot in zip(file.hunks, locate.place(file, target, back=back), strict=True):
+                if isinstance(spot, locate.Lost):
+                    self.lost(hunk, spot, path, target)
+                    continue
+                placed.append((spot.line, hunk))
+                self.hunks.append(
+                    PlacedHunk(
+                        patch=self.part.source,
+                        path=path,
+                        number=hunk.number,
+                        line=spot.line,
+                        offset=spot.line - hunk.stated,
+                        scope=spot.scope,
+                        proof=spot.proof,
+                    )
+                )
+        except UnparsableError as error:
+            message = (
+                f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}"
+            )
+            self.fail("unparsable", message, path=path)
+        return None if self.findings else locate.splice(target.lines, placed)
+
+    def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: locate.Target) -> None:
+        """Say why a hunk has no place."""
+        place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
+        label = f"{path}: hunk {hunk.number} of {self.part.source}"
+        label += f" (`{spot.scope}`)" if spot.scope else ""
+        if self.search is None or spot.code != "absent":
+            line = spot.lines[0] if spot.lines else None
+            code = "text" if spot.code == "absent" else spot.code
+            self.fail(code, f"{label}: {spot.message}", line=line, **place)
+            return
+        gone = _gone(target, spot.scope)
+        if gone is not None:
+            code, found = self.search(self.view, gone, path)
+            self.fail(code, f"{label}: there is no `{gone}` in it any more; {found}", **place)
+            return
+        near = locate.nearest(hunk, target, spot.scope)
+        line, words = near[:2] if near is not None else (None, "nothing like its text is there")
+        self.fail("text", f"{label}: {words}", line=line, **place)
+
+    def file_missing(self, file: diff.FileDiff) -> None:
+        """Say that a file is gone, and where its definitions are."""
+        path = file.path
+        names = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
+        found = (
+            [] if self.search is None else [self.search(self.view, name, path) for name in names]
+        )
+        said = "; ".join([f"there is no {path}", *(words for _, words in found)])
+        gone = bool(found) and all(code == "superseded" for code, _ in found)
+        scope = next(iter(names), None)
+        self.fail("superseded" if gone else "file-gone", said, path=path, scope=scope)
+
+
+def _named(hunk: diff.Hunk) -> str | None:
+    """Return the class or function that the section header names."""
+    words = hunk.section.split("(")[0].rstrip(":").split()
+    return words[-1] if len(words) >= 2 and words[-2] in {"class", "def"} else None
+
+
+def _gone(target: locate.Target, scope: str | None) -> str | None:
+    """Return the class or function that a hunk was written in if the file no longer defines it."""
+    if not scope or target.scopes is None:
+        return None
+    known = {one.name.rsplit(".", 1)[-1] for one in target.scopes.definitions()}
+    return None if scope in known else scope

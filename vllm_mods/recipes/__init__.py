@@ -1,0 +1,1 @@
+"""Launchers' recipes: read, written, and put right after a forum mangled them."""

@@ -1,0 +1,1 @@
+"""bash, read and never run: command lines and whole scripts."""

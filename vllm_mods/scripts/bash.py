@@ -1,0 +1,578 @@
+"""A bash script as statements. tree-sitter is imported here only; nothing is run, nothing expanded.
+
+``shell`` reads the one command line of a recipe, and knows words; a mod's ``run.sh`` has functions,
+branches and loops, and needs a grammar.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tree_sitter import Node
+
+
+_LONGEST = 256 << 10
+_DEEPEST = 120
+"""How deep a script may be nested, by the nodes of the grammar: those that people write take 30."""
+
+
+class BashError(ValueError):
+    """Text that bash's grammar does not allow; ``line`` is 1-based."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(f"line {line}: {why}")
+        self.line = line
+        self.why = why
+
+
+class Variable(NamedTuple):
+    """``$NAME`` or ``${NAME:-default}``; ``default`` is None where there is none."""
+
+    name: str
+    default: Word | None = None
+
+
+class Unread(NamedTuple):
+    """What only a running shell knows: ``$(…)``, ``*``, ``${X#y}``."""
+
+    text: str
+
+
+class Word(NamedTuple):
+    """One word, as it stands there (``text``) and in parts, quotes taken off."""
+
+    text: str
+    parts: tuple[str | Variable | Unread, ...]
+
+    def value(self, variables: Mapping[str, str]) -> str | None:
+        """Return what the word comes to, None if something in it cannot be known."""
+        out = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                out += part
+                continue
+            known = None
+            if isinstance(part, Variable):
+                known = variables.get(part.name)
+                if not known and part.default is not None:
+                    known = part.default.value(variables)
+            if known is None:
+                return None
+            out += known
+        return out
+
+
+class Redirect(NamedTuple):
+    """``<``, ``>``, ``>>``, ``<<`` (with the text that follows as ``target``), ``<<<`` and so on."""
+
+    operator: str
+    descriptor: str
+    target: Word
+
+
+class Call(NamedTuple):
+    """A simple command, with what is assigned in front of it."""
+
+    line: int
+    text: str
+    argv: tuple[Word, ...]
+    assignments: tuple[tuple[str, Word], ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+
+
+class Assign(NamedTuple):
+    """``NAME=value``, or with ``export`` and the like in front."""
+
+    line: int
+    text: str
+    name: str
+    value: Word
+    exported: bool
+
+
+class Pipe(NamedTuple):
+    """Commands, each reading what the one before it writes."""
+
+    line: int
+    text: str
+    stages: tuple[Statement, ...]
+
+
+class Chain(NamedTuple):
+    """``left && right`` or ``left || right``."""
+
+    line: int
+    text: str
+    left: Statement
+    operator: str
+    right: Statement
+
+
+class Not(NamedTuple):
+    """``! command``."""
+
+    line: int
+    text: str
+    inner: Statement
+
+
+class If(NamedTuple):
+    """Branches of a condition and what it guards; the last one's condition may be empty: ``else``."""
+
+    line: int
+    text: str
+    branches: tuple[tuple[tuple[Statement, ...], tuple[Statement, ...]], ...]
+
+
+class For(NamedTuple):
+    """``for name in values``."""
+
+    line: int
+    text: str
+    name: str
+    values: tuple[Word, ...]
+    body: tuple[Statement, ...]
+
+
+class Block(NamedTuple):
+    """``{ … }``, or ``( … )`` in a shell of its own."""
+
+    line: int
+    text: str
+    body: tuple[Statement, ...]
+    subshell: bool
+
+
+class BashFunction(NamedTuple):
+    """``name() { … }``."""
+
+    line: int
+    text: str
+    name: str
+    body: tuple[Statement, ...]
+
+
+class Test(NamedTuple):
+    """``[ … ]`` or ``[[ … ]]``."""
+
+    line: int
+    text: str
+
+
+class Other(NamedTuple):
+    """A statement of a kind that is not read further: ``kind`` is the grammar's name for it."""
+
+    line: int
+    text: str
+    kind: str
+    body: tuple[Statement, ...]
+
+
+Statement = Call | Assign | Pipe | Chain | Not | If | For | Block | BashFunction | Test | Other
+
+
+class Script(NamedTuple):
+    """A script: its first line if that names an interpreter, its statements, its number of lines."""
+
+    interpreter: str
+    body: tuple[Statement, ...]
+    lines: int
+
+
+def read(text: str) -> Script:
+    """Read a script. Raises ``BashError`` at the first place that is no bash."""
+    import tree_sitter_bash  # noqa: PLC0415  (compiled, and needed by few commands)
+    from tree_sitter import Language, Parser  # noqa: PLC0415
+
+    data = text.encode("utf-8", "surrogateescape")
+    if len(data) > _LONGEST:
+        raise BashError(
+            1, f"a script of {len(data):,} bytes: {_LONGEST:,} is the most that is read"
+        )
+    root = Parser(Language(tree_sitter_bash.language())).parse(data).root_node
+    if root.has_error:
+        line = _first_error(root)
+        raise BashError(line, "bash would not read this")
+    _check_depth(root)
+    reader = _ScriptReader(data)
+    first = text.partition("\n")[0]
+    return Script(
+        interpreter=first[2:].strip() if first.startswith("#!") else "",
+        body=reader.statements(root),
+        lines=text.count("\n") + (not text.endswith("\n")),
+    )
+
+
+def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Yield every statement, each before those in it."""
+    for one in body:
+        yield one
+        yield from walk(inside(one))
+
+
+def inside(one: Statement) -> tuple[Statement, ...]:
+    """Return the statements directly in one."""
+    if isinstance(one, Pipe):
+        return one.stages
+    if isinstance(one, Chain):
+        return (one.left, one.right)
+    if isinstance(one, Not):
+        return (one.inner,)
+    if isinstance(one, If):
+        return tuple(each for branch in one.branches for part in branch for each in part)
+    if isinstance(one, For | Block | BashFunction | Other):
+        return one.body
+    return ()
+
+
+def _check_depth(root: Node) -> None:
+    """Raise ``BashError`` for what is nested so deeply that reading it would have no end."""
+    cursor = root.walk()
+    depth = 0
+    while True:
+        if depth > _DEEPEST:
+            line = int(cursor.node.start_point[0]) + 1 if cursor.node is not None else 1
+            raise BashError(line, "it is nested too deeply to be read")
+        if cursor.goto_first_child():
+            depth += 1
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
+            depth -= 1
+
+
+def _first_error(node: Node) -> int:
+    while (inner := next((child for child in node.children if child.has_error), None)) is not None:
+        node = inner
+    row, column = node.end_point
+    return int(row) + (1 if column or row == node.start_point[0] else 0)
+
+
+class _ScriptReader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def text(self, node: Node) -> str:
+        return self.data[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+
+    def statements(self, node: Node) -> tuple[Statement, ...]:
+        found = []
+        for child in node.named_children:
+            one = self.statement(child)
+            if (
+                one is not None
+                and child.next_sibling is not None
+                and child.next_sibling.type == "&"
+            ):
+                one = Other(one.line, one.text, "background", (one,))
+            found += [] if one is None else [one]
+        return tuple(found)
+
+    def statement(self, node: Node) -> Statement | None:  # noqa: C901, PLR0911, PLR0912  (one for each kind)
+        line, text = int(node.start_point[0]) + 1, self.text(node)
+        kind = node.type
+        if kind in {"comment", "heredoc_body", "heredoc_end"}:
+            return None
+        if kind == "command":
+            return self.command(node)
+        if kind == "redirected_statement":
+            return self.redirected(node)
+        if kind in {"variable_assignment", "declaration_command"}:
+            return self.assign(node)
+        if kind == "pipeline":
+            return Pipe(line, text, self.statements(node))
+        if kind == "list":
+            left, right = self.statements(node)
+            operator = next(child.type for child in node.children if child.type in {"&&", "||"})
+            return Chain(line, text, left, operator, right)
+        if kind == "negated_command":
+            (inner,) = self.statements(node)
+            return Not(line, text, inner)
+        if kind == "if_statement":
+            return If(line, text, tuple(self.branches(node)))
+        if kind == "for_statement" and node.child_by_field_name("variable"):
+            return self.loop(node)
+        if kind in {"compound_statement", "subshell"}:
+            return Block(line, text, self.statements(node), kind == "subshell")
+        if kind == "function_definition":
+            name, body = (node.child_by_field_name(part) for part in ("name", "body"))
+            assert name is not None and body is not None  # noqa: PT018, S101  (the grammar has both)
+            inside = self.statements(body)
+            if body.type == "subshell":
+                inside = (Block(line, text, inside, subshell=True),)
+            return BashFunction(line, text, self.text(name), inside)
+        if kind == "test_command":
+            return Test(line, text)
+        return Other(line, text, kind, self.below(node))
+
+    def below(self, node: Node) -> tuple[Statement, ...]:
+        """Return the statements in a node of which no more is known."""
+        found: list[Statement] = []
+        for child in node.named_children:
+            if child.type in {"do_group", "case_item", "compound_statement"}:
+                found += self.below(child)
+            elif child.type.endswith(("_statement", "command", "_definition")) or child.type in {
+                "list",
+                "pipeline",
+                "variable_assignment",
+                "subshell",
+            }:
+                one = self.statement(child)
+                found += [] if one is None else [one]
+        return tuple(found)
+
+    def command(self, node: Node) -> Statement:
+        """Read a command; assignments on lines above it, which the grammar takes for its own, are none."""
+        call = self.call(node)
+        own = len(call.assignments)
+        children = node.named_children
+        for i, (one, after) in enumerate(itertools.islice(itertools.pairwise(children), own), 1):
+            between = self.data[one.end_byte : after.start_byte].replace(b"\\\n", b"")
+            if b"\n" in between:
+                first = children[:i]
+                above = tuple(
+                    Assign(int(each.start_point[0]) + 1, self.text(each), *pair, exported=False)
+                    for each, pair in zip(first, call.assignments, strict=False)
+                )
+                rest = self.data[after.start_byte : node.end_byte].decode(
+                    "utf-8", "surrogateescape"
+                )
+                line = int(after.start_point[0]) + 1
+                call = call._replace(line=line, text=rest, assignments=call.assignments[i:])
+                return Block(above[0].line, self.text(node), (*above, call), subshell=False)
+        return call
+
+    def call(self, node: Node) -> Call:
+        argv, assignments, redirects = [], [], []
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                assignments.append(self.pair(child))
+            elif child.type.endswith("_redirect"):
+                redirects.append(self.redirect(child))
+            elif child.type != "comment":
+                argv.append(self.word(child))
+        return Call(
+            int(node.start_point[0]) + 1,
+            self.text(node),
+            tuple(argv),
+            tuple(assignments),
+            tuple(redirects),
+        )
+
+    def redirected(self, node: Node) -> Statement | None:
+        line, text = int(node.start_point[0]) + 1, self.text(node)
+        body = node.child_by_field_name("body")
+        nodes = [child for child in node.named_children if child.type.endswith("_redirect")]
+        # The grammar has what follows `<<END` on its line inside of the redirect.
+        nodes += [c for one in nodes for c in one.named_children if c.type.endswith("_redirect")]
+        redirects = tuple(self.redirect(child) for child in nodes)
+        # What follows on the line is the command's, and the grammar gives it to the redirect.
+        rest = [one for child in nodes for one in child.children_by_field_name("destination")[1:]]
+        words = tuple(self.word(one) for one in rest)
+        inner = None if body is None else self.statement(body)
+        if inner is None:
+            return Call(line, text, words, (), redirects)
+        if isinstance(inner, Call):
+            inner = inner._replace(argv=(*inner.argv, *words))
+        elif words:
+            return Other(line, text, "redirected_statement", (inner,))
+        found = _with(inner, redirects, text)
+        for one in nodes:
+            for child in one.named_children:
+                if child.type == "pipeline":
+                    found = Pipe(line, text, (found, *self.statements(child)))
+            right = one.child_by_field_name("right")
+            operator = one.child_by_field_name("operator")
+            other = None if right is None else self.statement(right)
+            if operator is not None and other is not None:
+                found = Chain(line, text, found, self.text(operator), other)
+        return found
+
+    def redirect(self, node: Node) -> Redirect:
+        descriptor = node.child_by_field_name("descriptor")
+        number = "" if descriptor is None else self.text(descriptor)
+        if node.type == "heredoc_redirect":
+            start, body = (
+                next((child for child in node.children if child.type == kind), None)
+                for kind in ("heredoc_start", "heredoc_body")
+            )
+            dash = any(child.type == "<<-" for child in node.children)
+            quoted = start is not None and any(mark in self.text(start) for mark in "'\"\\")
+            if body is None:
+                return Redirect("<<", number, Word("", ("",)))
+            whole = self.text(body)
+            word = Word(whole, (whole,)) if quoted else Word(whole, self.pieces(body, 0))
+            return Redirect("<<", number, _dedented(word) if dash else word)
+        operator = next((c.type for c in node.children if not c.is_named), "<<<")
+        target = node.child_by_field_name("destination")
+        last = target if target is not None else node.named_children[-1]
+        return Redirect(operator, number, self.word(last))
+
+    def assign(self, node: Node) -> Statement:
+        line, text = int(node.start_point[0]) + 1, self.text(node)
+        if node.type == "variable_assignment":
+            name, value = self.pair(node)
+            return Assign(line, text, name, value, exported=False)
+        exported = text.split()[0] in {"export", "declare", "typeset"} and not text.startswith(
+            "declare -r"
+        )
+        pairs = [
+            self.pair(child) for child in node.named_children if child.type == "variable_assignment"
+        ]
+        found = tuple(Assign(line, text, name, value, exported) for name, value in pairs)
+        return found[0] if len(found) == 1 else Other(line, text, "declaration_command", found)
+
+    def pair(self, node: Node) -> tuple[str, Word]:
+        name, value = (node.child_by_field_name(part) for part in ("name", "value"))
+        text = "" if name is None else self.text(name)
+        return text, Word("", ("",)) if value is None else self.word(value)
+
+    def branches(self, node: Node) -> Iterator[tuple[tuple[Statement, ...], tuple[Statement, ...]]]:
+        condition: list[Statement] = []
+        body: list[Statement] = []
+        into = condition
+        for child in node.children:
+            if child.type == "then":
+                into = body
+            elif child.is_named and child.type not in {"elif_clause", "else_clause"}:
+                one = self.statement(child)
+                into += [] if one is None else [one]
+        yield tuple(condition), tuple(body)
+        for child in node.named_children:
+            if child.type == "elif_clause":
+                yield from self.branches(child)
+            elif child.type == "else_clause":
+                yield (), self.statements(child)
+
+    def loop(self, node: Node) -> Statement:
+        name, body = (node.child_by_field_name(part) for part in ("variable", "body"))
+        assert name is not None and body is not None  # noqa: PT018, S101  (the grammar has both)
+        values = node.children_by_field_name("value")
+        return For(
+            int(node.start_point[0]) + 1,
+            self.text(node),
+            self.text(name),
+            tuple(self.word(value) for value in values),
+            self.statements(body),
+        )
+
+    def word(self, node: Node) -> Word:
+        return Word(self.text(node), tuple(self.parts(node)))
+
+    def parts(self, node: Node) -> Iterator[str | Variable | Unread]:
+        kind, text = node.type, self.text(node)
+        if kind in {"simple_expansion", "expansion"} and text != text.lstrip():
+            # The grammar counts blanks between two of them to the second.
+            yield text[: len(text) - len(text.lstrip())]
+            text = text.lstrip()
+        if kind in {"command_name", "concatenation"}:
+            for child in node.children:
+                yield from self.parts(child)
+        elif kind == "raw_string":
+            yield text[1:-1]
+        elif kind == "string":
+            yield from self.pieces(node, 1)
+        elif kind == "simple_expansion":
+            yield from _simple(text)
+        elif kind == "expansion":
+            yield self.expansion(node, text)
+        elif node.child_count == 0 and kind in {"word", "number", "variable_name", "="}:
+            yield (
+                Unread(text)
+                if re.search(r"(?<!\\)[*?\[~]", text)
+                else re.sub(r"\\(.)", r"\1", text)
+            )
+        else:
+            yield Unread(text)
+
+    def pieces(self, node: Node, quote: int) -> tuple[str | Variable | Unread, ...]:
+        """Return what is between double quotes, or in a here-document."""
+        found: list[str | Variable | Unread] = []
+        at = node.start_byte + quote
+        for child in node.named_children:
+            if child.type in {"string_content", "heredoc_content"}:
+                continue
+            found += [*self.plain(at, child.start_byte), *self.parts(child)]
+            at = child.end_byte
+        found += self.plain(at, node.end_byte - quote)
+        return tuple(part for part in found if part != "")
+
+    def plain(self, start: int, end: int) -> Iterator[str | Variable | Unread]:
+        """Yield text, and what the grammar does not see in here-documents: ``$1``, ``$$``, backquotes."""
+        text = self.data[start:end].decode("utf-8", "surrogateescape")
+        for piece in re.split(r"(?<!\\)(\$[\d*@#?$!-]|`[^`]*`)", text):
+            if re.fullmatch(r"\$\d", piece):
+                yield Variable(piece[1:])
+            elif piece[:1] in {"$", "`"} and len(piece) > 1 and not re.match(r"\$[\s\"'(]", piece):
+                yield Unread(piece)
+            else:
+                yield re.sub(r"\\([$`\"\\])", r"\1", piece).replace("\\\n", "")
+
+    def expansion(self, node: Node, text: str) -> Variable | Unread:
+        name = r"[A-Za-z_]\w*|\d{1,9}"
+        match = re.fullmatch(rf"\$\{{({name})(?::?-(.*))?\}}", text, re.DOTALL | re.ASCII)
+        if match is None:
+            return Unread(text)
+        if match[2] is None:
+            return Variable(match[1])
+        operator = next(
+            (i for i, child in enumerate(node.children) if child.type in {":-", "-"}), None
+        )
+        rest = [] if operator is None else node.children[operator + 1 : -1]
+        parts = tuple(part for child in rest for part in self.parts(child))
+        return Variable(match[1], Word(match[2], parts))
+
+
+def _simple(text: str) -> Iterator[str | Variable | Unread]:
+    """Yield what ``$NAME`` is; ``$10`` is the first argument, and a 0 behind it."""
+    match = re.fullmatch(r"\$(?:(\d)(\w*)|([A-Za-z_]\w*))", text, re.ASCII)
+    if match is None:
+        yield Unread(text)
+        return
+    yield Variable(match[1] or match[3])
+    if match[2]:
+        yield match[2]
+
+
+def _dedented(word: Word) -> Word:
+    """Take the tabs off the start of each line, as ``<<-`` does."""
+    start = re.compile(r"(?:\A|(?<=\n))\t+")
+    parts: list[str | Variable | Unread] = []
+    for part in word.parts:
+        if isinstance(part, str):
+            follows = parts and not (isinstance(parts[-1], str) and parts[-1].endswith("\n"))
+            parts.append(part[:1] * bool(follows) + start.sub("", part[bool(follows) :]))
+        else:
+            parts.append(part)
+    return Word(start.sub("", word.text), tuple(parts))
+
+
+def _with(one: Statement, redirects: tuple[Redirect, ...], text: str) -> Statement:  # noqa: PLR0911  (one for each kind)
+    """Give redirects to the command that they belong to: the last one of a list."""
+    if isinstance(one, Call):
+        return one._replace(redirects=(*one.redirects, *redirects))
+    if isinstance(one, Chain):
+        return one._replace(right=_with(one.right, redirects, one.right.text), text=text)
+    if isinstance(one, Pipe):
+        last = _with(one.stages[-1], redirects, one.stages[-1].text)
+        return one._replace(stages=(*one.stages[:-1], last), text=text)
+    if isinstance(one, Not):
+        return one._replace(inner=_with(one.inner, redirects, one.inner.text), text=text)
+    if (
+        isinstance(one, Block)
+        and isinstance(one.body[0], Assign)
+        and not text.startswith(("{", "("))
+    ):
+        return one._replace(body=(*one.body[:-1], _with(one.body[-1], redirects, text)))
+    if all(
+        redirect.target.text == "/dev/null" or "&" in redirect.operator for redirect in redirects
+    ):
+        return one
+    # What goes into or comes out of a loop, a block, a branch: not followed, and not forgotten.
+    return Other(one.line, text, "redirected_statement", (one,))
