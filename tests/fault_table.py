@@ -32,7 +32,7 @@ from sampling import SEED, few
 from small_site import FILES, Snapshot, build, snapshot
 
 from vllm_mods.cli import run
-from vllm_mods.transaction import recover
+from vllm_mods.site.transaction import recover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -44,7 +44,7 @@ class Room(NamedTuple):
 
 ROOMS = {
     "site": Room(
-        ("transaction", "journal", "held", "site", "steps"),
+        ("site/transaction", "site/journal", "site/open_folders", "site/site", "site/step_list"),
         (
             "site/test_site.py",
             "site/test_held.py",

@@ -9,7 +9,7 @@ import py_compile
 from typing import TYPE_CHECKING
 
 from vllm_mods.formats.receipt import FileHash, ReceiptMod
-from vllm_mods.transaction import Transition, Write
+from vllm_mods.site.transaction import Transition, Write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,8 +17,8 @@ from mod_making import diff_of, write_mod
 from small_site import FILES, build, snapshot
 
 import vllm_mods as vm
-from vllm_mods import transaction
 from vllm_mods.formats import receipt
+from vllm_mods.site import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,14 +13,14 @@ import small_site
 from folder_base import FolderBase, lay
 from small_site import write
 
-from vllm_mods import transaction
 from vllm_mods.base.errors import Refused
 from vllm_mods.build import layer
 from vllm_mods.build.content import content
 from vllm_mods.build.layer import Node
 from vllm_mods.formats import receipt
-from vllm_mods.state import read_receipt
-from vllm_mods.transaction import Transition
+from vllm_mods.site import transaction
+from vllm_mods.site.state_folder import read_receipt
+from vllm_mods.site.transaction import Transition
 
 if TYPE_CHECKING:
     from pathlib import Path

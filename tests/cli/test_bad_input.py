@@ -14,8 +14,8 @@ from conftest import LOADER
 from mod_making import diff_of, write_mod
 from small_site import sha, snapshot
 
-from vllm_mods import transaction
 from vllm_mods.base import errors
+from vllm_mods.site import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

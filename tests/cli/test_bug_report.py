@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from mod_making import diff_of, write_mod
 
-from vllm_mods import transaction
+from vllm_mods.site import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ import pytest
 from making_images import Image, from_disk, layer
 from small_site import RECORD, snapshot
 
-from vllm_mods import journal
-from vllm_mods.held import Held
-from vllm_mods.site import Site
+from vllm_mods.site import journal
+from vllm_mods.site.open_folders import Held
+from vllm_mods.site.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable

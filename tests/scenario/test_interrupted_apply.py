@@ -10,8 +10,8 @@ import pytest
 from mod_making import diff_of, write_mod
 from small_site import FILES, build
 
-from vllm_mods import journal
 from vllm_mods.cli import run
+from vllm_mods.site import journal
 
 if TYPE_CHECKING:
     from pathlib import Path

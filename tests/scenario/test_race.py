@@ -14,11 +14,11 @@ from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
 from vllm_mods.base.errors import NotRestored, UsageError
 from vllm_mods.cli import matrix
-from vllm_mods.journal import FILE, PREFIX
 from vllm_mods.port import writing
-from vllm_mods.state import read_state
-from vllm_mods.transaction import commit, recover
-from vllm_mods.transitions import revert_transition
+from vllm_mods.site.journal import FILE, PREFIX
+from vllm_mods.site.state_folder import read_state
+from vllm_mods.site.transaction import commit, recover
+from vllm_mods.site.transitions import revert_transition
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vllm_mods import held
-from vllm_mods.held import Held
-from vllm_mods.site import Site
+from vllm_mods.site import open_folders
+from vllm_mods.site.open_folders import Held
+from vllm_mods.site.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def test_a_folder_removed_is_forgotten(root: Path, folders: Held) -> None:
 
 
 def test_without_proc_paths_are_what_they_are(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "_PROC", f"{root}/none")
+    monkeypatch.setattr(open_folders, "_PROC", f"{root}/none")
     folders = Held(Site(str(root)), -1)
     assert folders.at(f"{root}/a/file") == f"{root}/a/file"
     assert folders.folder(f"{root}/a") == f"{root}/a"

@@ -13,8 +13,8 @@ from small_site import FILES, ONE, PYC, RECORD, build, row, snapshot, transition
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Level
 from vllm_mods.formats import receipt
-from vllm_mods.integrity import verify
-from vllm_mods.transaction import commit
+from vllm_mods.site.integrity import verify
+from vllm_mods.site.transaction import commit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,11 +11,11 @@ import faults
 import pytest
 from small_site import FILES, OLD, ONE, build, sha, snapshot
 
-from vllm_mods import journal, journal_text
 from vllm_mods.base.errors import NotRestored
-from vllm_mods.journal import FILE, PREFIX, Folder, Journal
-from vllm_mods.site import Site
-from vllm_mods.transaction import commit, recover
+from vllm_mods.site import journal, journal_text
+from vllm_mods.site.journal import FILE, PREFIX, Folder, Journal
+from vllm_mods.site.site import Site
+from vllm_mods.site.transaction import commit, recover
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from small_site import OLD
 
-from vllm_mods import site
 from vllm_mods.base.errors import Refused
-from vllm_mods.site import Look, Site
+from vllm_mods.site import site
+from vllm_mods.site.site import Look, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from small_site import FILES, build, sha
 
-from vllm_mods.site import Site
-from vllm_mods.steps import Steps
+from vllm_mods.site.site import Site
+from vllm_mods.site.step_list import Steps
 
 if TYPE_CHECKING:
     from pathlib import Path

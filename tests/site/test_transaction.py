@@ -31,21 +31,21 @@ from small_site import (
     write,
 )
 
-from vllm_mods import journal
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
-from vllm_mods.state import State, pristine, read_state
-from vllm_mods.transaction import Outcome, Transition, commit
-from vllm_mods.transitions import revert_transition
+from vllm_mods.site import journal
+from vllm_mods.site.state_folder import State, pristine, read_state
+from vllm_mods.site.transaction import Outcome, Transition, commit
+from vllm_mods.site.transitions import revert_transition
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.held import Held
-    from vllm_mods.transaction import Write
+    from vllm_mods.site.open_folders import Held
+    from vllm_mods.site.transaction import Write
 
 A = FILES["vllm/a.py"]
 B = FILES["vllm/b.py"]

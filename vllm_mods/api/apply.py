@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from vllm_mods import integrity, state, transaction, transitions
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
-from vllm_mods.draft import Transition
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.planning import planner
-from vllm_mods.state import State
+from vllm_mods.site import integrity, state_folder, transaction, transitions
+from vllm_mods.site.operations import Transition
+from vllm_mods.site.state_folder import State
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
@@ -118,7 +118,7 @@ def plan(
     return _planned(
         mods,
         tree,
-        state.receipt_of(tree),
+        state_folder.receipt_of(tree),
         os.path.realpath(workspace) if workspace else None,
         strict_version=strict_version,
         only_supported=only_supported,
@@ -302,7 +302,7 @@ def _opened(
     root = find_site_root(spec)
     if recovering:
         transaction.recover(root)
-    there = state.read_state(root)
+    there = state_folder.read_state(root)
     place = os.path.realpath(workspace) if workspace else None
     if there.receipt is not None and there.receipt.workspace is not None:
         _check_outside(there.receipt, spec)
@@ -420,7 +420,7 @@ def _without(
             hint=f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}",
         )
     made = planner.plan(
-        mods, state.pristine(tree, there), workspace=there.workspace or planner.WORKSPACE
+        mods, state_folder.pristine(tree, there), workspace=there.workspace or planner.WORKSPACE
     )
     bad = [one for one in made.mods if not one.verdict.ok]
     if bad:

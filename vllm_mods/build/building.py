@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import transitions
 from vllm_mods.build import layer, oci
 from vllm_mods.build.content import content
 from vllm_mods.build.layer import Node
 from vllm_mods.formats import pairing_lock
+from vllm_mods.site import transitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing_lock, receipt, receipt_diff
 from vllm_mods.images.model import DIR, FILE, LINK, resolve
-from vllm_mods.integrity import compare
+from vllm_mods.site.integrity import compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

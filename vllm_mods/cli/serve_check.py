@@ -130,7 +130,7 @@ def _ask(asked: _ServeArguments) -> Callable[[Tree], ServeAnswer]:
         if not asked.mods:
             return check(KnownFlags(tree), serving)
         from vllm_mods.planning import planner  # noqa: PLC0415  (only where there are mods)
-        from vllm_mods.state import receipt_of  # noqa: PLC0415
+        from vllm_mods.site.state_folder import receipt_of  # noqa: PLC0415
 
         planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree))
         return check(

@@ -11,7 +11,7 @@ from vllm_mods.cli import options
 from vllm_mods.grid import upstream
 from vllm_mods.planning.origins import Origins
 from vllm_mods.report import upstream as report
-from vllm_mods.state import receipt_of
+from vllm_mods.site.state_folder import receipt_of
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 

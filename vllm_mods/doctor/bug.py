@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vllm_mods.doctor import secrets
 from vllm_mods.doctor.tool import tool
-from vllm_mods.state import read_receipt
+from vllm_mods.site.state_folder import read_receipt
 from vllm_mods.trees.folder import find_site_root
 
 if TYPE_CHECKING:

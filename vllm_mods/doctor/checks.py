@@ -12,18 +12,18 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import drafting, transitions
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.base.model import Level, Verdict
 from vllm_mods.doctor import search
 from vllm_mods.doctor.listing import Listed, compare, listed, unresolved
 from vllm_mods.doctor.tool import Tool, tool
 from vllm_mods.formats import receipt
-from vllm_mods.integrity import verify
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
-from vllm_mods.site import Site
-from vllm_mods.state import read_receipt
+from vllm_mods.site import staging, transitions
+from vllm_mods.site.integrity import verify
+from vllm_mods.site.site import Site
+from vllm_mods.site.state_folder import read_receipt
 from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.image import ImageTree
@@ -281,7 +281,7 @@ def _fits(
                 spaces = filter(None, (there.workspace if there else None, workspace))
                 where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
                 try:
-                    drafting.draft(where, there, transitions.forward(planned, there))
+                    staging.draft(where, there, transitions.forward(planned, there))
                 except Refused as error:
                     refused.setdefault((error.message, error.hint), []).append(mod.name)
                 except OSError as error:

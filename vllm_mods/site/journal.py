@@ -13,16 +13,16 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from vllm_mods import journal_text, site
 from vllm_mods.base.errors import NotRestored
-from vllm_mods.journal_text import Folder, Journal, Step
+from vllm_mods.site import journal_text, site
+from vllm_mods.site.journal_text import Folder, Journal, Step
 
 __all__ = ["Folder", "Journal", "Step"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vllm_mods.held import Held
+    from vllm_mods.site.open_folders import Held
 
 PREFIX = ".vllm-mods.work-"
 # Removing the work folder changes the root's mtime too. While that happens, and where the file

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from vllm_mods import site
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
-from vllm_mods.draft import Transition, Write
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import FileHash, ReceiptMod
 from vllm_mods.library import packed_mod
+from vllm_mods.site import site
+from vllm_mods.site.operations import Transition, Write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

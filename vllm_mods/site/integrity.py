@@ -10,12 +10,12 @@ import os
 import stat
 from typing import TYPE_CHECKING, Protocol
 
-from vllm_mods import bytecode, site
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import receipt, record
-from vllm_mods.state import State, read_state
+from vllm_mods.site import bytecode, site
+from vllm_mods.site.state_folder import State, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LEFTOVERS = (".rej", ".orig")
 
 
-class Place(Protocol):
+class ReceiptPlace(Protocol):
     """Files by path, as a receipt writes it: from the site root, or absolute in a workspace.
 
     Each method raises ``VllmModsError`` or ``OSError`` for what cannot be looked at.
@@ -73,11 +73,11 @@ def findings(there: State) -> tuple[Finding, ...]:
     if there.receipt is not None:
         workspace = there.receipt.workspace
         where = site.Site(root=there.root, workspaces=(workspace,) if workspace else ())
-        found += compare(there.receipt, _Folder(where))
+        found += compare(there.receipt, _FolderPlace(where))
     return tuple(found)
 
 
-def compare(there: Receipt, place: Place) -> tuple[Finding, ...]:
+def compare(there: Receipt, place: ReceiptPlace) -> tuple[Finding, ...]:
     """Return everything in which a place differs from its receipt.
 
     Codes: ``missing``, ``changed-since``, ``mode-changed``, ``unreadable``, ``original-missing``,
@@ -87,7 +87,7 @@ def compare(there: Receipt, place: Place) -> tuple[Finding, ...]:
     return tuple(_findings(there, place))
 
 
-class _Folder:
+class _FolderPlace:
     """A ``Place`` in a folder; links are not followed."""
 
     def __init__(self, where: site.Site) -> None:
@@ -111,7 +111,7 @@ class _Folder:
         return os.path.lexists(self._look.site.absolute(path))
 
 
-def _findings(there: Receipt, place: Place) -> Iterator[Finding]:
+def _findings(there: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
     for file in there.files:
         if file.kind == receipt.FOLDER:
             continue
@@ -131,12 +131,12 @@ def _findings(there: Receipt, place: Place) -> Iterator[Finding]:
     yield from _records(place, there)
 
 
-def _digest(place: Place, path: str) -> str | None:
+def _digest(place: ReceiptPlace, path: str) -> str | None:
     data = place.read(path)
     return sha256(data)
 
 
-def _original(place: Place, file: ReceiptFile) -> Iterator[Finding]:
+def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     if file.before is None:
         return
     kept = receipt.original(file.path)
@@ -155,7 +155,7 @@ def _original(place: Place, file: ReceiptFile) -> Iterator[Finding]:
         )
 
 
-def _file(place: Place, file: ReceiptFile) -> Iterator[Finding]:
+def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     mode = place.mode(file.path)
     found = None if mode is None else _digest(place, file.path)
     if found == file.after:
@@ -179,7 +179,7 @@ def _file(place: Place, file: ReceiptFile) -> Iterator[Finding]:
     )
 
 
-def _bytecode(place: Place, path: str, there: Receipt) -> Iterator[Finding]:
+def _bytecode(place: ReceiptPlace, path: str, there: Receipt) -> Iterator[Finding]:
     """Find bytecode that Python would run in place of the patched source."""
     removed = {file.path: file.before for file in there.files if file.kind == receipt.BYTECODE}
     source = place.read(path)
@@ -215,7 +215,7 @@ def _unchecked(compiled: bytes, source: bytes | None) -> bool:
     return source_hash(int.from_bytes(compiled[:4], "little"), source) != compiled[8:16]
 
 
-def _leftovers(place: Place, path: str) -> Iterator[Finding]:
+def _leftovers(place: ReceiptPlace, path: str) -> Iterator[Finding]:
     for ending in _LEFTOVERS:
         if place.is_there(path + ending):
             yield Finding(
@@ -226,7 +226,7 @@ def _leftovers(place: Place, path: str) -> Iterator[Finding]:
             )
 
 
-def _records(place: Place, there: Receipt) -> Iterator[Finding]:
+def _records(place: ReceiptPlace, there: Receipt) -> Iterator[Finding]:
     """Compare each touched file with its row; a changed RECORD itself is found as any file is."""
     for owner in there.files:
         if owner.kind != receipt.RECORD:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import journal, site
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.formats import receipt, tree_names
+from vllm_mods.site import journal, site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

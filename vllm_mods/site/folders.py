@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import journal
 from vllm_mods.formats import receipt
+from vllm_mods.site import journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from vllm_mods.draft import Op
     from vllm_mods.formats.receipt import ReceiptFile
-    from vllm_mods.journal import Folder
-    from vllm_mods.site import Look
+    from vllm_mods.site.journal import Folder
+    from vllm_mods.site.operations import Op
+    from vllm_mods.site.site import Look
 
 
 class Folders:

@@ -16,7 +16,7 @@ from vllm_mods.formats.decode import decode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vllm_mods.site import Site
+    from vllm_mods.site.site import Site
 
 _SCHEMA = 1
 

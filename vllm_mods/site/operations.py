@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import os
 
     from vllm_mods.formats.receipt import Receipt, ReceiptMod
-    from vllm_mods.journal import Journal, Step
+    from vllm_mods.site.journal import Journal, Step
 
 NEW_FILE_MODE = 0o644
 

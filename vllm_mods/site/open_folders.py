@@ -11,12 +11,12 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vllm_mods import site
+from vllm_mods.site import site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.site import Site
+    from vllm_mods.site.site import Site
 
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _PROC = "/proc/self/fd"

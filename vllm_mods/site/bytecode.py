@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.site import Look
+    from vllm_mods.site.site import Look
 
 # `<implementation>-<version>[.opt-N].pyc`; pytest adds a tag with dots of its own. Not any name
 # with dots: `a.b.cpython-312.pyc` is of another module than `a`.

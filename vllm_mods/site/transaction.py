@@ -12,21 +12,21 @@ import fcntl
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods import journal, signals, site
 from vllm_mods.base.errors import NotRestored, Refused
-from vllm_mods.draft import Transition, Write
-from vllm_mods.drafting import draft
 from vllm_mods.formats import receipt
-from vllm_mods.held import Held
-from vllm_mods.signals import Interrupted
-from vllm_mods.site import Site
-from vllm_mods.state import State, read_state
+from vllm_mods.site import journal, signals, site
+from vllm_mods.site.open_folders import Held
+from vllm_mods.site.operations import Transition, Write
+from vllm_mods.site.signals import Interrupted
+from vllm_mods.site.site import Site
+from vllm_mods.site.staging import draft
+from vllm_mods.site.state_folder import State, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vllm_mods.draft import Draft, Op
     from vllm_mods.formats.receipt import Receipt
+    from vllm_mods.site.operations import Draft, Op
 
 __all__ = ["Outcome", "Transition", "Write", "commit", "recover"]
 

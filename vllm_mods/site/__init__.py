@@ -1,0 +1,1 @@
+"""The only writer of a tree: its transaction and journal, and what they left there."""
