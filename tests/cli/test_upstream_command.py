@@ -108,6 +108,8 @@ def test_a_mod_put_in_by_this_tool_is_not_upstream(call: Call, site: Path) -> No
     found = call("upstream", "fast", "--tree", site, "--json")
     assert (found.code, found.json["trees"][0]["verdict"]) == (0, "applied")
     assert found.json["can_go"] is None
+    said = call("upstream", "fast", "--tree", site).out
+    assert f"fast is in {site}; whether the release has it itself, only the release tells" in said
 
 
 def test_no_such_mod(call: Call) -> None:

@@ -331,7 +331,8 @@ def _check_in(names: Sequence[str], there: State, tree: FolderTree) -> None:
     for name in names:
         if name not in known:
             raise UsageError(
-                f"{name} is not in {tree.spec}", hint=f"vllm-mods status --target {tree.spec}"
+                f"{name} was not put into {tree.spec} by this tool, so nothing says what was there before",
+                hint=f"vllm-mods status --target {tree.spec}",
             )
 
 

@@ -88,6 +88,12 @@ def _conclusion(rows: Sequence[UpstreamRow], labels: dict[str, str]) -> str:
             f"{name} is carried whole by {_spans(whole, every)}, and not as it stands by what came "
             "later: whether it is in other words is for a person to read"
         )
+    inside = [labels[row.tree] for row in rows if row.planned.verdict is Verdict.APPLIED]
+    if inside:
+        return (
+            f"{name} is in {_spans(inside, every)}; whether the release has it itself, only the release tells: "
+            "--tree pypi:VERSION"
+        )
     return f"none of these trees carries {name} whole"
 
 
