@@ -165,7 +165,7 @@ def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
 def place(file: FileDiff, target: Target, *, back: bool = False) -> tuple[Located | Lost, ...]:
     """Place all hunks of a file, in their order: one answer for each.
 
-    Only where every answer is ``Found`` does the file have a proven placement. ``back`` says that ``file``
+    Only where every answer is ``Located`` does the file have a proven placement. ``back`` says that ``file``
     is reversed, and the question whether it is in. Raises ``UnparsableError`` if the proof needs scopes that
     cannot be read.
     """
@@ -255,12 +255,11 @@ def _shown(line: bytes) -> str | None:
 
 
 class _Options(NamedTuple):
-    """Where one hunk could go by itself: ``text`` is there, and ``fits`` what its header says.
+    """Where one hunk could go by itself: its text ``fits`` there, and so does its header.
 
     ``told`` says that the hunk tells what it was written in.
     """
 
-    text: tuple[int, ...]
     fits: tuple[int, ...]
     told: bool
     lost: Lost | None
@@ -271,18 +270,18 @@ class _Options(NamedTuple):
         text = _matches(hunk, target)
         written = _written(hunk)
         if isinstance(text, Lost):
-            return cls((), (), told=False, lost=text)
+            return cls((), told=False, lost=text)
         fits = tuple(line for line in text if _header_holds(hunk, target, line))
         # The header tells what was above the hunk; upstream may have put something else in between.
         below = tuple(line for line in text if _defines(hunk, target, line))
         if fits or below:
             told = not fits or bool(below) or _names_top(hunk, target)
-            return cls(text, fits or below, told=told, lost=None)
+            return cls(fits or below, told=told, lost=None)
         places = _listed(target, hunk, text)
         message = (
             f"its text stands at {places}, but it was written for the part below `{hunk.section}`"
         )
-        return cls(text, (), told=False, lost=Lost("elsewhere", message, written, text))
+        return cls((), told=False, lost=Lost("elsewhere", message, written, text))
 
 
 def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
