@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.classes import class_of
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
-_MAKES_NAMES = re.compile(
-    rb"(?:^|[;:])[ \t\f]*global\b|\bglobals\(\)|\bexec\(|sys\.modules\[__name__\]", re.MULTILINE
-)
+# Words only: a pattern that says where a statement starts takes seven times as long.
+_MAKES_NAMES = re.compile(rb"\b(?:globals?|exec|sys\.modules)\b")
 _WALRUS = re.compile(rb":=")
 
 
@@ -215,7 +215,9 @@ def _lines_with(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
     if not pattern.search(data):
         return []
     text = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return [1 + text.count(b"\n", 0, match.end()) for match in pattern.finditer(text)]
+    ends = [match.end() for match in pattern.finditer(text)]
+    feeds = (text.count(b"\n", start, end) for start, end in pairwise([0, *ends]))
+    return list(accumulate(feeds, initial=1))[1:]
 
 
 def _on_lines(node: ast.AST, lines: list[int]) -> Iterator[ast.AST]:
