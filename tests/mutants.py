@@ -56,8 +56,9 @@ ROOMS = {
         ),
     ),
     "placing": Room(
-        ("placing/locate", "base/diff3", "planning/dependencies"),
+        ("placing/locate", "base/diff3"),
         (
+            "placing/test_locate.py",
             "planning/test_plan.py",
             "placing/test_placing_families.py",
             "property/test_placing_properties.py",
@@ -70,6 +71,7 @@ ROOMS = {
             "planning/known_trees",
             "planning/origins",
             "planning/carried_parts",
+            "planning/dependencies",
         ),
         (
             "planning/test_plan.py",

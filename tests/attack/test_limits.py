@@ -68,7 +68,7 @@ NESTED = {
 # --- Python ---------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", NESTED)
 @pytest.mark.parametrize("depth", [1000, 20_000])
 def test_python_that_is_nested_deeply_has_no_scopes_and_kills_nobody(kind: str, depth: int) -> None:

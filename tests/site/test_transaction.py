@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import fcntl
 import os
 import shutil
@@ -31,12 +32,12 @@ from small_site import (
     write,
 )
 
-from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.errors import NotRestored, Refused, TreeError
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
 from vllm_mods.site import journal
 from vllm_mods.site.state_folder import State, pristine, read_state
-from vllm_mods.site.transaction import Outcome, Transition, commit
+from vllm_mods.site.transaction import Outcome, Transition, commit, recover
 from vllm_mods.site.transitions import revert_transition
 from vllm_mods.trees.folder import FolderTree
 
@@ -493,6 +494,33 @@ def test_another_program_that_writes_at_the_same_time(
 
 
 # --- taking mods out --------------------------------------------------------------
+
+
+def test_a_failure_that_cannot_be_undone_says_so_and_the_next_command_undoes_it(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(site)
+    real = os.replace
+
+    def replace(source: str, target: str) -> None:
+        # nothing of the package can be renamed from its second file on
+        if not target.endswith("journal.json") and list(site.glob("vllm/new/deep/d.py")):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), target)
+        real(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", replace)
+        with pytest.raises(NotRestored) as caught:
+            commit(str(site), ONE)
+    said = str(caught.value)
+    assert said.startswith(
+        f"{site}: the transaction failed ([Errno 5] Input/output error: '{site}/"
+    )
+    assert f") and could not be undone ([Errno 5] Input/output error: '{site}/" in said
+    assert caught.value.hint == "put that right, then run the command again"
+    assert snapshot(site) != before
+    assert recover(str(site))
+    assert snapshot(site) == before
 
 
 def test_revert_brings_back_everything_and_leaves_nothing(site: Path) -> None:
