@@ -9,7 +9,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
-from sampling import examples
+from sampling import examples, few
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.placing.scopes import Scope, UnparsableError, read_scopes, read_strictly
@@ -113,10 +113,13 @@ def test_both_readers_see_the_same_in_every_file_of_a_release(version: str) -> N
     from vllm_mods.trees.open import open_tree
 
     tree: Tree = open_tree(f"pypi:{version}")
-    paths = [path for path in tree.paths("vllm") if path.endswith(".py")]
-    both, wrong = differences((path, tree.read(path) or b"") for path in paths)
+    paths = sorted(path for path in tree.paths("vllm") if path.endswith(".py"))
+    assert len(paths) > 1000
+    # all of them take LibCST five minutes a release
+    chosen = few(paths, 40, version)
+    both, wrong = differences((path, tree.read(path) or b"") for path in chosen)
     assert not wrong
-    assert both == len(paths) > 1000
+    assert both == len(chosen)
 
 
 def test_lines_end_at_line_feeds_as_they_do_for_a_patch() -> None:
