@@ -245,8 +245,15 @@ def attached(model: object, revision: str | None = None) -> Any:
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+def log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> pytest.LogCaptureFixture:
+    # whatever other tests of this process have set up
+    monkeypatch.setattr(hybrid.logger, "disabled", False)
+    monkeypatch.setattr(hybrid.logger, "propagate", True)
+    monkeypatch.setattr(logging.root.manager, "disable", 0)
     caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger=hybrid.logger.name)
     return caplog
 
 
