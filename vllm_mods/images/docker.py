@@ -222,7 +222,7 @@ class EngineImage(Opened):
             image = name
             if container:
                 there = client.inspect_container(name)
-                identity, image = there["Id"], there["EngineImage"]
+                identity, image = there["Id"], there["Image"]
             self._told: dict[str, Any] = client.inspect_image(image)
         self.where = "containerd" if is_containerd(client) else "docker"
         self.diff_ids: tuple[str, ...] = tuple((self._told.get("RootFS") or {}).get("Layers") or ())
