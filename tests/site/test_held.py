@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "root/a/b").mkdir(parents=True)
-    (tmp_path / "work/deep").mkdir(parents=True)
+    (tmp_path / "space/deep").mkdir(parents=True)
     (tmp_path / "elsewhere/b").mkdir(parents=True)
     return tmp_path / "root"
 
@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def folders(root: Path) -> Iterator[Held]:
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    made = Held(Site(str(root), (str(root.parent / "work"),)), descriptor)
+    made = Held(Site(str(root), (str(root.parent / "space"),)), descriptor)
     yield made
     made.close()
     os.fstat(descriptor)  # the caller's own stays open
@@ -54,8 +54,8 @@ def test_a_file_is_reached_though_its_folder_is_called_otherwise_by_now(
 
 def test_a_folder_that_is_a_link_is_refused_by_its_real_name(root: Path, folders: Held) -> None:
     (root / "link").symlink_to(root.parent / "elsewhere")
-    (root.parent / "work/link").symlink_to(root.parent / "elsewhere")
-    for place in (f"{root}/link", f"{root.parent}/work/link"):
+    (root.parent / "space/link").symlink_to(root.parent / "elsewhere")
+    for place in (f"{root}/link", f"{root.parent}/space/link"):
         with pytest.raises(NotADirectoryError) as caught:
             folders.at(f"{place}/file")
         assert caught.value.filename == place
@@ -65,12 +65,12 @@ def test_a_folder_that_is_a_link_is_refused_by_its_real_name(root: Path, folders
 
 
 def test_a_workspace_may_be_a_link_for_the_user_named_it(root: Path) -> None:
-    (root.parent / "named").symlink_to(root.parent / "work")
+    (root.parent / "named").symlink_to(root.parent / "space")
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     folders = Held(Site(str(root), (str(root.parent / "named"),)), descriptor)
     with open(folders.at(f"{root.parent}/named/deep/file"), "w") as file:
         file.write("x")
-    assert (root.parent / "work/deep/file").read_text() == "x"
+    assert (root.parent / "space/deep/file").read_text() == "x"
     folders.close()
     os.close(descriptor)
 

@@ -69,18 +69,6 @@ class Lock(NamedTuple):
     trees: tuple[LockedTree, ...]
     others: tuple[tuple[str, str], ...] = ()
 
-    def scope(self, variant: str, patch: str, path: str, number: int) -> str | None:
-        """Return the scope that every recorded tree of a variant gives a hunk, if they agree."""
-        wanted = (patch, path, number)
-        scopes = {
-            hunk.scope
-            for tree in self.trees
-            if tree.variant == variant
-            for hunk in tree.hunks
-            if (hunk.patch, hunk.path, hunk.number) == wanted
-        }
-        return scopes.pop() if len(scopes) == 1 else None
-
 
 def parse(data: bytes, where: str) -> Lock:
     """Read a lock file. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
