@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jinja2
 import jinja2.meta
 import jinja2.nodes
+import minijinja
 
 from vllm_mods.library.catalog import data_root
 from vllm_mods.template import calls
@@ -74,6 +75,18 @@ def render(
         add_generation_prompt=add_generation_prompt,
         **kwargs,
     )
+
+
+def render_by_minijinja(name: str, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+    """Render as vLLM's Rust frontend does: minijinja, with Python's methods and transformers' names."""
+
+    def raise_exception(message: str) -> NoReturn:
+        raise ValueError(message)
+
+    env = minijinja.Environment(trim_blocks=True, lstrip_blocks=True, pycompat=True)
+    env.add_global("raise_exception", raise_exception)
+    env.add_filter("tojson", lambda value: json.dumps(value, ensure_ascii=False))
+    return env.render_str(source(name), messages=messages, **variables)
 
 
 def undeclared(text: str) -> set[str]:
