@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jinja2
 import jinja2.meta
 import jinja2.nodes
-import minijinja
 
 from vllm_mods.library.catalog import data_root
 from vllm_mods.template import calls
 from vllm_mods.template.conversation import ToolCall
-from vllm_mods.template.sandbox import environment
+from vllm_mods.template.sandbox import environment, rust_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,15 +77,9 @@ def render(
 
 
 def render_by_minijinja(name: str, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
-    """Render as vLLM's Rust frontend does: minijinja, with Python's methods and transformers' names."""
+    """Render as vLLM's Rust frontend does."""
 
-    def raise_exception(message: str) -> NoReturn:
-        raise ValueError(message)
-
-    env = minijinja.Environment(trim_blocks=True, lstrip_blocks=True, pycompat=True)
-    env.add_global("raise_exception", raise_exception)
-    env.add_filter("tojson", lambda value: json.dumps(value, ensure_ascii=False))
-    return env.render_str(source(name), messages=messages, **variables)
+    return rust_environment(source(name)).render_template("", messages=messages, **variables)
 
 
 def undeclared(text: str) -> set[str]:
