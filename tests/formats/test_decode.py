@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping  # noqa: TC003  (a type that is decoded to)
+from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, NamedTuple
 

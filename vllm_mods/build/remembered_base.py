@@ -9,16 +9,12 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.images.model import ImageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.model import Base
+from vllm_mods.images.model import Base, ImageEntry
 
 _KIND = "image-files"
 _FORMAT = 1

@@ -12,6 +12,7 @@ import importlib
 import itertools
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -20,9 +21,8 @@ from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from click.shell_completion import CompletionItem
+
 
 COMMANDS = {
     "list": "List the mods that can be applied, and the pairings.",

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from vllm_mods.api import apply
+from vllm_mods.api.apply import Applied
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.base.model import Plan
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.report import text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.api.apply import Applied
-    from vllm_mods.base.model import Plan
-    from vllm_mods.formats.pairing import Pairing
 
 
 @click.command(name="apply")

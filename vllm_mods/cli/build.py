@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
 from vllm_mods.api.apply import refusing
 from vllm_mods.base.errors import EXIT_OK, Refused
+from vllm_mods.build.building import Built
+from vllm_mods.build.layer import Node
 from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.lock import describe
+from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
-
-if TYPE_CHECKING:
-    from vllm_mods.build.building import Built
-    from vllm_mods.build.layer import Node
-    from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 
 
 @click.command(name="build")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.build.inspection import Inspection
 from vllm_mods.cli import options
 from vllm_mods.report import data, text
-
-if TYPE_CHECKING:
-    from vllm_mods.build.inspection import Inspection
-    from vllm_mods.trees.image import ImageTree
+from vllm_mods.trees.image import ImageTree
 
 _reference = click.argument("reference", metavar="REF")
 

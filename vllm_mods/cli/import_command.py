@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -12,14 +13,9 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.cli import import_mod, options
 from vllm_mods.cli.import_mod import ImportArguments
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.recipes.pasted_text import TextRepair
-    from vllm_mods.recipes.reader import ImportedRecipe
-
+from vllm_mods.library.catalog import Library
+from vllm_mods.recipes.pasted_text import TextRepair
+from vllm_mods.recipes.reader import ImportedRecipe
 
 MOST_BYTES = 1 << 18
 

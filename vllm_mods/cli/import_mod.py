@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.cli import new, options
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod, ModPlan, Tree
-    from vllm_mods.making.folder import LauncherFolder
-    from vllm_mods.making.from_script import Understood
+from vllm_mods.making.folder import LauncherFolder
+from vllm_mods.making.from_script import Understood
 
 
 class ImportArguments(NamedTuple):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, EXIT_USAGE, DiffError, ManifestError
+from vllm_mods.base.model import Mod
 from vllm_mods.cli import options
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.report import data
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vllm_mods.base.model import Mod
-    from vllm_mods.formats.pairing import Pairing
 
 T = TypeVar("T")
 

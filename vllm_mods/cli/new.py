@@ -6,19 +6,15 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.base.model import Tree
 from vllm_mods.cli import options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.making.compose import Composed
-    from vllm_mods.making.recording import Limits, Recording
+from vllm_mods.making.compose import Composed
+from vllm_mods.making.recording import Limits, Recording
 
 
 @click.command(name="new")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.library.catalog import Library
+from vllm_mods.library.catalog import Library
 
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
@@ -12,19 +13,15 @@ from vllm_mods.base.output import write_whole
 from vllm_mods.build import resolving
 from vllm_mods.build.outputs import engine
 from vllm_mods.build.remembered_base import Remembered
+from vllm_mods.build.resolving import Resolved
+from vllm_mods.build.wheels import WheelTarget
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import advise
 from vllm_mods.formats import pairing_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.build.resolving import Resolved
-    from vllm_mods.build.wheels import WheelTarget
-    from vllm_mods.formats.pairing import Pairing
-    from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
-    from vllm_mods.images.model import Base
-    from vllm_mods.library.catalog import Library
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
+from vllm_mods.images.model import Base
+from vllm_mods.library.catalog import Library
 
 
 class ReadLock(NamedTuple):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.versions import in_range
 from vllm_mods.cli import options
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.model import Mod, Plan
-    from vllm_mods.formats.pairing import Pairing
-    from vllm_mods.library.catalog import Library
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.library.catalog import Library
 
 
 def choose(library: Library, names: Sequence[str], pairing: Pairing | None) -> tuple[Mod, ...]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
+from vllm_mods.base.model import Mod, Tree, Variant
 from vllm_mods.cli import options
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod, Tree, Variant
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.port.job import Job, PortOutcome
-    from vllm_mods.port.writing import Unfinished
-    from vllm_mods.trees.release import Releases
+from vllm_mods.library.catalog import Library
+from vllm_mods.port.job import Job, PortOutcome
+from vllm_mods.port.writing import Unfinished
+from vllm_mods.trees.release import Releases
 
 _SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, TreeError, UsageError
+from vllm_mods.base.model import Mod, Tree
 from vllm_mods.cli import options
+from vllm_mods.library.catalog import Library
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.report import serve as report
 from vllm_mods.report import text
+from vllm_mods.scripts.command_line import CommandScript
 from vllm_mods.serve import history, releases
 from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
 from vllm_mods.serve.known import KnownFlags, names_among
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from vllm_mods.base.model import Mod, Tree
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.scripts.command_line import CommandScript
-
 
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 

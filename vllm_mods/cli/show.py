@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
+from vllm_mods.base.model import Mod, Variant
 from vllm_mods.cli import options
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod, Variant
-    from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing import Pairing
 
 
 @click.command(name="show")

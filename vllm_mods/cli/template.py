@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -11,12 +12,8 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, NotRendered, 
 from vllm_mods.cli import options
 from vllm_mods.cli.listing import readable, told
 from vllm_mods.report import template as report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.template.conversation import Conversation
-    from vllm_mods.template.source import Template
+from vllm_mods.template.conversation import Conversation
+from vllm_mods.template.source import Template
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:

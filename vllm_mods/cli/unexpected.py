@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -13,9 +13,6 @@ from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
 from vllm_mods.base.model import Plan
 from vllm_mods.cli import Said, drop_output
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:

@@ -15,13 +15,11 @@ text, not bytes. So it gets what has been found to be a hunk, and nothing else.
 # No `from __future__ import annotations`: see model.py.
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from vllm_mods.base.errors import DiffError
 from vllm_mods.formats import diff_forms, diff_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Compiled when first used, but for the one that every run uses.
 _HUNK = re.compile(

@@ -7,7 +7,8 @@ The command is a template as launchers of recipes know it: ``{name}`` stands for
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
@@ -15,9 +16,6 @@ from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import toml_writer
 from vllm_mods.formats.toml_table import NAME, Table, in_words
 from vllm_mods.scripts import command_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 SCHEMA = 1
 TOPOLOGIES = ("any", "solo", "cluster")

@@ -7,10 +7,7 @@ Format: "Recording installed projects" of the Python packaging specifications: C
 from __future__ import annotations
 
 from binascii import a2b_hex, b2a_base64
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 
 def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:

@@ -14,7 +14,8 @@ import os
 import posixpath
 import tarfile
 import weakref
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from collections.abc import Iterator
+from typing import Any, BinaryIO, cast
 
 import docker.errors
 import requests
@@ -25,12 +26,7 @@ from docker.utils import kwargs_from_env
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
-from vllm_mods.images.model import DIR, FILE, Descriptor, Opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.images.model import ImageEntry
+from vllm_mods.images.model import DIR, FILE, Descriptor, ImageEntry, Opened
 
 LABEL = "vllm-mods.reading"
 """On every container that is made here: `docker ps -aq --filter label=vllm-mods.reading`."""

@@ -10,20 +10,16 @@ import json
 import posixpath
 import tarfile
 import zlib
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple, cast
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import streams, tarred
 from vllm_mods.images.model import ImageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.streams import Source
+from vllm_mods.images.streams import Source
 
 _FORMAT = "1"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"

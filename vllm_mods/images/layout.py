@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 import weakref
 from io import FileIO
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
-from vllm_mods.images.layered import Blob, LayeredFiles
-from vllm_mods.images.model import Opened
+from vllm_mods.images.layered import Blob, LayeredFiles, Progress
+from vllm_mods.images.model import Base, Descriptor, Opened
 
 if TYPE_CHECKING:
-    import io
     import tarfile
 
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.layered import Progress
-    from vllm_mods.images.model import Base, Descriptor
 
 _AGAIN = "the copy is damaged or incomplete: get the image again"
 

@@ -6,12 +6,10 @@ root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 FILE, DIR, LINK, OTHER = "file", "dir", "link", "other"
 

@@ -6,21 +6,17 @@ Docker's "schema 2" manifests have the same shape and are read as such.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping  # noqa: TC003  (a type that is decoded to)
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from io import RawIOBase
+from typing import Any, NamedTuple, Protocol
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import DecodeError, decode
 from vllm_mods.images import streams
-from vllm_mods.images.layered import Blob, LayeredFiles
+from vllm_mods.images.layered import Blob, LayeredFiles, Progress
 from vllm_mods.images.model import Descriptor, Opened
-
-if TYPE_CHECKING:
-    from io import RawIOBase
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.layered import Progress
 
 TAG = "org.opencontainers.image.ref.name"
 # What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.images.model import Base
+from vllm_mods.images.model import Base
 
 FORMS = (
     "docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG], archive:FILE, "

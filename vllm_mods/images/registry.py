@@ -5,25 +5,21 @@ from __future__ import annotations
 import io
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.sessions import BROKEN, reason, session
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import logins, names, oci
-from vllm_mods.images.model import Descriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.layered import Progress
-    from vllm_mods.images.model import Base
-    from vllm_mods.images.names import Name
+from vllm_mods.images.layered import Progress
+from vllm_mods.images.model import Base, Descriptor
+from vllm_mods.images.names import Name
 
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
 """The environment variable that lists, with commas, registries that may be asked without TLS."""

@@ -7,22 +7,18 @@ read, which in a rootless storage takes a user namespace: ``podman unshare vllm-
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import shutil
 import subprocess
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import oci, streams
-from vllm_mods.images.model import Opened
+from vllm_mods.images.model import Descriptor, Opened
 from vllm_mods.images.mounted import MountedFiles
-
-if TYPE_CHECKING:
-    import io
-
-    from vllm_mods.images.model import Descriptor
 
 PODMAN, BUILDAH = "podman", "buildah"
 _TIMEOUT = 300

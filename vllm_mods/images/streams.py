@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import zlib
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from collections.abc import Callable
+from typing import BinaryIO, Protocol
 
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CHUNK = 1 << 20
 # tarfile reads a member's extended header in one piece: a header of gigabytes must not get there.

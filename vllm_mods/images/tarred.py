@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError
@@ -12,7 +13,7 @@ from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
 
 if TYPE_CHECKING:
     import tarfile
-    from collections.abc import Iterator
+
 
 BROKEN = (*tars.BROKEN, zlib.error)
 """What the standard library raises for wrong bytes in a tar or around it."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vllm_mods.base.digest import sha256
-
-if TYPE_CHECKING:
-    from vllm_mods.base.errors import ManifestError
-    from vllm_mods.base.model import Finding, ModPlan, Plan
-    from vllm_mods.formats.receipt import ReceiptMod
-    from vllm_mods.formats.receipt_diff import Disagreement
-    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Finding, ModPlan, Plan
+from vllm_mods.formats.receipt import ReceiptMod
+from vllm_mods.formats.receipt_diff import Disagreement
+from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 
 SCHEMA = 1
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from vllm_mods.base.model import Level, Verdict
+from vllm_mods.base.model import Finding, Level, Verdict
+from vllm_mods.grid.cell import Cell, CellProblem, MatrixResult, Together
 from vllm_mods.report.text import label
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from vllm_mods.base.model import Finding
-    from vllm_mods.grid.cell import Cell, CellProblem, MatrixResult, Together
 
 # What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),
 # noncharacters (not allowed in XML), and marks that change the order in which text is shown.

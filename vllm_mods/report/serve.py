@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from vllm_mods.base.model import Level
 from vllm_mods.report import text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from vllm_mods.serve.check import ServeAnswer, ServeFault
-    from vllm_mods.serve.releases import ServeCell
+from vllm_mods.serve.check import ServeAnswer, ServeFault
+from vllm_mods.serve.releases import ServeCell
 
 SCHEMA = 1
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
-from vllm_mods.base.model import Level, Verdict
+from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
+from vllm_mods.formats.receipt_diff import Disagreement
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+Paint = Callable[..., str]
+"""Colours as a verdict is coloured: its word, or words that are given behind it."""
 
-    from vllm_mods.base.model import Finding, ModPlan, Plan
-    from vllm_mods.formats.receipt_diff import Disagreement
-
-    Paint = Callable[..., str]
-    """Colours as a verdict is coloured: its word, or words that are given behind it."""
 
 WIDTH = 100
 

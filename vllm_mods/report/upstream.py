@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from vllm_mods.base.model import Verdict
 from vllm_mods.grid import upstream
+from vllm_mods.grid.upstream import Dependent, UpstreamRow
 from vllm_mods.report import data, text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.grid.upstream import Dependent, UpstreamRow
-    from vllm_mods.report.text import Paint
+from vllm_mods.report.text import Paint
 
 _STATES = ("placed", "carried", "absent")
 _HOW = {"requires": "requires it", "after": "goes in after it"}

@@ -9,23 +9,19 @@ import ast
 import posixpath
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.tree_names import is_plain
 from vllm_mods.planning.planner import WORKSPACE
 from vllm_mods.serve import command, envs, flags, registry, values
+from vllm_mods.serve.command import Parsed, Use
+from vllm_mods.serve.known import KnownFlags
+from vllm_mods.serve.shape import FlagShape
 from vllm_mods.serve.source import dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from vllm_mods.base.model import ModPlan
-    from vllm_mods.serve.command import Parsed, Use
-    from vllm_mods.serve.known import KnownFlags
-    from vllm_mods.serve.shape import FlagShape
-    from vllm_mods.serve.values import ValueProblem
+from vllm_mods.serve.values import ValueProblem
 
 _BUILT_IN_TEMPLATES = "vllm/transformers_utils/chat_templates"
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from vllm_mods.serve.source import dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.serve.source import ModuleSources
+from vllm_mods.serve.source import ModuleSources, dotted
 
 PATH = "vllm/envs.py"
 PREFIX = "VLLM_"

@@ -9,17 +9,13 @@ asks (``shape.py``): its names are known from here.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.serve import configs
-from vllm_mods.serve.source import SourcePlace, dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from vllm_mods.serve.source import ModuleSources
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
 
 _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.

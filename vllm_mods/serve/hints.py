@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
-from vllm_mods.serve.source import SourcePlace, dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.serve.source import ModuleSources
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
 
 _BUILTINS = frozenset({"bool", "int", "float", "str", "dict", "list", "tuple", "set", "None"})
 _CAPITAL = {"Dict": "dict", "List": "list", "Tuple": "tuple", "Set": "set"}

@@ -7,14 +7,11 @@ from … import LoadFormats`` with ``LoadFormats = str`` in the ``else``): both 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from vllm_mods.base.model import Tree
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.base.model import Tree
 
 # How far a chain of re-exports or of base classes is followed.
 _DEPTH = 16

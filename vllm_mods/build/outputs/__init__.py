@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.build import archive
+from vllm_mods.build.building import Built
 from vllm_mods.build.outputs import engine
-
-if TYPE_CHECKING:
-    from vllm_mods.build.building import Built
-    from vllm_mods.formats.pairing_lock import PairingLock
-    from vllm_mods.images.model import Base
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images.model import Base
 
 ENGINE, OCI, OCI_ARCHIVE, DOCKER_ARCHIVE = "docker", "oci", "oci-archive", "docker-archive"
 REGISTRY, DOCKERFILE, THIN = "registry", "dockerfile", "thin"

@@ -6,18 +6,14 @@ import json
 import os
 import shutil
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from vllm_mods.base.errors import Refused
+from vllm_mods.build.building import Built
 from vllm_mods.build.outputs.files import refusing
 from vllm_mods.build.outputs.references import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.build.building import Built
-    from vllm_mods.formats.pairing_lock import PairingLock
-    from vllm_mods.images.model import Base
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images.model import Base
 
 
 def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
