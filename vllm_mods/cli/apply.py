@@ -15,8 +15,9 @@ from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import Plan
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
+from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.report import text
+from vllm_mods.report import data, text
 
 
 @click.command(name="apply")
@@ -68,8 +69,6 @@ def command(
         )
     except Refused as error:
         if as_json and error.plan is not None:
-            from vllm_mods.report import data  # noqa: PLC0415
-
             said = data.error(error.code, error.message, error.hint, error.exit_code)
             options.print_json({**data_of(error.plan, ()), **said})
         if error.plan is None:
@@ -96,8 +95,6 @@ def command(
 
 def serve_script(pairing: Pairing, done: Applied) -> str:
     """Return the serve command of a pairing, its template where it lies in this tree."""
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
-
     files = [
         template.file
         for one in done.plan.mods
@@ -110,8 +107,6 @@ def serve_script(pairing: Pairing, done: Applied) -> str:
 
 def data_of(planned: Plan, changed: Sequence[str]) -> dict[str, Any]:
     """Return the answer of ``check``, and the paths that were changed."""
-    from vllm_mods.report import data  # noqa: PLC0415
-
     return {**data.plan(planned), "changed": list(changed)}
 
 

@@ -7,8 +7,11 @@ import os
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import options
+from vllm_mods.cli import new, options
 from vllm_mods.cli.import_command import write_new
+from vllm_mods.making import exporting
+from vllm_mods.planning import planner
+from vllm_mods.recipes import writer
 
 
 @click.command(name="export")
@@ -56,10 +59,6 @@ def command(
         )
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
-    from vllm_mods.cli import new  # noqa: PLC0415
-    from vllm_mods.making import exporting  # noqa: PLC0415
-    from vllm_mods.planning import planner  # noqa: PLC0415
-
     mod = library.load(name)
     alone = mod._replace(requires=(), conflicts=(), after=())
     trees = [new.opened(spec, offline=offline) for spec in specs]
@@ -77,8 +76,6 @@ def command(
 
 
 def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
-    from vllm_mods.recipes import writer  # noqa: PLC0415
-
     pairing = options.open_library(libraries).pairing(name)
     text = writer.write(pairing)
     if output is None:

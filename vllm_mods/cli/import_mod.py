@@ -10,8 +10,15 @@ import click
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.cli import new, options
+from vllm_mods.library import catalog
+from vllm_mods.making import compose, exporting, folder, from_script, reading
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
+from vllm_mods.making.recording import Limits
+from vllm_mods.planning import planner
+from vllm_mods.report import script
+from vllm_mods.report.data import finding
+from vllm_mods.scripts.bash import BashError
 
 
 class ImportArguments(NamedTuple):
@@ -41,9 +48,6 @@ class Made(NamedTuple):
 
 def run(asked: ImportArguments) -> int:
     """Make a mod of what a script does. Exit code 1, and nothing written, if something is left."""
-    from vllm_mods.making import exporting, folder, from_script, reading  # noqa: PLC0415
-    from vllm_mods.scripts.bash import BashError  # noqa: PLC0415
-
     source = folder.read(asked.path)
     if (exported := exporting.taken_back(source.files)) is not None:
         return _take_back(asked, *exported)
@@ -71,9 +75,6 @@ def run(asked: ImportArguments) -> int:
 
 def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int:
     """Take the mod out of a folder that ``export`` wrote."""
-    from vllm_mods.making.from_script import Understood  # noqa: PLC0415
-    from vllm_mods.planning import planner  # noqa: PLC0415
-
     if asked.name not in {None, mod.name} or any((asked.summary, asked.terms, asked.spec)):
         raise UsageError(
             f"{asked.path} was written by `vllm-mods export`, and is taken back as it was",
@@ -89,9 +90,6 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
 
 
 def _made(asked: ImportArguments, name: str, understood: Understood, tree: Tree | None) -> Made:
-    from vllm_mods.library import catalog  # noqa: PLC0415
-    from vllm_mods.making import compose, from_script  # noqa: PLC0415
-
     wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
     if tree is not None:
         made = from_script.on_tree(understood, wanted, tree)
@@ -109,9 +107,6 @@ def _recorded(
     tree: Tree | None,
 ) -> Made:
     """Make a mod of what the script does when it is run; say what else it did."""
-    from vllm_mods.making import compose, from_script  # noqa: PLC0415
-    from vllm_mods.making.recording import Limits  # noqa: PLC0415
-
     if tree is None or asked.record is None:
         raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
     done = new.recorded(["./run.sh"], source.name, source.files, tree, Limits(*asked.record))
@@ -129,9 +124,6 @@ def _tell(
     made: Made | None,
     place: str | None,
 ) -> None:
-    from vllm_mods.report import script  # noqa: PLC0415
-    from vllm_mods.report.data import finding  # noqa: PLC0415
-
     findings = () if made is None or made.planned is None else made.planned.findings
     if asked.as_json:
         options.print_json(

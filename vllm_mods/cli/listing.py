@@ -10,6 +10,7 @@ import click
 from vllm_mods.base.errors import EXIT_OK, EXIT_USAGE, DiffError, ManifestError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import options
+from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.report import data
 
@@ -70,8 +71,6 @@ def readable(
 
 def faulty_patches(mod: Mod) -> ManifestError | None:
     """Return what is wrong with a mod's patches, the first fault of each, if anything is."""
-    from vllm_mods.formats import diff  # noqa: PLC0415  (a list does not read patches)
-
     problems = []
     for patch in dict.fromkeys(patch for variant in mod.variants for patch in variant.patches):
         try:

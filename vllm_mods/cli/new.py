@@ -13,8 +13,11 @@ import click
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import Tree
 from vllm_mods.cli import options
+from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making.compose import Composed
 from vllm_mods.making.recording import Limits, Recording
+from vllm_mods.report.data import finding
+from vllm_mods.trees.open import open_tree
 
 
 @click.command(name="new")
@@ -62,8 +65,6 @@ def command(
     the current folder to run in and nothing else of this machine. The mod is planned on the tree that it was made from, and written only if it makes
     these very changes and would work. What nobody could know is said.
     """
-    from vllm_mods.making import compose, from_diff, from_trees  # noqa: PLC0415
-
     if sum((diff_file is not None, trees is not None, record)) != 1 or bool(argv) is not record:
         raise UsageError(
             "give --from-diff, --from-trees or --record with a command, one of them",
@@ -73,8 +74,6 @@ def command(
     templates: dict[str, bytes] = {}
     wanted = compose.Wanted(name, summary, terms, spec)
     if record:
-        from vllm_mods.making import recording  # noqa: PLC0415
-
         if base is None:
             raise UsageError("on which vLLM is the command to run?", hint="--tree TREE")
         tree = opened(base, offline=offline)
@@ -105,8 +104,6 @@ def recorded(
     argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
 ) -> Recording:
     """Record a command. Raises ``Refused`` also if it changes nothing: it may have failed unseen."""
-    from vllm_mods.making import recording  # noqa: PLC0415
-
     done = recording.record(argv, name, files, tree, limits)
     if not done.changes and not done.templates:
         raise Refused(
@@ -155,8 +152,6 @@ def write_folder(place: str, files: Mapping[str, bytes]) -> None:
 
 def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
     """Say what was written, and what is still to be said by a person."""
-    from vllm_mods.report.data import finding  # noqa: PLC0415
-
     planned = made.planned
     if as_json:
         options.print_json(
@@ -184,8 +179,6 @@ def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
 
 def opened(spec: str, *, offline: bool) -> Tree:
     """Open a tree; it is closed when the command ends."""
-    from vllm_mods.trees.open import open_tree  # noqa: PLC0415
-
     tree = open_tree(spec, offline=offline, progress=options.progress(), note=options.note)
     options.close_later(tree)
     return tree

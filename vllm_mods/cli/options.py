@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Verdict
+from vllm_mods.library import checksums
 from vllm_mods.library.catalog import Library
 
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
@@ -159,8 +161,6 @@ def open_library(extra: tuple[str, ...]) -> Library:
 
     Raises ``UsageError`` and ``Refused`` as ``Library`` and ``pinning.sums`` do.
     """
-    from vllm_mods.library.catalog import Library  # noqa: PLC0415
-
     folders = library_folders(extra)
     context = click.get_current_context(silent=True)
     meta: dict[str, Any] = {} if context is None else context.meta
@@ -172,8 +172,6 @@ def open_library(extra: tuple[str, ...]) -> Library:
             "there is no library to pin: the mods that come with vllm-mods are its own",
             hint="--library DIR, or take --require-hashes and --allowed-signers away",
         )
-    from vllm_mods.library import checksums  # noqa: PLC0415
-
     return Library(*folders, pins=lambda folder: checksums.sums(folder, required, signers))
 
 
@@ -207,8 +205,6 @@ def close_later(tree: object) -> None:
 
 def print_json(answer: dict[str, Any]) -> None:
     """Print one object on stdout."""
-    import json  # noqa: PLC0415
-
     click.echo(json.dumps(answer, indent=2))
     remember("answered", thing=True)
 

@@ -10,7 +10,7 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.versions import in_range
 from vllm_mods.cli import options
-from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing import Pairing, specifier
 from vllm_mods.library.catalog import Library
 
 
@@ -26,8 +26,6 @@ def choose(library: Library, names: Sequence[str], pairing: Pairing | None) -> t
 
 def advise(pairing: Pairing | None, version: str | None) -> None:
     """Tell of a tree that is not of the version that a pairing names: the mods decide."""
-    from vllm_mods.formats.pairing import specifier  # noqa: PLC0415
-
     if (
         pairing is not None
         and pairing.vllm is not None

@@ -12,9 +12,17 @@ import click
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import Mod, Tree, Variant
 from vllm_mods.cli import options
-from vllm_mods.library.catalog import Library
+from vllm_mods.grid.choose import choose_releases
+from vllm_mods.library.catalog import Library, load_mod
+from vllm_mods.planning import lock_entries, planner
+from vllm_mods.port import job as porting
+from vllm_mods.port import span, writing
+from vllm_mods.port import variant as making
 from vllm_mods.port.job import Job, PortOutcome
+from vllm_mods.port.variant import Cut
 from vllm_mods.port.writing import Unfinished
+from vllm_mods.report import port as report
+from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 
 _SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
@@ -69,8 +77,6 @@ def command(
     --continue; nothing else is written then. Exit code 0 for a new variant or none needed, 1 for
     a conflict or one that would not work.
     """
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
-
     if sum((go_on, abort, target is not None)) != 1:
         raise UsageError(
             "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
@@ -94,9 +100,6 @@ def command(
 
 
 def _one(job: Job, *, as_json: bool) -> int:
-    from vllm_mods.port import job as porting  # noqa: PLC0415
-    from vllm_mods.port import writing  # noqa: PLC0415
-
     outcome = porting.run(job)
     notes: tuple[str, ...] = ()
     wrote = None
@@ -110,10 +113,6 @@ def _one(job: Job, *, as_json: bool) -> int:
 
 def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
     """Port to each release that no variant fits."""
-    from vllm_mods.grid.choose import choose_releases  # noqa: PLC0415
-    from vllm_mods.port import span, writing  # noqa: PLC0415
-    from vllm_mods.report import port as report  # noqa: PLC0415
-
     specs = choose_releases((), asked.releases.files(), spec)
     if not specs:
         raise UsageError(f"no release of vLLM is in {spec}", hint="such as --to '>=0.22,<0.26'")
@@ -138,10 +137,6 @@ def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
 
 def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
     """Finish or give up a port with conflicts."""
-    from vllm_mods.port import job as porting  # noqa: PLC0415
-    from vllm_mods.port import writing  # noqa: PLC0415
-    from vllm_mods.port.variant import Cut  # noqa: PLC0415
-
     mod = asked.mod
     work = writing.unfinished(mod)
     if abort:
@@ -179,9 +174,6 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
 
 def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None) -> Job:
     """Say what is to be ported to a tree."""
-    from vllm_mods.port import job as porting  # noqa: PLC0415
-    from vllm_mods.port import variant as making  # noqa: PLC0415
-
     source = _opened(asked.base, asked.releases) if asked.base is not None else None
     if asked.variant is None:
         version = source.version if source is not None else tree.version
@@ -223,8 +215,6 @@ def _named(mod: Mod, name: str) -> Variant:
 
 
 def _opened(spec: str, releases: Releases) -> Tree:
-    from vllm_mods.trees.open import open_tree  # noqa: PLC0415
-
     if spec.startswith("pypi:"):
         return releases.open(spec.removeprefix("pypi:"))
     tree = open_tree(spec)
@@ -234,8 +224,6 @@ def _opened(spec: str, releases: Releases) -> Tree:
 
 def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod:
     """Return a mod of the library, or its copy in a library of the caller's, which may be made now."""
-    from vllm_mods.library.catalog import load_mod  # noqa: PLC0415
-
     mod = library.load(name)
     if output is None:
         return mod
@@ -258,8 +246,6 @@ def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod
 
 def _keep(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what could not be merged."""
-    from vllm_mods.port import writing  # noqa: PLC0415
-
     if outcome.clean:
         return None
     changes = {one.path: one for one in outcome.changes}
@@ -267,8 +253,6 @@ def _keep(outcome: PortOutcome) -> Unfinished | None:
 
 
 def _unfinished(job: Job, outcome: PortOutcome) -> Unfinished:
-    from vllm_mods.port import writing  # noqa: PLC0415
-
     return writing.Unfinished(
         folder=writing.folder_of(job.mod, job.name),
         mod=job.mod.name,
@@ -292,9 +276,6 @@ def _lasting(spec: str) -> str:
 
 def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
     """Return mod.lock with the target in it, if it is of the mod as it was."""
-    from vllm_mods.planning import lock_entries  # noqa: PLC0415
-    from vllm_mods.port import variant as making  # noqa: PLC0415
-
     locked = making.lock_of(mod)
     if locked is None or outcome.new is None:
         return {}
@@ -308,8 +289,6 @@ def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
 
 def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:
     """Say it if a variant that is there would do as well."""
-    from vllm_mods.planning import planner  # noqa: PLC0415
-
     assert outcome.new is not None  # noqa: S101  (the caller has looked)
     before = planner.plan([job.mod._replace(requires=(), conflicts=(), after=())], job.target).mods[
         0
@@ -331,8 +310,6 @@ def _tell(
     *,
     as_json: bool,
 ) -> None:
-    from vllm_mods.report import port as report  # noqa: PLC0415
-
     if as_json:
         options.print_json(report.data(outcome, work, wrote))
     else:

@@ -10,6 +10,8 @@ import click
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.cli import options
+from vllm_mods.formats import diff
+from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
 
 
@@ -71,8 +73,6 @@ def of_mod(mod: Mod) -> dict[str, Any]:
 
 def touched(mod: Mod, variant: Variant) -> list[str]:
     """Return the paths of the files that a variant changes or brings."""
-    from vllm_mods.formats import diff  # noqa: PLC0415  (a pairing has no patches)
-
     paths = [
         file.path
         for patch in variant.patches
@@ -108,8 +108,6 @@ def mod_lines(mod: Mod) -> list[str]:
 
 def of_pairing(pairing: Pairing, file: str) -> dict[str, Any]:
     """Return a pairing with its command as a template, filled in, and as the words of it."""
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415  (a mod does without)
-
     return {
         "schema": 1,
         "kind": "pairing",
@@ -135,8 +133,6 @@ def of_pairing(pairing: Pairing, file: str) -> dict[str, Any]:
 
 def pairing_lines(pairing: Pairing, file: str) -> list[str]:
     """Return what there is to say of a pairing, for a person; the command last."""
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
-
     return [
         f"{pairing.name}: {pairing.summary}",
         *aligned(

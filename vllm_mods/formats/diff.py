@@ -14,6 +14,7 @@ text, not bytes. So it gets what has been found to be a hunk, and nothing else.
 
 # No `from __future__ import annotations`: see model.py.
 
+import io
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -144,8 +145,6 @@ def read(data: bytes, where: str, *, root: str = "") -> tuple[FileDiff, ...]:
 
 def _confirm(hunks: tuple[Hunk, ...], texts: list[bytes], where: str) -> None:
     """Have ``unidiff`` read the text of each hunk, and hold what it finds against ours."""
-    import io  # noqa: PLC0415
-
     from unidiff.errors import UnidiffParseError  # noqa: PLC0415
     from unidiff.patch import PatchSet  # noqa: PLC0415
 

@@ -7,6 +7,7 @@ The command is a template as launchers of recipes know it: ``{name}`` stands for
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -199,7 +200,6 @@ def serve_script(pairing: Pairing, templates: Mapping[str, str]) -> str:
     ``templates`` has the path of each chat template by its file name, which takes the place of that
     name behind ``--chat-template``.
     """
-    import shlex  # noqa: PLC0415
 
     def placed(match: re.Match[str]) -> str:
         name = match[2].strip("'\"").rsplit("/", 1)[-1]

@@ -15,10 +15,12 @@ import posixpath
 import tarfile
 import weakref
 from collections.abc import Iterator
+from io import FileIO
 from typing import Any, BinaryIO, cast
 
 import docker.errors
 import requests
+import urllib3
 from docker.api.client import APIClient
 from docker.context import ContextAPI
 from docker.utils import kwargs_from_env
@@ -287,8 +289,6 @@ class _EngineBlobs:
         self._folder = folder
 
     def open(self, blob: Descriptor) -> Any:  # noqa: ANN401
-        from io import FileIO  # noqa: PLC0415
-
         path = f"{self._folder}/{blob.digest.replace(':', '/', 1)}"
         try:
             return FileIO(path)
@@ -340,8 +340,6 @@ def _opened(name: str, reference: str, *, container: bool) -> EngineImage:
 @contextlib.contextmanager
 def asking(what: str) -> Iterator[None]:
     """Turn an engine that does not answer, or not to the end, into ``TreeError``."""
-    import urllib3  # noqa: PLC0415
-
     try:
         yield
     except docker.errors.NotFound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import tempfile
@@ -203,8 +204,6 @@ class _Saved(Opened):
         cache: Cache,
         progress: Progress | None,
     ) -> None:
-        import hashlib  # noqa: PLC0415
-
         self.reference = reference
         try:
             name, names = str(image["Config"]), [str(layer) for layer in image["Layers"]]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
+from vllm_mods.images import layout, storage
 from vllm_mods.images.model import Base
 
 FORMS = (
@@ -45,8 +46,6 @@ def open_base(
         base: Base = opened(name, reference=reference)
         return base
     if kind in {"podman", "buildah"}:
-        from vllm_mods.images import storage  # noqa: PLC0415
-
         return storage.open_image(kind, name, reference=reference)
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)
     if kind == "registry":
@@ -55,8 +54,6 @@ def open_base(
         return open_registry(
             name, reference=reference, cache=cache, progress=progress, offline=offline
         )
-    from vllm_mods.images import layout  # noqa: PLC0415
-
     opener = layout.open_layout if kind == "oci" else layout.open_archive
     return opener(name, reference=reference, cache=cache, progress=progress)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -73,8 +75,6 @@ class Client:
 
     def manifest(self, reference: str) -> Descriptor:
         """Ask for the manifest or index that the name stands for."""
-        import hashlib  # noqa: PLC0415
-
         with self.get(f"manifests/{self.name.version}", accept=_ACCEPT) as response:
             data = response.raw.read(16 << 20)
             kind = response.headers.get("Content-Type", "")
@@ -201,8 +201,6 @@ class Client:
 
 def is_plain(host: str, environ: Mapping[str, str]) -> bool:
     """Tell whether a registry is asked without TLS: on this machine, or where the user says so."""
-    import ipaddress  # noqa: PLC0415
-
     if host in environ.get(PLAIN_HTTP, "").split(","):
         return True
     bare = urlsplit(f"//{host}").hostname or ""

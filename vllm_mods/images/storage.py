@@ -7,6 +7,7 @@ read, which in a rootless storage takes a user namespace: ``podman unshare vllm-
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import os
@@ -43,8 +44,6 @@ class StoredImage(Opened):
             )
         except (KeyError, TypeError, ValueError) as error:
             raise TreeError(f"{reference}: its manifest is broken", hint=_AGAIN) from error
-        import hashlib  # noqa: PLC0415
-
         self.manifest_digest: str | None = f"sha256:{hashlib.sha256(data).hexdigest()}"
         self.config = oci.document_of(store, config, f"{reference}: its configuration")
         self.config_digest = config.digest
@@ -93,9 +92,7 @@ class _Kept:
             raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
 
     def open(self, blob: Descriptor) -> io.RawIOBase:
-        import io as io_  # noqa: PLC0415
-
-        return streams.Forward(io_.BytesIO(self.file(blob.digest)))
+        return streams.Forward(io.BytesIO(self.file(blob.digest)))
 
 
 def _file_name(key: str) -> str:

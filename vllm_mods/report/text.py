@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
@@ -134,9 +136,6 @@ def wrapped(words: str, width: int) -> list[str]:
     """Break words into lines, those behind the first by two narrower; never inside a path or a command."""
     if len(words) <= width and "\n" not in words:
         return [words]
-    import re  # noqa: PLC0415  (for what is long)
-    import textwrap  # noqa: PLC0415
-
     whole = re.sub(
         r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda one: one[0].replace(" ", "\0"), words
     )
