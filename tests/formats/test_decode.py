@@ -76,6 +76,12 @@ def test_every_problem_has_its_place(change: dict[str, Any], problem: str) -> No
     assert problems({**RAW, **change}) == (problem,)
 
 
+def test_nothing_may_be_left_out_of_what_is_read_whole() -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode(Whole, RAW, whole=True)
+    assert caught.value.problems == ("owner: is missing", "deep: is missing", "more: is missing")
+
+
 def test_all_problems_are_told_at_once() -> None:
     assert problems({"pair": 1, "colour": 1, "labels": {}, "parts": [1, 2]}) == (
         "parts[0]: must be an object",
