@@ -134,7 +134,7 @@ class _Slice:
         elif entry.kind == FILE:
             with open(place, "wb") as file:
                 file.write(self.base.read(path) or b"")
-                os.fchmod(file.fileno(), entry.mode)
+            os.chmod(place, entry.mode)  # last: whoever writes, and is not root, loses setuid
             os.utime(place, (entry.mtime, entry.mtime))
         else:
             os.mkfifo(place)
