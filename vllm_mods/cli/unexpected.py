@@ -12,7 +12,7 @@ import click
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
 from vllm_mods.base.model import Plan
-from vllm_mods.cli import Said, drop_output
+from vllm_mods.cli.ending import Said, drop_output
 
 
 def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:
