@@ -137,7 +137,7 @@ class Container:
             if member is None:
                 raise TreeError(f"{self._what}: the engine sent nothing for /{path}", hint=_AGAIN)
             if content or (member.isreg() and member.size <= _LARGEST_KEPT):
-                self._contents[path] = _content(archive, member)
+                self._contents[path] = tarred.content(archive, member)
             return tarred.entry(member, path)
 
     def _list(self, under: str) -> None:
@@ -154,7 +154,7 @@ class Container:
                     first[path] = posixpath.join(under, member.linkname.partition("/")[2])
                 elif member.isreg() and member.size <= _LARGEST_KEPT and path.endswith(_KEPT):
                     assert archive is not None  # noqa: S101  (there is a member)
-                    self._contents[path] = _content(archive, member)
+                    self._contents[path] = tarred.content(archive, member)
         for path, target in first.items():
             if target in found:
                 found[path] = found[path]._replace(size=found[target].size)
@@ -272,9 +272,7 @@ class EngineImage(Opened):
             store = _EngineBlobs(f"{place}/io.containerd.content.v1.content/blobs")
             try:
                 data, picked = oci.pick(store, found, self.reference)
-                document = oci.parse(data, self.reference)
-                config = oci.descriptor(document["config"])
-                layers = tuple(oci.descriptor(layer) for layer in document["layers"])
+                config, layers = oci.contents(oci.parse(data, self.reference))
                 self.config = oci.document_of(store, config, self.reference)
             except (VllmModsError, KeyError, TypeError, ValueError):
                 continue  # Not there, or not to be read by us: the API's values have to do.
@@ -378,15 +376,6 @@ def _remove(client: APIClient, identity: str) -> None:
             f"{_reason(error)}",
             hint=f"docker rm -v {identity[:12]}",
         ) from error
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    parts = [] if file is None else list(iter(lambda: file.read(1 << 20), b""))
-    data = b"".join(parts)
-    if len(data) != member.size:
-        raise EOFError(f"{member.name} is cut short")
-    return data
 
 
 def _said(response: requests.Response) -> str:

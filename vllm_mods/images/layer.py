@@ -10,7 +10,7 @@ import json
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, cast
 
 from vllm_mods.base.cache import Cache
@@ -139,15 +139,7 @@ def _members(source: Source, what: str) -> Iterator[tuple[tarfile.TarInfo, str, 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, what: str) -> bytes:
     with tarred.reading(what, _AGAIN):
-        file = archive.extractfile(member)
-        data = b"" if file is None else b"".join(_chunks(file))
-        if len(data) != member.size:
-            raise EOFError(f"{member.name} is cut short")
-    return data
-
-
-def _chunks(file: Iterable[bytes]) -> Iterator[bytes]:
-    return iter(lambda: file.read(1 << 20), b"")  # type: ignore[attr-defined]
+        return tarred.content(archive, member)
 
 
 def _inside(name: str, what: str) -> str:

@@ -10,7 +10,7 @@ from vllm_mods.base.cache import Cache
 from vllm_mods.images import layer as layers
 from vllm_mods.images import streams
 from vllm_mods.images.layer import Layer
-from vllm_mods.images.model import DIR, FILE, ImageEntry
+from vllm_mods.images.model import DIR, FILE, ImageEntry, Opened
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -131,6 +131,20 @@ class LayeredFiles:
         show = self._progress
         place = f"reading layer {len(self._blobs) - len(self._layers)} of {len(self._blobs)}"
         return lambda done: show(place, done, blob.size)
+
+
+class LayeredImage(Opened):
+    """Of a ``Base`` that lies in layers: what reads its files."""
+
+    _files: LayeredFiles
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """The layers as they can be opened, the lowest first."""
+        return self._files.blobs
+
+    def _open(self) -> LayeredFiles:
+        return self._files
 
 
 def _above(path: str) -> list[str]:

@@ -15,8 +15,8 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
-from vllm_mods.images.layered import Blob, LayeredFiles, Progress
-from vllm_mods.images.model import Base, Descriptor, Opened
+from vllm_mods.images.layered import Blob, LayeredFiles, LayeredImage, Progress
+from vllm_mods.images.model import Base, Descriptor
 
 if TYPE_CHECKING:
     import tarfile
@@ -187,7 +187,7 @@ def _saved(data: bytes, tag: str | None, reference: str) -> dict[str, Any]:
     )
 
 
-class _Saved(Opened):
+class _Saved(LayeredImage):
     """A ``Base``: an image as ``docker save`` writes it, without a manifest of its own."""
 
     manifest = None
@@ -230,13 +230,6 @@ class _Saved(Opened):
             cache,
             progress,
         )
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        return self._files.blobs
-
-    def _open(self) -> LayeredFiles:
-        return self._files
 
 
 def _layer(archive: _Tar, name: str, diff_id: str) -> Blob:

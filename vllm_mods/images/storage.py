@@ -35,13 +35,10 @@ class StoredImage(Opened):
         identity = _identity(tool, name, reference)
         store = _Kept(_graph_root(tool), identity)
         data = store.file("manifest")
-        document = oci.parse(data, f"{reference}: its manifest")
         self.manifest: bytes | None = data
+        self.layers: tuple[Descriptor, ...] | None
         try:
-            config = oci.descriptor(document["config"])
-            self.layers: tuple[Descriptor, ...] | None = tuple(
-                oci.descriptor(one) for one in document["layers"]
-            )
+            config, self.layers = oci.contents(oci.parse(data, f"{reference}: its manifest"))
         except (KeyError, TypeError, ValueError) as error:
             raise TreeError(f"{reference}: its manifest is broken", hint=_AGAIN) from error
         self.manifest_digest: str | None = f"sha256:{hashlib.sha256(data).hexdigest()}"

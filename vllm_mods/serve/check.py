@@ -36,11 +36,9 @@ class ContainerSettings(Protocol):
     @property
     def directory(self) -> str:
         """The working directory."""
-        ...
 
     def has(self, path: str) -> bool:
         """Tell whether a path, absolute or from the working directory, leads to a file."""
-        ...
 
 
 class Serving(NamedTuple):

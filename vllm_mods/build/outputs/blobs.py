@@ -31,7 +31,6 @@ class Opener(Protocol):
 
     def open(self) -> BinaryIO:
         """Return the layer from its start."""
-        ...
 
 
 class Blobs(NamedTuple):
