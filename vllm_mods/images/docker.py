@@ -216,12 +216,18 @@ class EngineImage(Opened):
         self.reference = reference
         self._client = client
         identity = ""
-        with asking(reference), client_errors(reference, name, container=container):
-            image = name
-            if container:
-                there = client.inspect_container(name)
-                identity, image = there["Id"], there["Image"]
-            self._told: dict[str, Any] = client.inspect_image(image)
+        image = name
+        try:
+            with asking(reference):
+                if container:
+                    there = client.inspect_container(name)
+                    identity, image = there["Id"], there["Image"]
+                self._told: dict[str, Any] = client.inspect_image(image)
+        except docker.errors.NotFound as error:
+            raise UsageError(
+                f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",
+                hint="docker ps -a" if container else f"docker pull {name}",
+            ) from error
         self.where = "containerd" if is_containerd(client) else "docker"
         self.diff_ids: tuple[str, ...] = tuple((self._told.get("RootFS") or {}).get("Layers") or ())
         self.config_digest: str = self._told["Id"]
@@ -316,17 +322,8 @@ def rebuilt(told: dict[str, Any]) -> bytes:
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def open_image(name: str, *, reference: str) -> EngineImage:
-    """Open an image of the local engine. Raises ``UsageError`` if it has none of that name."""
-    return _opened(name, reference, container=False)
-
-
-def open_container(name: str, *, reference: str) -> EngineImage:
-    """Open a container of the local engine, running or not."""
-    return _opened(name, reference, container=True)
-
-
-def _opened(name: str, reference: str, *, container: bool) -> EngineImage:
+def open_image(name: str, *, reference: str, container: bool = False) -> EngineImage:
+    """Open an image of the local engine, or a container. Raises ``UsageError`` if it has none of that name."""
     client = connect()
     try:
         return EngineImage(client, name, reference=reference, container=container)
@@ -348,19 +345,6 @@ def asking(what: str) -> Iterator[None]:
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
         raise TreeError(
             f"{what}: the engine stopped in the middle: {_reason(error)}", hint=_AGAIN
-        ) from error
-
-
-@contextlib.contextmanager
-def client_errors(reference: str, name: str, *, container: bool) -> Iterator[None]:
-    """Say what is not there."""
-    try:
-        yield
-    except docker.errors.NotFound as error:
-        kind = "container" if container else "image"
-        raise UsageError(
-            f"{reference}: the docker engine here has no {kind} {name}",
-            hint="docker ps -a" if container else f"docker pull {name}",
         ) from error
 
 

@@ -42,8 +42,7 @@ def open_base(
     if kind in {"docker", "container"}:
         from vllm_mods.images import docker  # noqa: PLC0415  (docker's library: 160 ms)
 
-        opened = docker.open_image if kind == "docker" else docker.open_container
-        base: Base = opened(name, reference=reference)
+        base: Base = docker.open_image(name, reference=reference, container=kind == "container")
         return base
     if kind in {"podman", "buildah"}:
         return storage.open_image(kind, name, reference=reference)
