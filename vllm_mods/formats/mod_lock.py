@@ -5,7 +5,7 @@ tree whose files have the hashes recorded here needs no parsing: the places of t
 hunks are known, and so is the hash of the result.
 """
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import json
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ It lies in the tree, so it holds nothing that differs between two equal applies:
 time, no host name. The bytes are canonical (sorted keys), so equal receipts are equal files.
 """
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import json
 import re
