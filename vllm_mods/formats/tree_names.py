@@ -6,8 +6,10 @@ Pure, and shared by every kind of tree.
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.formats import record
 
 _DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>\d[^-/]*)\.dist-info\Z")
 # What setuptools-scm writes: `__version__ = version = '0.19.1'`.
@@ -65,42 +67,28 @@ def pkg_info_version(data: bytes | None) -> str | None:
     return match[1] if match else None
 
 
-def recorded_hash(record: bytes, path: str) -> str | None:
+def recorded_hash(rows: bytes, path: str) -> str | None:
     """Return the hash column of ``path`` in a ``RECORD``, ``None`` if the path has no row.
 
-    A row without a hash gives ``""``. Format: "Recording installed projects" of the Python
-    packaging specifications. The row is found by its bytes: parsing thousands of rows to read one
-    would cost more than everything else that ``apply`` does.
+    A row without a hash gives ``""``.
     """
-    name = path.encode("utf-8", "surrogateescape")
-    if any(mark in name for mark in (b",", b'"', b"\r", b"\n")):
-        name = b'"' + name.replace(b'"', b'""') + b'"'
-    start = record.find(b"\n" + name + b",")
-    if start < 0:
-        if not record.startswith(name + b","):
-            return None
-        start = -1
-    start += len(name) + 2
-    return record[start : record.find(b",", start)].decode("ascii", "replace")
+    columns = record.columns(rows, path)
+    return None if columns is None else columns.split(b",")[1].decode("ascii", "replace")
 
 
 def hash_agrees(recorded: str, data: bytes) -> bool | None:
     """Compare ``data`` with a RECORD hash; ``None`` where the row has no hash we know."""
     import hashlib  # noqa: PLC0415  (the hot path has not always a RECORD to ask)
-    from binascii import b2a_base64  # noqa: PLC0415
 
     algorithm, _, expected = recorded.partition("=")
     if algorithm not in {"sha256", "sha384", "sha512"} or not expected:
         return None
     digest = hashlib.new(algorithm, data).digest()
-    found = b2a_base64(digest, newline=False).decode().rstrip("=")
-    return found.replace("+", "-").replace("/", "_") == expected.rstrip("=")
+    return urlsafe_b64encode(digest).decode().rstrip("=") == expected.rstrip("=")
 
 
 def sha256_of(recorded: str) -> str | None:
     """Return a RECORD's hash in hexadecimal, ``None`` if it is not a sha256."""
-    from base64 import urlsafe_b64decode  # noqa: PLC0415  (the hot path never asks)
-
     algorithm, _, value = recorded.partition("=")
     try:
         digest = urlsafe_b64decode(value + "=" * (-len(value) % 4))
