@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from vllm_mods.serve import configs, hints
 from vllm_mods.serve.configs import ConfigField
-from vllm_mods.serve.flags import Flag, FlagRules, constant, owner_of
+from vllm_mods.serve.flag_rules import FlagRules
+from vllm_mods.serve.flags import Flag, constant, owner_of
 from vllm_mods.serve.hints import Hint
 from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
 

@@ -163,6 +163,11 @@ def dotted(node: ast.AST | None) -> str | None:
     return None
 
 
+def text_of(node: ast.AST) -> str | None:
+    """Return the text that an expression is, ``None`` for any other one."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
 def is_for_type_checkers(node: ast.stmt) -> bool:
     """Tell whether a statement is an ``if`` that only type checkers enter."""
     return isinstance(node, ast.If) and (dotted(node.test) or "").endswith("TYPE_CHECKING")
