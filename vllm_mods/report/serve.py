@@ -7,7 +7,8 @@ from typing import Any
 
 from vllm_mods.base.model import Level
 from vllm_mods.report import text
-from vllm_mods.serve.check import ServeAnswer, ServeFault
+from vllm_mods.serve.check import ServeAnswer
+from vllm_mods.serve.faults import ServeFault
 from vllm_mods.serve.releases import ServeCell
 
 SCHEMA = 1

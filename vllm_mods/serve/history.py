@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from vllm_mods.base import versions
-from vllm_mods.serve.check import ServeFault
+from vllm_mods.serve.faults import ServeFault
 
 UNKNOWN = "flag-unknown"
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
 from vllm_mods.serve import history
-from vllm_mods.serve.check import ServeAnswer, ServeFault
+from vllm_mods.serve.check import ServeAnswer
+from vllm_mods.serve.faults import ServeFault
 
 
 class ServeCell(NamedTuple):
