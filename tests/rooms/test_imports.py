@@ -15,6 +15,7 @@ CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 # What `apply` loads on a tree that mod.lock knows.
 HOT = (
     "api/apply",
+    "api/outcomes",
     "base/digest",
     "base/errors",
     "base/line_diff",

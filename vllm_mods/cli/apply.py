@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vllm_mods.api import apply
-from vllm_mods.api.apply import Applied
+from vllm_mods.api.outcomes import Applied
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import Plan
 from vllm_mods.cli import options
