@@ -61,7 +61,7 @@ def command(
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
     mod = library.load(name)
     alone = mod._replace(requires=(), conflicts=(), after=())
-    trees = [new.opened(spec, offline=offline) for spec in specs]
+    trees = [options.open_tree(spec, offline=offline) for spec in specs]
     planned = [(tree.version or tree.spec, planner.plan([alone], tree).mods[0]) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
     new.write_folder(output, files)

@@ -51,7 +51,7 @@ def run(asked: ImportArguments) -> int:
     source = folder.read(asked.path)
     if (exported := exporting.taken_back(source.files)) is not None:
         return _take_back(asked, *exported)
-    tree = None if asked.tree is None else new.opened(asked.tree, offline=asked.offline)
+    tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
     try:
         effects = reading.read(source.name, source.files, tree)
     except BashError as error:
@@ -82,7 +82,7 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
         )
     planned = None
     if asked.tree is not None:
-        tree = new.opened(asked.tree, offline=asked.offline)
+        tree = options.open_tree(asked.tree, offline=asked.offline)
         planned = planner.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
     place = None if asked.library is None else new.write(asked.library, mod.name, files)
     _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)

@@ -17,7 +17,6 @@ from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making.compose import Composed
 from vllm_mods.making.recording import Limits, Recording
 from vllm_mods.report.data import finding
-from vllm_mods.trees.open import open_tree
 
 
 @click.command(name="new")
@@ -76,21 +75,21 @@ def command(
     if record:
         if base is None:
             raise UsageError("on which vLLM is the command to run?", hint="--tree TREE")
-        tree = opened(base, offline=offline)
+        tree = options.open_tree(base, offline=offline)
         limits = recording.Limits(network, seconds, also, environ)
         done = recorded(argv, name, recording.contents(os.getcwd()), tree, limits)
         changes, templates = done.changes, done.templates
         wanted = wanted._replace(python=done.python)
         told += [f"it wrote {path}, which no mod can have" for path in done.elsewhere]
     elif trees is not None:
-        tree, other = (opened(one, offline=offline) for one in trees)
+        tree, other = (options.open_tree(one, offline=offline) for one in trees)
         found = from_trees.difference(tree, other)
         changes = found.changes
         told += [f"left out {path}: {why}" for path, why in found.passed_over]
     else:
         if base is None:
             raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
-        tree = opened(base, offline=offline)
+        tree = options.open_tree(base, offline=offline)
         data, where = _read(diff_file or "-")
         changes, meant = from_diff.changes(data, where, tree)
         told += [f"{one.named} is {one.path}" for one in meant if one.named != one.path]
@@ -175,13 +174,6 @@ def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
         click.echo(f"note: {line}")
     for line in made.unknown:
         click.echo(f"to be said by you, in mod.toml: {line}")
-
-
-def opened(spec: str, *, offline: bool) -> Tree:
-    """Open a tree; it is closed when the command ends."""
-    tree = open_tree(spec, offline=offline, progress=options.progress(), note=options.note)
-    options.close_later(tree)
-    return tree
 
 
 def _read(path: str) -> tuple[bytes, str]:

@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Verdict
+from vllm_mods.base.model import Tree, Verdict
 from vllm_mods.library import checksums
 from vllm_mods.library.catalog import Library
+from vllm_mods.trees import open as trees
 
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {
@@ -207,6 +208,15 @@ def print_json(answer: dict[str, Any]) -> None:
     """Print one object on stdout."""
     click.echo(json.dumps(answer, indent=2))
     remember("answered", thing=True)
+
+
+def open_tree(spec: str, *, offline: bool, workspace: str | None = None) -> Tree:
+    """Open a tree; it is closed when the command ends."""
+    tree = trees.open_tree(
+        spec, offline=offline, workspace=workspace, progress=progress(), note=note
+    )
+    close_later(tree)
+    return tree
 
 
 def note(text: str) -> None:

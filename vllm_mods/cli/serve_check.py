@@ -27,7 +27,6 @@ from vllm_mods.serve.command import words
 from vllm_mods.serve.known import KnownFlags, names_among
 from vllm_mods.site.state_folder import receipt_of
 from vllm_mods.trees.image import ImageTree
-from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
@@ -87,7 +86,7 @@ def _one(
     asked: _ServeArguments, target: str | None, spec: str | None, *, offline: bool, as_json: bool
 ) -> int:
     chosen = target or _default_target(asked, offline=offline)
-    tree = open_tree(chosen, offline=offline, progress=options.progress(), note=options.note)
+    tree = options.open_tree(chosen, offline=offline)
     answer = _ask(asked)(tree)
     if unknown := history.unknown(answer.faults):
         known = {
