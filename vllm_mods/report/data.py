@@ -27,15 +27,7 @@ def error(code: str, message: str, hint: str | None, exit_code: int) -> dict[str
 
 def finding(found: Finding) -> dict[str, Any]:
     """Return one finding."""
-    return {
-        "code": found.code,
-        "message": found.message,
-        "path": found.path,
-        "line": found.line,
-        "hunk": found.hunk,
-        "scope": found.scope,
-        "level": found.level.value,
-    }
+    return {**found._asdict(), "level": found.level.value}
 
 
 def mod(planned: ModPlan) -> dict[str, Any]:
@@ -69,16 +61,7 @@ def matrix(result: MatrixResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "cells": [cell(one) for one in result.cells],
-        "together": [
-            {
-                "mods": list(one.mods),
-                "kind": one.kind,
-                "scopes": list(one.scopes),
-                "trees": list(one.trees),
-                "message": one.message,
-            }
-            for one in result.together
-        ],
+        "together": [one._asdict() for one in result.together],
         "problems": [one._asdict() for one in result.problems],
     }
 
@@ -109,7 +92,7 @@ def explanation(one: Explanation) -> dict[str, Any]:
 
 def disagreement(one: Disagreement) -> dict[str, Any]:
     """Return one thing in which receipts differ, a value per receipt."""
-    return {"kind": one.kind, "name": one.name, "values": list(one.values)}
+    return one._asdict()
 
 
 def applied(entry: ReceiptMod) -> dict[str, Any]:
@@ -119,7 +102,5 @@ def applied(entry: ReceiptMod) -> dict[str, Any]:
         "version": entry.version,
         "variant": entry.variant,
         "digest": entry.digest,
-        "files": [
-            {"path": file.path, "before": file.before, "after": file.after} for file in entry.files
-        ],
+        "files": [file._asdict() for file in entry.files],
     }

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vllm_mods.base.model import Level
-from vllm_mods.report import text
+from vllm_mods.report import data, text
 from vllm_mods.serve.check import ServeAnswer
 from vllm_mods.serve.faults import ServeFault
 from vllm_mods.serve.releases import ServeCell
-
-SCHEMA = 1
 
 
 def answer_data(
@@ -19,7 +17,7 @@ def answer_data(
 ) -> dict[str, Any]:
     """Return the answer for one tree."""
     return {
-        "schema": SCHEMA,
+        "schema": data.SCHEMA,
         "pairing": pairing,
         "command": list(argv),
         "tree": {"spec": spec, "version": version},
@@ -33,7 +31,7 @@ def cells_data(
 ) -> dict[str, Any]:
     """Return the answer for many trees."""
     return {
-        "schema": SCHEMA,
+        "schema": data.SCHEMA,
         "pairing": pairing,
         "command": list(argv),
         "cells": [

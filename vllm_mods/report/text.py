@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
 
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.formats.receipt_diff import Disagreement
@@ -169,6 +170,17 @@ def disagreements(found: Iterable[Disagreement], names: Sequence[str]) -> list[s
             for name, value in zip(names, one.values, strict=True)
         ]
     return lines
+
+
+def between(labels: Sequence[str]) -> str:
+    """Name neighbours by the first and the last."""
+    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
+
+
+def spans(some: Collection[str], every: Iterable[str]) -> str:
+    """Name the stretches of a row of labels that ``some`` of them make up."""
+    stretches = groupby(every, some.__contains__)
+    return ", ".join(between(tuple(stretch)) for inside, stretch in stretches if inside)
 
 
 def label(tree: str, version: str) -> str:
