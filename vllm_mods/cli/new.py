@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 
 import click
 
+from vllm_mods.base import output
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import Tree
 from vllm_mods.cli import options
@@ -124,24 +123,14 @@ def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
 
 def write_folder(place: str, files: Mapping[str, bytes]) -> None:
     """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
-    parent, name = os.path.split(os.path.abspath(place))
+    parent = os.path.dirname(os.path.abspath(place))
     if os.path.lexists(place):
         raise Refused(
             f"{place} is there already: nothing was written", hint=f"rm -r {place}, or another name"
         )
     try:
         os.makedirs(parent, exist_ok=True)
-        staged = tempfile.mkdtemp(dir=parent, prefix=f".{name}-")
-        try:
-            for path, data in files.items():
-                os.makedirs(os.path.dirname(os.path.join(staged, path)), exist_ok=True)
-                with open(os.path.join(staged, path), "wb") as file:
-                    file.write(data)
-            os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
-            os.rename(staged, place)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
+        output.write_folder(place, files)
     except OSError as error:
         raise Refused(
             f"{place} cannot be written: {error.strerror}; nothing was written",
