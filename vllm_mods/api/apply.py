@@ -17,7 +17,8 @@ from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod
-from vllm_mods.planning import planner
+from vllm_mods.library.catalog import data_root
+from vllm_mods.planning import next_step, planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import State
@@ -318,9 +319,7 @@ def _planned(
 
 def hint_of(made: Plan, tree: Tree) -> str | None:
     """Return the command that helps where a plan for a tree is refused, None where none does."""
-    from vllm_mods.library.catalog import data_root  # noqa: PLC0415
-    from vllm_mods.planning import next_step  # noqa: PLC0415  (for plans that are refused)
-    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415  (packaging is slow)
 
     def edited(path: str) -> bool:
         try:

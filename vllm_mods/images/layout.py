@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import tempfile
@@ -16,7 +15,7 @@ from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
 from vllm_mods.images.layered import Blob, LayeredFiles, LayeredImage, Progress
-from vllm_mods.images.model import Base, Descriptor
+from vllm_mods.images.model import Base, Descriptor, digest_of
 
 if TYPE_CHECKING:
     import tarfile
@@ -210,7 +209,7 @@ class _Saved(LayeredImage):
         except (KeyError, TypeError) as error:
             raise TreeError(f"{reference}: its manifest.json is broken", hint=_AGAIN) from error
         self.config = archive.member(name).read()
-        self.config_digest = f"sha256:{hashlib.sha256(self.config).hexdigest()}"
+        self.config_digest = digest_of(self.config)
         stated = os.path.basename(name).removesuffix(".json")
         if len(stated) == 64 and self.config_digest != f"sha256:{stated}":
             raise TreeError(f"{reference}: its configuration is not that of {stated}", hint=_AGAIN)

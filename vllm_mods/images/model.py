@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 
 FILE, DIR, LINK, OTHER = "file", "dir", "link", "other"
@@ -23,6 +24,11 @@ class Descriptor(NamedTuple):
     media_type: str
     digest: str
     size: int
+
+
+def digest_of(data: bytes) -> str:
+    """Return the digest by which a blob is named."""
+    return f"sha256:{sha256(data)}"
 
 
 class ImageEntry(NamedTuple):

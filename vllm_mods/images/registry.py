@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import ipaddress
 import os
@@ -20,7 +19,7 @@ from vllm_mods.base.sessions import BROKEN, reason, session
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import logins, names, oci
 from vllm_mods.images.layered import Progress
-from vllm_mods.images.model import Base, Descriptor
+from vllm_mods.images.model import Base, Descriptor, digest_of
 from vllm_mods.images.names import Name
 
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
@@ -79,7 +78,7 @@ class Client:
             data = response.raw.read(16 << 20)
             kind = response.headers.get("Content-Type", "")
             stated = response.headers.get("Docker-Content-Digest")
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = digest_of(data)
         for expected in (self.name.digest, stated):
             if expected and expected.startswith("sha256:") and expected != digest:
                 raise TreeError(

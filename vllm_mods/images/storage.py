@@ -7,7 +7,6 @@ read, which in a rootless storage takes a user namespace: ``podman unshare vllm-
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import json
 import os
@@ -18,7 +17,7 @@ from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import oci, streams
-from vllm_mods.images.model import Descriptor, Opened
+from vllm_mods.images.model import Descriptor, Opened, digest_of
 from vllm_mods.images.mounted import MountedFiles
 
 PODMAN, BUILDAH = "podman", "buildah"
@@ -41,7 +40,7 @@ class StoredImage(Opened):
             config, self.layers = oci.contents(oci.parse(data, f"{reference}: its manifest"))
         except (KeyError, TypeError, ValueError) as error:
             raise TreeError(f"{reference}: its manifest is broken", hint=_AGAIN) from error
-        self.manifest_digest: str | None = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self.manifest_digest: str | None = digest_of(data)
         self.config = oci.document_of(store, config, f"{reference}: its configuration")
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
