@@ -83,10 +83,7 @@ def faulty_patches(mod: Mod) -> ManifestError | None:
 def mod_data(mod: Mod) -> dict[str, Any]:
     """Return what the list has of a mod."""
     return {
-        "name": mod.name,
-        "version": mod.version,
-        "summary": mod.summary,
-        "default": mod.default,
+        **data.fields(mod, "name", "version", "summary", "default"),
         "vllm": [variant.vllm for variant in mod.variants],
         "directory": mod.directory,
     }
@@ -94,16 +91,8 @@ def mod_data(mod: Mod) -> dict[str, Any]:
 
 def pairing_data(pairing: Pairing) -> dict[str, Any]:
     """Return what the list has of a pairing."""
-    return {
-        "name": pairing.name,
-        "summary": pairing.summary,
-        "model": pairing.model,
-        "base": pairing.base,
-        "vllm": pairing.vllm,
-        "mods": list(pairing.mods),
-        "templates": list(pairing.templates),
-        "topology": pairing.topology,
-    }
+    told = ("name", "summary", "model", "base", "vllm", "mods", "templates", "topology")
+    return data.fields(pairing, *told)
 
 
 def mod_lines(mods: Sequence[Mod]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
@@ -12,6 +12,11 @@ from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 
 SCHEMA = 1
+
+
+def fields(record: NamedTuple, *names: str) -> dict[str, Any]:
+    """Return some of what a record holds, by its own names for it."""
+    return {name: getattr(record, name) for name in names}
 
 
 def fault(found: ManifestError) -> dict[str, Any]:
