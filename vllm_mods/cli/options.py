@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -25,25 +25,21 @@ _COLOURS = {
 }
 
 
-def complete_mods(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
-    """Return the names of mods that begin with what was typed, for the shell."""
-    return [name for name in open_library(()).names() if name.startswith(typed)]
+def completer(
+    *kinds: Callable[[Library], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what tells a shell the names, of these kinds, that begin with what was typed."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+        library = open_library(())
+        return [name for names in kinds for name in names(library) if name.startswith(typed)]
+
+    return complete
 
 
-def complete_pairings(
-    _context: click.Context, _parameter: click.Parameter, typed: str
-) -> list[str]:
-    """Return the names of pairings that begin with what was typed, for the shell."""
-    return [name for name in open_library(()).pairing_names() if name.startswith(typed)]
-
-
-def complete_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Return the names of mods and pairings that begin with what was typed, for the shell."""
-    return [
-        *complete_mods(context, parameter, typed),
-        *complete_pairings(context, parameter, typed),
-    ]
-
+complete_mods = completer(Library.names)
+complete_pairings = completer(Library.pairing_names)
+complete_names = completer(Library.names, Library.pairing_names)
 
 mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=complete_mods)
 pairing = click.option(

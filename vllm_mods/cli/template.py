@@ -12,15 +12,14 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, NotRendered, 
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import options
 from vllm_mods.cli.listing import readable, told
+from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.template import check as checking
 from vllm_mods.template import conversation, rendering
 from vllm_mods.template.conversation import Conversation
 from vllm_mods.template.source import Template, conversations, open_template
 
-
-def _complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
-    return [name for name in options.open_library(()).template_names() if name.startswith(typed)]
+_complete = options.completer(Library.template_names)
 
 
 def _argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
