@@ -248,30 +248,24 @@ def _keep(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what could not be merged."""
     if outcome.clean:
         return None
-    changes = {one.path: one for one in outcome.changes}
-    return writing.keep(outcome.job.mod, _unfinished(outcome.job, outcome), outcome.files, changes)
-
-
-def _unfinished(job: Job, outcome: PortOutcome) -> Unfinished:
-    return writing.Unfinished(
+    job = outcome.job
+    target = job.target.spec  # in another folder too
+    work = writing.Unfinished(
         folder=writing.folder_of(job.mod, job.name),
         mod=job.mod.name,
         variant=job.variant.id,
         base=job.base_version,
         name=job.name,
         vllm=job.vllm,
-        target=_lasting(job.target.spec),
+        target=os.path.abspath(target) if os.path.exists(target) else target,
         files=tuple(
             (one.new_path, one.before is not None)
             for one in outcome.files
             if one.ported.text is not None or one.ported.stretches
         ),
     )
-
-
-def _lasting(spec: str) -> str:
-    """Return a tree's name that holds in another folder too."""
-    return os.path.abspath(spec) if os.path.exists(spec) else spec
+    changes = {one.path: one for one in outcome.changes}
+    return writing.keep(job.mod, work, outcome.files, changes)
 
 
 def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
