@@ -67,6 +67,9 @@ ROOMS = {
     "planning": Room(
         (
             "planning/planner",
+            "planning/context",
+            "planning/applied",
+            "planning/refusal",
             "planning/patching",
             "planning/known_trees",
             "planning/origins",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import FileChange, PlacedHunk
+from vllm_mods.base.model import FileChange
 from vllm_mods.placing import locate
 from vllm_mods.planning import patching
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -17,7 +17,7 @@ from vllm_mods.planning.layered_tree import LayeredTree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.model import PlacedHunk, Tree
     from vllm_mods.formats.mod_lock import Lock, LockedTree
     from vllm_mods.planning.patching import Part
 
@@ -67,17 +67,7 @@ def place(
             if known is None or not locate.stands(hunk, target, known.line):
                 return None
             spots.append((known.line, hunk))
-            placed.append(
-                PlacedHunk(
-                    patch=part.source,
-                    path=file.path,
-                    number=hunk.number,
-                    line=known.line,
-                    offset=known.line - hunk.stated,
-                    scope=known.scope,
-                    proof="file",
-                )
-            )
+            placed.append(patching.placed_hunk(part, hunk, known.line, known.scope, "file"))
         after = locate.splice(target.lines, spots)
         if after is None:
             return None

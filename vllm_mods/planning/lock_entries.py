@@ -29,13 +29,7 @@ def entry(planned: ModPlan) -> LockedTree | None:
             for change in planned.changes
         ),
         hunks=tuple(
-            LockedHunk(
-                patch=hunk.patch,
-                path=hunk.path,
-                number=hunk.number,
-                line=hunk.line,
-                scope=hunk.scope,
-            )
+            LockedHunk(hunk.patch, hunk.path, hunk.number, hunk.line, hunk.scope)
             for hunk in planned.hunks
         ),
         beside=planned.beside,

@@ -12,7 +12,7 @@ from vllm_mods.planning.layered_tree import LayeredTree
 
 if TYPE_CHECKING:
     from vllm_mods.base.model import Mod, Tree, Variant
-    from vllm_mods.planning.planner import Origin
+    from vllm_mods.planning.context import Origin
     from vllm_mods.trees.release import Releases
 
 _MOST = 6

@@ -172,40 +172,37 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
     return all(tree.read(part.path) == part.whole for part in parts if part.diff is None)
 
 
+def note(code: str, message: str, **place: object) -> Finding:
+    """Return a finding that is only to be known."""
+    return Finding(code, message, level=Level.NOTE, **place)  # type: ignore[arg-type]
+
+
 def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Finding]:
     """Say what a user should know of hunks that have their place, and of modes."""
-    notes = [
-        Finding(
-            code="mode",
-            message=f"{change.path} gets the mode {change.mode:04o}, whatever it has: a tree does not tell",
-            path=change.path,
-            level=Level.NOTE,
-        )
-        for change in changes
-        if change.mode is not None and change.before == change.after
-    ]
+    notes = []
+    for change in changes:
+        if change.mode is not None and change.before == change.after:
+            why = "whatever it has: a tree does not tell"
+            message = f"{change.path} gets the mode {change.mode:04o}, {why}"
+            notes.append(note("mode", message, path=change.path))
     for hunk in hunks:
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}
         if hunk.offset:
-            notes.append(
-                Finding(
-                    code="offset",
-                    message=f"hunk {hunk.number} lands at line {hunk.line}, {hunk.offset:+d} from where it was written",
-                    level=Level.NOTE,
-                    **place,  # type: ignore[arg-type]
-                )
-            )
+            message = f"hunk {hunk.number} lands at line {hunk.line}, {hunk.offset:+d} from where it was written"
+            notes.append(note("offset", message, **place))
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
-            notes.append(
-                Finding(
-                    code="unique-only",
-                    message=f"all that places hunk {hunk.number} is that its text occurs once in the file: "
-                    "the patch does not say which class or function it was written in",
-                    level=Level.NOTE,
-                    **place,  # type: ignore[arg-type]
-                )
+            message = (
+                f"all that places hunk {hunk.number} is that its text occurs once in the file: "
+                "the patch does not say which class or function it was written in"
             )
+            notes.append(note("unique-only", message, **place))
     return notes
+
+
+def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) -> PlacedHunk:
+    """Return a hunk of a part in its place."""
+    offset = line - hunk.stated
+    return PlacedHunk(part.source, part.path, hunk.number, line, offset, scope, proof)
 
 
 class PatchingStep:
@@ -313,17 +310,7 @@ class PatchingStep:
                     self.lost(hunk, spot, path, target)
                     continue
                 placed.append((spot.line, hunk))
-                self.hunks.append(
-                    PlacedHunk(
-                        patch=self.part.source,
-                        path=path,
-                        number=hunk.number,
-                        line=spot.line,
-                        offset=spot.line - hunk.stated,
-                        scope=spot.scope,
-                        proof=spot.proof,
-                    )
-                )
+                self.hunks.append(placed_hunk(self.part, hunk, *spot))
         except UnparsableError as error:
             message = (
                 f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}"
