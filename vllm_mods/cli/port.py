@@ -181,13 +181,14 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
 
 def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None) -> Job:
     """Say what is to be ported to a tree."""
+    from vllm_mods.planning import lock_entries  # noqa: PLC0415
     from vllm_mods.port import job as porting  # noqa: PLC0415
     from vllm_mods.port import variant as making  # noqa: PLC0415
 
     source = _opened(asked.base, asked.releases) if asked.base is not None else None
     if asked.variant is None:
         version = source.version if source is not None else tree.version
-        variant = making.nearest(mod, version, making.lock_of(asked.mod))
+        variant = making.nearest(mod, version, lock_entries.current(asked.mod))
     else:
         variant = _named(mod, asked.variant)
     if not variant.patches:
@@ -295,9 +296,8 @@ def _lasting(spec: str) -> str:
 def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
     """Return mod.lock with the target in it, if it is of the mod as it was."""
     from vllm_mods.planning import lock_entries  # noqa: PLC0415
-    from vllm_mods.port import variant as making  # noqa: PLC0415
 
-    locked = making.lock_of(mod)
+    locked = lock_entries.current(mod)
     if locked is None or outcome.new is None:
         return {}
     version = outcome.job.target.version

@@ -25,25 +25,16 @@ def lock_from(mod: Mod, computed: Iterable[Computed]) -> Lock:
 
     The answers must be those of the mod without its old lock.
     """
-    labels: dict[LockedTree, list[str]] = {}
-    witnesses: dict[LockedTree, list[str]] = {}
-    others: list[tuple[str, str]] = []
+    found: list[tuple[LockedTree, str, str]] = []
+    others: dict[tuple[str, str], None] = {}
     for one in computed:
         answer = one.answers[mod.name]
         version = one.version or "unknown"
-        entry = answer.locked
-        if entry is None:
-            if answer.verdict.ok and (version, answer.verdict.value) not in others:
-                others.append((version, answer.verdict.value))
-            continue
-        for kept, said in ((labels, version), (witnesses, answer.witness)):
-            if said not in kept.setdefault(entry, []):
-                kept[entry].append(said)
-    trees = (
-        entry._replace(vllm=tuple(labels[entry]), witness=tuple(witnesses[entry]))
-        for entry in labels
-    )
-    return lock_entries.of(mod, trees)._replace(others=tuple(others))
+        if answer.locked is not None:
+            found.append((answer.locked, version, answer.witness))
+        elif answer.verdict.ok:
+            others[version, answer.verdict.value] = None
+    return lock_entries.of(mod, lock_entries.merged(found))._replace(others=tuple(others))
 
 
 class Updated(NamedTuple):

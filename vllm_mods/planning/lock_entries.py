@@ -49,6 +49,24 @@ def of(mod: Mod, trees: Iterable[LockedTree]) -> Lock:
     )
 
 
+def merged(found: Iterable[tuple[LockedTree, str, str]]) -> tuple[LockedTree, ...]:
+    """Return each state of files once, with the versions and the witnesses that were found of it."""
+    states: dict[LockedTree, tuple[dict[str, None], dict[str, None]]] = {}
+    for state, version, witness in found:
+        versions, witnesses = states.setdefault(state, ({}, {}))
+        versions[version] = witnesses[witness] = None
+    return tuple(
+        state._replace(vllm=tuple(versions), witness=tuple(witnesses))
+        for state, (versions, witnesses) in states.items()
+    )
+
+
+def current(mod: Mod) -> Lock | None:
+    """Return a mod's lock if it was made from this very mod. Raises ``ManifestError`` for none."""
+    locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
+    return locked if locked is not None and locked.digest == mod.digest else None
+
+
 def extended(old: Lock, mod: Mod, planned: ModPlan, version: str) -> bytes:
     """Return the lock of a mod that has a variant more, with the tree that this was planned on.
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import Verdict
+from vllm_mods.formats import diff_writer
+from vllm_mods.library import catalog
+from vllm_mods.planning import planner
 from vllm_mods.port import files, imports, variant
-from vllm_mods.port.variant import Cut
+from vllm_mods.port.variant import Cut, NewVariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
     from vllm_mods.base.model import FileChange, Mod, Tree, Variant
     from vllm_mods.port.files import FilePort
     from vllm_mods.port.follow import Followed
-    from vllm_mods.port.variant import NewVariant
 
 
 class Job(NamedTuple):
@@ -96,17 +98,25 @@ def run(job: Job) -> PortOutcome:
 
 
 def finish(job: Job, cuts: Sequence[Cut]) -> NewVariant:
-    """Make the variant out of finished files, and plan it on the target."""
-    return variant.make(
-        job.mod,
-        job.variant,
-        cuts,
-        job.target,
-        name=job.name,
-        vllm=job.vllm,
-        roots=job.roots,
-        told=job.told,
-    )
+    """Make the variant out of finished files, and plan it on the target.
+
+    The patches get more context until every hunk has one proven place; what the plan says then is
+    for the caller to judge.
+    """
+    made: NewVariant | None = None
+    for context in diff_writer.CONTEXTS:
+        patches = variant.patches(job.variant, cuts, job.name, context)
+        block = {"id": job.name, "vllm": job.vllm, "patches": list(patches)}
+        manifest = variant.manifest(job.mod, job.variant, block, job.told)
+        files = {**patches, catalog.MANIFEST: manifest}
+        new = variant.loaded(job.mod, files, job.roots)
+        (own,) = (one for one in new.variants if one.id == job.name)
+        planned = planner.plan([variant.alone(new, own)], job.target).mods[0]
+        made = NewVariant(new, files, planned)
+        if planned.verdict != "misplaced":
+            break
+    assert made is not None  # noqa: S101  (there are contexts)
+    return made
 
 
 def _imports(

@@ -32,7 +32,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     More context is taken until every release that mod.lock records gets the very bytes it did.
     Raises ``UsageError`` without a lock of the mod as it is, ``Refused`` where no context does.
     """
-    locked = making.lock_of(mod)
+    locked = lock_entries.current(mod)
     states = [
         (version, tree)
         for tree in (locked.trees if locked is not None else ())
@@ -91,22 +91,15 @@ def _same(
     variant: Variant,
     states: Sequence[tuple[str, LockedTree]],
     trees: dict[str, Tree],
-) -> list[LockedTree] | None:
+) -> tuple[LockedTree, ...] | None:
     """Plan the new patches on every recorded release; None unless each gives what it gave before."""
     new = next(one for one in mod.variants if one.id == variant.id)
-    alone = mod._replace(variants=(new,), requires=(), conflicts=(), after=())
-    labels: dict[LockedTree, list[str]] = {}
-    witnesses: dict[LockedTree, list[str]] = {}
+    found: list[tuple[LockedTree, str, str]] = []
     for version, state in states:
-        planned = planner.plan([alone], trees[version]).mods[0]
+        planned = planner.plan([making.alone(mod, new)], trees[version]).mods[0]
         after = {change.path: sha256(change.after) for change in planned.changes}
         entry = lock_entries.entry(planned)
         if entry is None or after != {file.path: file.after for file in state.files}:
             return None
-        labels.setdefault(entry, []).append(version)
-        seen = witnesses.setdefault(entry, [])
-        seen += [] if planned.witness in seen else [planned.witness]
-    return [
-        entry._replace(vllm=tuple(dict.fromkeys(labels[entry])), witness=tuple(witnesses[entry]))
-        for entry in labels
-    ]
+        found.append((entry, version, planned.witness))
+    return lock_entries.merged(found)
