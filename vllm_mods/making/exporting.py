@@ -97,8 +97,7 @@ def _same(files: Mapping[str, bytes], mod: Mod, variant: str | None) -> bool:
 
 def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:
     """Return the mod's lock with further trees."""
-    old = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
-    kept = old if old is not None and old.digest == mod.digest else lock_entries.of(mod, ())
+    kept = lock_entries.current(mod) or lock_entries.of(mod, ())
     trees: list[LockedTree] = list(kept.trees)
     for version, one in planned:
         if one.vouched:
