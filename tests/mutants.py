@@ -56,7 +56,7 @@ ROOMS = {
         ),
     ),
     "placing": Room(
-        ("placing/locate", "base/diff3"),
+        ("placing/locate", "placing/headers", "placing/target", "placing/nearest", "base/diff3"),
         (
             "placing/test_locate.py",
             "planning/test_plan.py",

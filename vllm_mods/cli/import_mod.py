@@ -44,7 +44,7 @@ class Made(NamedTuple):
 def run(asked: ImportArguments) -> int:
     """Make a mod of what a script does. Exit code 1, and nothing written, if something is left."""
     from vllm_mods.making import exporting, folder, from_script, reading  # noqa: PLC0415
-    from vllm_mods.scripts.bash import BashError  # noqa: PLC0415
+    from vllm_mods.scripts.statements import BashError  # noqa: PLC0415
 
     source = folder.read(asked.path)
     if (exported := exporting.taken_back(source.files)) is not None:

@@ -12,6 +12,7 @@ from vllm_mods.base.model import FileChange, Verdict
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.grid.cell import Explanation, History, HunkView
 from vllm_mods.placing import locate, scopes
+from vllm_mods.placing.nearest import nearest
 from vllm_mods.planning import known_trees, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from vllm_mods.base.model import Mod, Tree, Variant
     from vllm_mods.formats.diff import FileDiff, Hunk
     from vllm_mods.grid.cell import Cell
+    from vllm_mods.placing.target import Target
 
 _BESIDE = 3
 _IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
@@ -84,8 +86,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
             continue
         file = part.diff.reversed() if taken_out else part.diff
         data = view.read(file.old_path) if file.old_path is not None else None
-        parse = scopes.read_scopes if file.path.endswith((".py", ".pyi")) else None
-        target = locate.Target(data=data or b"", parse=parse)
+        target = patching.target_of(file.path, data or b"")
         spots = []
         for hunk, shown, spot in zip(
             file.hunks, part.diff.hunks, _spots(file, target, back=taken_out), strict=True
@@ -99,7 +100,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
 
 
 def _spots(
-    file: FileDiff, target: locate.Target, *, back: bool
+    file: FileDiff, target: Target, *, back: bool
 ) -> tuple[locate.Located | locate.Lost, ...]:
     try:
         return locate.place(file, target, back=back)
@@ -108,9 +109,7 @@ def _spots(
         return (lost,) * len(file.hunks)
 
 
-def _view(
-    of: _ExplainedHunk, target: locate.Target, spot: locate.Located | locate.Lost
-) -> HunkView:
+def _view(of: _ExplainedHunk, target: Target, spot: locate.Located | locate.Lost) -> HunkView:
     line: int | None
     first: int | None  # where the hunk would begin; `line` is the first that differs
     proof: str | None = None
@@ -120,7 +119,7 @@ def _view(
     else:
         line = first = spot.lines[0] if spot.lines else None
         if line is None and spot.code == "absent":
-            near = locate.nearest(of.hunk, target, spot.scope)
+            near = nearest(of.hunk, target, spot.scope)
             line, first = (near.line, near.start) if near is not None else (None, None)
         if of.file.old_path is None and not target.data:
             proof = "new file"
@@ -137,7 +136,7 @@ def _view(
     )
 
 
-def _around(target: locate.Target, line: int | None, extent: int) -> tuple[tuple[int, str], ...]:
+def _around(target: Target, line: int | None, extent: int) -> tuple[tuple[int, str], ...]:
     if line is None:
         return ()
     first = max(1, line - _BESIDE)

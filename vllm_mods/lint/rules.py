@@ -10,8 +10,8 @@ import re
 import string
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods.scripts import bash
-from vllm_mods.scripts.bash import (
+from vllm_mods.scripts import statements
+from vllm_mods.scripts.statements import (
     Assign,
     BashFunction,
     Block,
@@ -27,7 +27,7 @@ from vllm_mods.scripts.bash import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vllm_mods.scripts.bash import Script, Statement
+    from vllm_mods.scripts.statements import Script, Statement
 
     _Flaws = Iterator[tuple[str, str]]
 
@@ -64,7 +64,7 @@ _TAKES_VALUE |= {"--prefix", "--root", "--python", "-p", "--platform", "--python
 def check(script: Script) -> tuple[Flaw, ...]:
     """Return what is wrong with a script, by line."""
     found = [*_stops(script), *_lost_exports(script)]
-    for one in bash.walk(script.body):
+    for one in statements.walk(script.body):
         for rule in _RULES.get(type(one), ()):
             found += (Flaw(code, one.line, message) for code, message in rule(one, script))
     return tuple(sorted(dict.fromkeys(found), key=lambda flaw: (flaw.line, flaw.code)))
@@ -97,7 +97,7 @@ def _stops(script: Script) -> Iterator[Flaw]:
     """Find a script that goes on whatever fails."""
     flags = _shell_options(script)
     if "e" in flags:
-        off = next((one for one in bash.walk(script.body) if _sets(one, "+") >= {"e"}), None)
+        off = next((one for one in statements.walk(script.body) if _sets(one, "+") >= {"e"}), None)
         if off is not None:
             yield Flaw("set-e-off", off.line, "from here on a command that fails is passed over")
         return
@@ -164,7 +164,7 @@ def _unwatched_pipe(one: Pipe, script: Script) -> _Flaws:
 
 
 def _background(one: Other, _script: Script) -> _Flaws:
-    if one.kind == "background" and any(map(_changes, bash.walk(one.body))):
+    if one.kind == "background" and any(map(_changes, statements.walk(one.body))):
         yield "background", f"nobody waits for `{_short(one)}`, or hears that it failed"
 
 
@@ -250,7 +250,7 @@ def _moves(word: str) -> bool:
 def _lost_exports(script: Script) -> Iterator[Flaw]:
     last: dict[str, int] = {}
     exports = []
-    for one in bash.walk(script.body):
+    for one in statements.walk(script.body):
         for name in re.findall(r"\$\{?(\w+)", one.text):
             last[name] = max(one.line, last.get(name, 0))
         if isinstance(one, Assign) and one.exported:
@@ -310,8 +310,7 @@ def _changes(one: Statement) -> bool:
     if isinstance(one, BashFunction):
         return False
     return any(
-        name_of(part) in _CHANGES and not _only_asks(part)
-        for part in (one, *bash.walk(bash.inside(one)))
+        name_of(part) in _CHANGES and not _only_asks(part) for part in statements.walk((one,))
     )
 
 
@@ -329,9 +328,7 @@ def _only_asks(one: Statement) -> bool:
 
 
 def _asks(one: Statement) -> bool:
-    return any(
-        name_of(part) in _ASKS or _only_asks(part) for part in (one, *bash.walk(bash.inside(one)))
-    )
+    return any(name_of(part) in _ASKS or _only_asks(part) for part in statements.walk((one,)))
 
 
 def _cannot_fail(one: Statement) -> bool:
@@ -342,7 +339,7 @@ def _cannot_fail(one: Statement) -> bool:
 
 def _ends(body: tuple[Statement, ...]) -> bool:
     """Tell whether statements end the script, and not with 0."""
-    for one in bash.walk(body):
+    for one in statements.walk(body):
         if isinstance(one, Call) and name_of(one) in {"exit", "return"}:
             return words_of(one)[1:] != ["0"]
         if isinstance(one, Call) and name_of(one) in {"false", "die", "fail", "abort"}:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.making import commands, words
 from vllm_mods.making.effects import Edit, ScriptPlace
 from vllm_mods.making.shell_state import DONE, EndedError, Result, ShellCommand, ShellState, short
-from vllm_mods.scripts.bash import Call
+from vllm_mods.scripts.statements import Call
 
 if TYPE_CHECKING:
-    from vllm_mods.scripts.bash import Pipe, Redirect
+    from vllm_mods.scripts.statements import Pipe, Redirect
 
 _DEEPEST = 20
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vllm_mods.making import conditions, file_commands, tools
 from vllm_mods.making.effects import Clear
 from vllm_mods.making.shell_state import DONE, EndedError, Result
-from vllm_mods.scripts import bash
+from vllm_mods.scripts import bash, statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def _trap(shell: ShellState, command: ShellCommand) -> Result:
     """``trap 'rm -r "$T"' EXIT``: nothing, if it changes nothing that lasts."""
     try:
         body = bash.read(command.argv[1] if len(command.argv) > 2 else ":").body
-    except bash.BashError:
+    except statements.BashError:
         body = ()
     if shell.would_last(body):
         return shell.leave(command, "when it runs is known only when it runs")

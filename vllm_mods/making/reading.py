@@ -21,8 +21,8 @@ from vllm_mods.making.shell_state import (
     Result,
     short,
 )
-from vllm_mods.scripts import bash
-from vllm_mods.scripts.bash import (
+from vllm_mods.scripts import bash, statements
+from vllm_mods.scripts.statements import (
     Assign,
     BashError,
     BashFunction,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vllm_mods.base.model import Tree
-    from vllm_mods.scripts.bash import Statement
+    from vllm_mods.scripts.statements import Statement
 
 _T = TypeVar("_T")
 _MOST = 20_000
@@ -197,7 +197,7 @@ class ReadShell(CallingShell):
         if writes or any(changes(effect) for effect in self.probe(one.body).effects):
             kind = one.kind.removesuffix("_statement").replace("_", " ")
             return self.left(place, one.text, f"what it does is known only when it runs ({kind})")
-        for part in bash.walk(one.body):  # whatever it sets is not known from here on
+        for part in statements.walk(one.body):  # whatever it sets is not known from here on
             if isinstance(part, Assign):
                 self.variables[part.name] = None
         return Result()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from vllm_mods.base.model import Tree
-    from vllm_mods.scripts.bash import BashFunction, Statement
+    from vllm_mods.scripts.statements import BashFunction, Statement
 
 MODS = f"{WORKSPACE}/mods"
 NO_FOLDER = "the folder it runs in is not known"

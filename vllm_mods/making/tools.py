@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vllm_mods.making import python_code
 from vllm_mods.making.effects import SITE, Edit, Install, Patch, normal
 from vllm_mods.making.shell_state import DONE, NO_FOLDER, Result
-from vllm_mods.scripts.bash import BashError
+from vllm_mods.scripts.statements import BashError
 
 if TYPE_CHECKING:
     from vllm_mods.making.shell_state import ShellCommand, ShellState

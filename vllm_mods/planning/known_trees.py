@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import FileChange
 from vllm_mods.placing import locate
+from vllm_mods.placing.target import Target
 from vllm_mods.planning import patching
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -60,7 +61,7 @@ def place(
         data = result.read(file.path)
         if file.old_path != file.new_path or data is None:
             return None
-        target = locate.Target(data, None)
+        target = Target(data, None)
         spots = []
         for hunk in file.hunks:
             known = lines.get((part.source, file.path, hunk.number))

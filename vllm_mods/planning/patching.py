@@ -13,6 +13,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Finding, Level, PlacedHunk, Verdict
 from vllm_mods.formats import diff
 from vllm_mods.placing import locate
+from vllm_mods.placing.target import Target, matches
 from vllm_mods.planning.layered_tree import LayeredTree
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
         if (data is None) != (file.new_path is None):
             return False
         if data is not None and not all(
-            not hunk.new or locate.matches(data, hunk.new) for hunk in file.hunks
+            not hunk.new or matches(data, hunk.new) for hunk in file.hunks
         ):
             return False
     return all(tree.read(part.path) == part.whole for part in parts if part.diff is None)
@@ -203,6 +204,13 @@ def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) 
     """Return a hunk of a part in its place."""
     offset = line - hunk.stated
     return PlacedHunk(part.source, part.path, hunk.number, line, offset, scope, proof)
+
+
+def target_of(path: str, data: bytes) -> Target:
+    """Return a file to place hunks in, with its scopes if it is Python's."""
+    from vllm_mods.placing.scopes import read_scopes  # noqa: PLC0415  (for trees that no lock knows)
+
+    return Target(data, read_scopes if path.endswith((".py", ".pyi")) else None)
 
 
 class PatchingStep:
@@ -298,11 +306,9 @@ class PatchingStep:
     def place(self, file: diff.FileDiff, before: bytes, *, back: bool) -> bytes | None:
         """Return the file with every hunk in its proven place; None and findings otherwise."""
         from vllm_mods.formats.concrete_syntax import UnparsableError  # noqa: PLC0415
-        from vllm_mods.placing import scopes  # noqa: PLC0415
 
         path = file.path
-        parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
-        target = locate.Target(data=before, parse=parse)
+        target = target_of(path, before)
         placed: list[tuple[int, diff.Hunk]] = []
         try:
             for hunk, spot in zip(file.hunks, locate.place(file, target, back=back), strict=True):
@@ -318,7 +324,7 @@ class PatchingStep:
             self.fail("unparsable", message, path=path)
         return None if self.findings else locate.splice(target.lines, placed)
 
-    def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: locate.Target) -> None:
+    def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: Target) -> None:
         """Say why a hunk has no place."""
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
@@ -333,7 +339,9 @@ class PatchingStep:
             code, found = self.search(self.view, gone, path)
             self.fail(code, f"{label}: there is no `{gone}` in it any more; {found}", **place)
             return
-        near = locate.nearest(hunk, target, spot.scope)
+        from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
+
+        near = nearest(hunk, target, spot.scope)
         line, words = near[:2] if near is not None else (None, "nothing like its text is there")
         self.fail("text", f"{label}: {words}", line=line, **place)
 
@@ -356,7 +364,7 @@ def _named(hunk: diff.Hunk) -> str | None:
     return words[-1] if len(words) >= 2 and words[-2] in {"class", "def"} else None
 
 
-def _gone(target: locate.Target, scope: str | None) -> str | None:
+def _gone(target: Target, scope: str | None) -> str | None:
     """Return the class or function that a hunk was written in if the file no longer defines it."""
     if not scope or target.scopes is None:
         return None
