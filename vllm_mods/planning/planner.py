@@ -6,7 +6,7 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import fit
 from vllm_mods.base.digest import sha256
@@ -76,16 +76,12 @@ def hunk_states(
     return carried_parts.states(parts, tree, origin and origin(mod, variant))
 
 
-class _Planner:
+class _Planner(NamedTuple):
     """One run of ``plan``."""
 
-    def __init__(
-        self, context: PlanContext, cache: SummaryCache | None, *, strict_version: bool
-    ) -> None:
-        self.context = context
-        self.view = context.view
-        self.cache = cache
-        self.strict_version = strict_version
+    context: PlanContext
+    cache: SummaryCache | None
+    strict_version: bool
 
     def plan(self, mods: tuple[Mod, ...]) -> Plan:
         stale = {mod.name for mod in mods if not self.context.take_lock(mod)}
@@ -107,15 +103,17 @@ class _Planner:
                 )
                 one = one._replace(findings=(*one.findings, note("stale-lock", message)))
             if one.verdict.writes:
-                self.view.lay(one.changes)
+                self.context.view.lay(one.changes)
             done[mod.name] = one
         tree = self.context.tree
-        return Plan(tree.spec, tree.version, tuple(done.values()), self.view.changes())
+        return Plan(tree.spec, tree.version, tuple(done.values()), self.context.view.changes())
 
     def put_in(self, mod: Mod) -> ModPlan:
         context = self.context
         locked = context.locks.get(mod.name)
-        for tree in known_trees.states(locked, self.view, context.workspace) if locked else ():
+        for tree in (
+            known_trees.states(locked, self.context.view, context.workspace) if locked else ()
+        ):
             vouched = self.vouched(mod, tree)
             if vouched is not None and not (self.strict_version and not vouched.in_range):
                 return vouched
@@ -127,12 +125,12 @@ class _Planner:
             return refusal.unreadable(mod, error)
 
     def vouched(self, mod: Mod, tree: LockedTree) -> ModPlan | None:
-        witness = known_trees.witness(tree.beside, self.view)
+        witness = known_trees.witness(tree.beside, self.context.view)
         if witness not in tree.witness:
             return None  # the fit was asked beside other files
         variant = next(variant for variant in mod.variants if variant.id == tree.variant)
         parts = self.context.parts(mod, variant, vouched=True)
-        done = known_trees.place(tree, parts, self.view, self.context.workspace)
+        done = known_trees.place(tree, parts, self.context.view, self.context.workspace)
         if done is None:
             return None
         changes, placed = done
@@ -165,7 +163,7 @@ class _Planner:
     def attempt(self, mod: Mod, variant: Variant) -> Attempt:
         """Put a variant in, and ask whether what comes out would work."""
         parts = self.context.parts(mod, variant)
-        tried = patching.forward(variant, parts, self.view)
+        tried = patching.forward(variant, parts, self.context.view)
         if not tried.ok:
             return tried
         near = variant in self.context.nearest(mod)
@@ -173,13 +171,8 @@ class _Planner:
         against = carried_parts.disagreement(tried, parts, origin) if origin else None
         if against is not None:
             return Attempt(variant, ok=False, verdict=Verdict.MISPLACED, findings=(against,))
-        looked = fit.fit(
-            tried.changes,
-            self.view,
-            expects=variant.expects,
-            allow=variant.allow,
-            cache=self.cache,
-        )
+        view, expects, allow = self.context.view, variant.expects, variant.allow
+        looked = fit.fit(tried.changes, view, expects=expects, allow=allow, cache=self.cache)
         found = looked.findings
         if any(finding.level is Level.ERROR for finding in found):
             return tried._replace(
@@ -194,5 +187,5 @@ class _Planner:
             changes=tried.changes,
             hunks=tried.hunks,
             beside=tried.beside,
-            witness=known_trees.witness(tried.beside, self.view),
+            witness=known_trees.witness(tried.beside, self.context.view),
         )

@@ -192,11 +192,9 @@ def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> I
     except ValueError as error:
         yield Finding("calls-differ", f"its calls cannot be read back: {error}")
         return
-    there, wanted = (
-        json.dumps(side, ensure_ascii=False, sort_keys=True) for side in (found, expected)
-    )
-    if there != wanted:
-        there, wanted = _cut(there), _cut(wanted)
+    sides = [json.dumps(side, ensure_ascii=False, sort_keys=True) for side in (found, expected)]
+    if sides[0] != sides[1]:
+        there, wanted = map(_cut, sides)
         yield Finding("calls-differ", f"its calls read back as {there}, and not as {wanted}")
 
 
