@@ -72,16 +72,9 @@ def patch(shell: ShellState, command: ShellCommand) -> Result:
         return Result(status=True)
     if operand is not None:
         operand = normal(posixpath.normpath(posixpath.join(folder, operand)))
-    shell.effects.append(
-        Patch(
-            command.place,
-            *found,
-            folder=folder,
-            strip=int(strip) if strip is not None and strip.isdigit() else None,
-            operand=operand,
-            reverse=bool({"-R", "--reverse"} & set(given)),
-        )
-    )
+    count = int(strip) if strip is not None and strip.isdigit() else None
+    back = bool({"-R", "--reverse"} & set(given))
+    shell.effects.append(Patch(command.place, *found, folder, count, operand, back))
     return DONE
 
 
@@ -114,11 +107,9 @@ def git(shell: ShellState, command: ShellCommand) -> Result:
         return Result()
     if action == "apply":
         return _apply(shell, command, folder, argv[1:])
-    network = action in {"clone", "fetch", "pull", "submodule"}
-    why = (
-        "what the network sends is not in the mod" if network else f"what `git {action}` does here"
-    )
-    return shell.leave(command, why)
+    if action in {"clone", "fetch", "pull", "submodule"}:
+        return shell.leave(command, "what the network sends is not in the mod")
+    return shell.leave(command, f"what `git {action}` does here")
 
 
 def _apply(shell: ShellState, command: ShellCommand, folder: str, argv: list[str]) -> Result:
@@ -131,19 +122,12 @@ def _apply(shell: ShellState, command: ShellCommand, folder: str, argv: list[str
     place = shell.path(posixpath.join(folder, given.get("--directory", ".")))
     if place is None:
         return shell.leave(command, NO_FOLDER)
+    strip, back = int(given.get("-p", "1")), bool({"-R", "--reverse"} & set(given))
     sources: list[str | None] = [*operands]
     for source in sources or [None]:
         found = _diff(shell, command, source)
         if found is not None:
-            shell.effects.append(
-                Patch(
-                    command.place,
-                    *found,
-                    folder=place,
-                    strip=int(given.get("-p", "1")),
-                    reverse=bool({"-R", "--reverse"} & set(given)),
-                )
-            )
+            shell.effects.append(Patch(command.place, *found, place, strip, reverse=back))
     return DONE
 
 

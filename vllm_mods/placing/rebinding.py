@@ -16,15 +16,8 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # They give back what they were given, or something that nobody else holds.
 _KEEPS_NOTHING = frozenset(
     (
-        *(
-            "abstractmethod",
-            "cache",
-            "cached_property",
-            "classmethod",
-            "contextmanager",
-            "dataclass",
-        ),
-        *("final", "inference_mode", "lru_cache", "no_grad", "override", "property"),
+        *("abstractmethod", "cache", "cached_property", "classmethod", "contextmanager"),
+        *("dataclass", "final", "inference_mode", "lru_cache", "no_grad", "override", "property"),
         *("staticmethod", "total_ordering", "wraps"),
     )
 )

@@ -70,12 +70,10 @@ def open_template(library: Library, named: str) -> Template:
     raw = library.read(said)
     read = None if raw is None else about.parse(raw, said)
     if read is not None and read.name != named:
-        raise ManifestError(
-            said, (f"name: {read.name!r} is not the name of its folder, {named!r}",)
-        )
-    return Template(
-        named, path, library.read(path) or b"", read, _conversations(library, _beside(folder))
-    )
+        why = f"name: {read.name!r} is not the name of its folder, {named!r}"
+        raise ManifestError(said, (why,))
+    found = _conversations(library, _beside(folder))
+    return Template(named, path, library.read(path) or b"", read, found)
 
 
 def _of_model(folder: str, named: str) -> Template:
