@@ -158,16 +158,13 @@ def _history(places: Sequence[HunkView], before: Before, tree: Tree) -> Iterator
             yield History(path=path, since=since, diff=head)
             continue
         extents = _extents([place for place in places if place.path == path], old)
-        lines = (
-            [_text(line) for line in line_diff.split(old)],
-            [_text(line) for line in line_diff.split(new)],
-        )
-        matcher = difflib.SequenceMatcher(None, *lines, autojunk=len(lines[0]) > 2000)
+        mine, theirs = ([_text(line) for line in line_diff.split(side)] for side in (old, new))
+        matcher = difflib.SequenceMatcher(None, mine, theirs, autojunk=len(mine) > 2000)
         diff = [f"--- {path} ({since})", f"+++ {path} ({tree.version})"]
         for group in matcher.get_grouped_opcodes(_BESIDE):
             first, last = group[0][1] + 1, group[-1][2]
             if any(first <= end and start <= last for start, end in extents):
-                diff += _hunk(group, *lines)
+                diff += _hunk(group, mine, theirs)
         if len(diff) > 2:
             yield History(path=path, since=since, diff=tuple(diff))
 

@@ -129,13 +129,13 @@ def cells(mods: Sequence[Mod], computed: Iterable[Computed]) -> tuple[Cell, ...]
         cell_of(
             mod,
             one.answers[mod.name],
-            version=one.version or named_version(one.spec),
+            version=version,
             tree=one.spec,
             # of a tree that nobody could read, and whose name says nothing, too much is better
-            meant=is_meant(mod, one.version or named_version(one.spec))
-            or (one.version is None and named_version(one.spec) == "unknown"),
+            meant=is_meant(mod, version) or (one.version is None and version == "unknown"),
         )
         for one in computed
+        for version in (one.version or named_version(one.spec),)
         for mod in mods
     )
 

@@ -197,10 +197,10 @@ def _network(one: Call, script: Script) -> _Flaws:
 
 def _unpinned(one: Call, _script: Script) -> _Flaws:
     words = words_of(one)
-    if "install" not in words or not _is_pip(words[: words.index("install")]):
-        return
-    rest = words[words.index("install") + 1 :]
-    if "--require-hashes" in rest:
+    at = words.index("install") if "install" in words else 0
+    program, rest = words[:at], words[at + 1 :]
+    is_pip = any(word.rpartition("/")[2] in {"pip", "pip3", "uv"} for word in program)
+    if not is_pip or "--require-hashes" in rest:
         return
     loose = []
     while rest:
@@ -214,10 +214,6 @@ def _unpinned(one: Call, _script: Script) -> _Flaws:
     if loose:
         why = "comes in depends on the day: name the version (`==`) or a wheel"
         yield "unpinned-install", f"which {', '.join(loose)} {why}"
-
-
-def _is_pip(words: list[str]) -> bool:
-    return any(word.rpartition("/")[2] in {"pip", "pip3", "uv"} for word in words)
 
 
 # --- what holds here only
@@ -332,9 +328,7 @@ def _asks(one: Statement) -> bool:
 
 
 def _cannot_fail(one: Statement) -> bool:
-    if isinstance(one, Block):
-        return not _ends(one.body)
-    return name_of(one) in _SAYS
+    return not _ends(one.body) if isinstance(one, Block) else name_of(one) in _SAYS
 
 
 def _ends(body: tuple[Statement, ...]) -> bool:

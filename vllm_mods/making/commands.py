@@ -21,24 +21,17 @@ if TYPE_CHECKING:
 
 PURE = {
     *("echo", "printf", "grep", "egrep", "fgrep", "diff", "cmp", "sha256sum", "md5sum", "ls"),
-    *(
-        "date",
-        "clear",
-        "sleep",
-        "which",
-        "type",
-        "hash",
-        "id",
-        "uname",
-        "whoami",
-        "stat",
-        "file",
-        "wc",
-        "head",
-    ),
+    *("date", "clear", "sleep", "which", "type", "hash", "id", "uname", "whoami", "stat", "file"),
     *("tail", "uniq", "cut", "tr", "set", "shopt", "true", ":", "wait", "nproc", "free", "df"),
     *("du", "nvidia-smi", "jobs", "umask", "ulimit", "sync", "hostname", "lscpu", "tput", "seq"),
+    *("wc", "head"),
 }
+_ENDS = {"exit", "return", "break", "continue"}
+_SURE = {
+    **dict.fromkeys(("true", ":", "shopt", "umask"), DONE),
+    "false": Result(status=False, out=""),
+}
+_IN_IMAGES = {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
 
 
 def run(shell: ShellState, command: ShellCommand) -> Result:
@@ -48,6 +41,10 @@ def run(shell: ShellState, command: ShellCommand) -> Result:
         return tools.script(shell, command, [command.argv[0], *command.argv[1:]])
     if re.fullmatch(r"python(3(\.\d+)?)?|pip(3(\.\d+)?)?", name):
         name = name.rstrip("0123456789.")
+    if name in _ENDS:
+        raise EndedError(command.argv[0])
+    if name in _SURE:
+        return _SURE[name]
     handler = _HANDLERS.get(name)
     if handler is not None:
         try:
@@ -56,23 +53,10 @@ def run(shell: ShellState, command: ShellCommand) -> Result:
             return shell.leave(command, f"`{name}`: {error.msg}")
     if name in PURE:
         return Result()
-    why = _WHY.get(name, f"what `{name}` does is not known")
-    return shell.leave(command, why)
+    return shell.leave(command, _WHY.get(name, f"what `{name}` does is not known"))
 
 
-# --- what ends, what asks
-
-
-def _end(_shell: ShellState, command: ShellCommand) -> Result:
-    raise EndedError(command.argv[0])
-
-
-def _true(_shell: ShellState, _command: ShellCommand) -> Result:
-    return DONE
-
-
-def _false(_shell: ShellState, _command: ShellCommand) -> Result:
-    return Result(status=False, out="")
+# --- what asks
 
 
 def _echo(_shell: ShellState, command: ShellCommand) -> Result:
@@ -143,15 +127,9 @@ def _test(shell: ShellState, command: ShellCommand) -> Result:
     return Result(conditions.evaluate(shell, command.argv[1:]), "")
 
 
-def _known(_shell: ShellState, command: ShellCommand) -> Result:
-    """``command -v patch``: what the images have is there."""
-    there = command.argv[-1] in {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
-    return Result(status=True if there else None)
-
-
 def _command(shell: ShellState, command: ShellCommand) -> Result:
     if command.argv[1:2] in (["-v"], ["-V"]):
-        return _known(shell, command)
+        return Result(status=True if command.argv[-1] in _IN_IMAGES else None)
     return _after(shell, command)
 
 
@@ -232,24 +210,17 @@ def _sed(shell: ShellState, command: ShellCommand) -> Result:
             return _filter(shell, command)
         if re.search(r">|system|\|", text):
             return shell.leave(command, "what it writes is not followed")
-    edits = any(
-        re.match(r"-\w*i|--in-place|inplace", word)
-        for word in command.argv[1:]
-        if word != "--quiet"
-    )
-    if not edits:
+    words = [word for word in command.argv[1:] if word != "--quiet"]
+    if not any(re.match(r"-\w*i|--in-place|inplace", word) for word in words):
         return Result()
     return tools.edit(shell, command, f"`{command.argv[0]}` edits in place")
 
 
 _HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(("exit", "return", "break", "continue"), _end),
-    **dict.fromkeys(("true", ":", "shopt", "umask"), _true),
     **dict.fromkeys(("sudo", "env", "exec", "time", "nice", "stdbuf", "timeout"), _after),
     **dict.fromkeys(("sed", "perl", "awk", "gawk"), _sed),
     **dict.fromkeys(("sh", "bash"), tools.interpreter),
     **dict.fromkeys((".", "source"), tools.source),
-    "false": _false,
     "set": _set,
     "shift": _shift,
     "trap": _trap,

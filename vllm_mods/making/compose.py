@@ -87,7 +87,7 @@ def _composed(
     tree: Tree,
     context: int,
 ) -> Composed:
-    variant = wanted.variant or _variant(tree.version)
+    variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
     files: dict[str, bytes] = {}
     overlay: list[dict[str, object]] = []
     name, patch = f"{variant}/{wanted.name}.patch", b""
@@ -120,9 +120,8 @@ def _diff(change: FileChange, context: int) -> bytes:
     try:
         return diff_writer.file_diff(change.path, change.before, change.after, context=context)
     except ValueError as error:
-        raise Refused(
-            f"{error}: no patch can name it", hint="give the file another name"
-        ) from error
+        why = f"{error}: no patch can name it"
+        raise Refused(why, hint="give the file another name") from error
 
 
 def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
@@ -230,10 +229,6 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _variant(version: str | None) -> str:
-    return ".".join(re.split(r"[.+]", version or "any")[:2])
 
 
 def _stem(name: str) -> str:

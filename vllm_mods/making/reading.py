@@ -102,7 +102,8 @@ class ReadShell(CallingShell):
         except BashError:
             return None
         with contextlib.suppress(EndedError):
-            shell.run([_moved(one, self.here.line - 1) for one in body])
+            down = self.here.line - 1  # it begins so many lines further down
+            shell.run([one._replace(line=one.line + down) for one in body])
         out = shell.output()
         return None if out is None else out.rstrip("\n")
 
@@ -346,11 +347,6 @@ class ReadShell(CallingShell):
             value = one.value.text if known is None else known
             self.effects.append(Export(ScriptPlace(self.file, one.line), one.name, value))
         return Result(status=None if known is None else True, out="")
-
-
-def _moved(one: Statement, lines: int) -> Statement:
-    """Return a statement of a part of a script that begins further down."""
-    return one._replace(line=one.line + lines)
 
 
 def _common(found: Sequence[dict[str, _T]]) -> dict[str, _T]:

@@ -48,11 +48,8 @@ def header_holds(hunk: Hunk, target: Target, line: int) -> bool:
     if not hunk.section or target.scopes is None:
         return True
     definition = re.match(_DEFINITION, hunk.section)
-    column_0 = next(
-        (i for i in range(line - 1, 0, -1) if re.match(_COLUMN_0, target.lines[i - 1])),
-        None,
-    )
-    top = target.heads.get(column_0) if column_0 is not None else None
+    above_it = (i for i in range(line - 1, 0, -1) if re.match(_COLUMN_0, target.lines[i - 1]))
+    top = target.heads.get(next(above_it, 0))
     if definition is None:
         return top is None
     kind, name = definition[1], definition[2]

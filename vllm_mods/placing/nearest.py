@@ -40,15 +40,9 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     if not is_quick(there, wanted):
         return None
     matcher = difflib.SequenceMatcher(None, there, wanted, autojunk=False)
-    best = max(
-        (
-            block
-            for block in matcher.get_matching_blocks()
-            if b"".join(wanted[block.b : block.b + block.size]).strip()
-        ),
-        key=lambda block: block.size,
-        default=None,
-    )
+    blocks = matcher.get_matching_blocks()
+    filled = [one for one in blocks if b"".join(wanted[one.b : one.b + one.size]).strip()]
+    best = max(filled, key=lambda block: block.size, default=None)
     if best is None:
         return _alike(wanted, there, first)
     start = first + best.a - best.b
@@ -56,9 +50,8 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
         line = start + i
         have = lines[line].rstrip(b"\r\n") if 0 <= line < len(lines) else None
         if have != want:
-            return Near(
-                max(line, 0) + 1, _difference(max(line, 0) + 1, have, want), max(start, 0) + 1
-            )
+            number = max(line, 0) + 1
+            return Near(number, _difference(number, have, want), max(start, 0) + 1)
     return Near(start + 1, f"line {start + 1} differs in its line end only", start + 1)
 
 

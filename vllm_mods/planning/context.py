@@ -118,10 +118,9 @@ class PlanContext:
     def leftovers(self, changes: Sequence[FileChange]) -> list[Finding]:
         """Point at what GNU patch leaves behind when it stops half-way."""
         places = [f"{change.path}{suffix}" for change in changes for suffix in (".rej", ".orig")]
+        why = "is there: a `patch` run stopped half-way here once"
         return [
-            note(
-                "leftover", f"{path} is there: a `patch` run stopped half-way here once", path=path
-            )
+            note("leftover", f"{path} {why}", path=path)
             for path in places
             if not self.tree.remote and self.tree.read(path) is not None
         ]

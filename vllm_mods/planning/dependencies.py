@@ -43,16 +43,12 @@ def order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
 
 def objections(
     mod: Mod, mods: Sequence[Mod], done: Mapping[str, ModPlan], applied: AbstractSet[str]
-) -> tuple[Finding, ...]:
-    """Return why a mod cannot go in beside the others, whatever the tree.
+) -> Iterator[Finding]:
+    """Yield why a mod cannot go in beside the others, whatever the tree.
 
     ``mods`` are all that were asked for, ``done`` what became of those before this one,
     ``applied`` the names of those that are in the tree already.
     """
-    return (*_conflicts(mod, mods, applied), *_unmet(mod, done, applied))
-
-
-def _conflicts(mod: Mod, mods: Sequence[Mod], applied: AbstractSet[str]) -> Iterator[Finding]:
     for other in mods:
         if other.name != mod.name and (other.name in mod.conflicts or mod.name in other.conflicts):
             message = f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`"
@@ -61,9 +57,6 @@ def _conflicts(mod: Mod, mods: Sequence[Mod], applied: AbstractSet[str]) -> Iter
         if name in applied - {other.name for other in mods}:
             message = f"{mod.name} does not go together with {name}, which is in"
             yield Finding("conflicting-mod", message)
-
-
-def _unmet(mod: Mod, done: Mapping[str, ModPlan], applied: AbstractSet[str]) -> Iterator[Finding]:
     for name in mod.requires:
         if name in done and not done[name].verdict.ok:
             message = f"{mod.name} requires {name}, which does not go in (`{done[name].verdict}`)"

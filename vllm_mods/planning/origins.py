@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
-from vllm_mods.planning import patching
+from vllm_mods.planning import carried_parts, patching
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -76,7 +76,7 @@ class Origins:
             }
             for version in sorted(named, key=versions.sort_key)[:_MOST]:
                 tree = LayeredTree(self._releases.open(version))
-                if patching.goes_in(parts, tree):
+                if carried_parts.changes_of(parts, tree) is not None:
                     return tree
         except DiffError:
             raise

@@ -137,17 +137,6 @@ def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     return Attempt(variant=variant, ok=True, verdict=Verdict.APPLIED, changes=view.changes())
 
 
-def goes_in(parts: tuple[Part, ...], tree: Tree) -> bool:
-    """Tell whether all parts go in; why not, nobody asks. Raises ``TreeError``."""
-    view = LayeredTree(tree)
-    for part in parts:
-        step = PatchingStep(part, view)
-        step.put_in()
-        if step.findings:
-            return False
-    return True
-
-
 def worst(findings: Sequence[Finding]) -> Verdict:
     """Return the verdict of a plan that has these errors."""
     codes = {finding.code for finding in findings if finding.level is Level.ERROR}

@@ -92,7 +92,7 @@ class _Planner(NamedTuple):
         for mod in mods:
             if mod.name in present:
                 one = present[mod.name]
-            elif objections := dependencies.objections(mod, mods, done, named):
+            elif objections := tuple(dependencies.objections(mod, mods, done, named)):
                 one = refusal.refused(mod, Verdict.CONFLICT, *objections)
             else:
                 one = self.put_in(mod)

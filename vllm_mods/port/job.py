@@ -82,7 +82,8 @@ def run(job: Job) -> PortOutcome:
     ports = files.port(changes, job.target)
     followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
     outcome = PortOutcome(job, changes, ports, None, followed)
-    if not outcome.clean or (outcome.carried and not _brings_files(job.variant)):
+    brings = bool(job.variant.overlay or job.variant.templates)
+    if not outcome.clean or (outcome.carried and not brings):
         return outcome
     gone = {change.path for change in changes if change.after is None}
     cuts = [
@@ -133,7 +134,3 @@ def _imports(
             followed += more
         found.append(cut)
     return found, followed
-
-
-def _brings_files(one: Variant) -> bool:
-    return bool(one.overlay or one.templates)

@@ -100,7 +100,8 @@ class _RecipeReader(RecipeFindings):
         own = self.own()
         version = self.text("recipe_version", required=True) or ""
         # launchers of version 2 know a recipe by the name of its file
-        title = self.text("name", required=version == "1") or _stem(self.where)
+        file = self.where.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        title = self.text("name", required=version == "1") or file
         mods, paths = self.mods(own.templates)
         made = Pairing(
             name=name or own.name or slug(title),
@@ -320,10 +321,6 @@ class _Own(NamedTuple):
 def slug(text: str) -> str:
     """Make a name for files of what people call things."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
-
-
-def _stem(path: str) -> str:
-    return path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
 def _base(path: str) -> str:

@@ -57,7 +57,7 @@ def open_template(library: Library, named: str) -> Template:
         return _of_model(named, named)
     if os.path.basename(named) == TOKENIZER:
         return _of_model(os.path.dirname(named) or ".", named)
-    if _is_path(named):
+    if "/" in named or named.endswith((".jinja", ".jinja2", ".j2", ".txt")):
         data = read_file(named)
         if data is None:
             raise UsageError(
@@ -148,7 +148,3 @@ def _conversations(library: Library, folder: str) -> tuple[Conversation, ...]:
         if name.endswith(".json")
         for path in [os.path.join(folder, name)]
     )
-
-
-def _is_path(named: str) -> bool:
-    return "/" in named or named.endswith((".jinja", ".jinja2", ".j2", ".txt"))
