@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
+from vllm_mods.base.model import FileChange
 from vllm_mods.cli import options
 
 if TYPE_CHECKING:
@@ -142,7 +143,6 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
     """Finish or give up a port with conflicts."""
     from vllm_mods.port import job as porting  # noqa: PLC0415
     from vllm_mods.port import writing  # noqa: PLC0415
-    from vllm_mods.port.variant import Cut  # noqa: PLC0415
 
     mod = asked.mod
     work = writing.unfinished(mod)
@@ -167,7 +167,7 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
     job = porting.Job(
         mod, variant, None, work.base, tree, work.name, work.vllm, asked.library.roots
     )
-    cuts = [Cut(path, before, after) for path, (before, after) in edited.items()]
+    cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts)
     outcome = porting.PortOutcome(job, (), (), new, ())
     wrote = None

@@ -5,12 +5,14 @@ Reads two trees and writes nothing. What is shown beside a verdict never decides
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.model import FileChange, Verdict
 from vllm_mods.formats.concrete_syntax import UnparsableError
-from vllm_mods.grid.cell import Explanation, History, HunkView
+from vllm_mods.grid.answer import Shown
+from vllm_mods.grid.cell import History, HunkView
 from vllm_mods.placing import locate, scopes
 from vllm_mods.placing.nearest import nearest
 from vllm_mods.planning import known_trees, patching
@@ -44,14 +46,14 @@ class _ExplainedHunk(NamedTuple):
     shown: Hunk
 
 
-def explain(mod: Mod, cell: Cell, tree: Tree, before: Before | None) -> Explanation:
+def explain(mod: Mod, cell: Cell, tree: Tree, before: Before | None) -> Shown:
     """Explain a cell. ``before`` is asked only for a cell that is not good.
 
     Raises ``TreeError`` if one of the trees cannot be read, ``DiffError`` for a bad patch.
     """
     variant = _variant(mod, cell)
     if variant is None:
-        return Explanation(cell, (), ())
+        return Shown()
     taken_out = cell.verdict in _IN
     hunks = tuple(_views(mod, variant, tree, taken_out=taken_out))
     history: tuple[History, ...] = ()
@@ -60,7 +62,7 @@ def explain(mod: Mod, cell: Cell, tree: Tree, before: Before | None) -> Explanat
         there = before.cell.verdict in _IN
         places = tuple(_views(mod, worked, before.tree, taken_out=there))
         history = tuple(_history(places, before, tree))
-    return Explanation(cell, hunks, history)
+    return Shown(hunks, history)
 
 
 def last_good(cells: Sequence[Cell], cell: Cell) -> Cell | None:
@@ -146,8 +148,6 @@ def _around(target: Target, line: int | None, extent: int) -> tuple[tuple[int, s
 
 def _history(places: Sequence[HunkView], before: Before, tree: Tree) -> Iterator[History]:
     """Show what has changed in the touched files, where the hunks were."""
-    import difflib  # noqa: PLC0415
-
     for path in dict.fromkeys(place.path for place in places):
         old, new = before.tree.read(path), tree.read(path)
         if old is None or old == new:

@@ -198,10 +198,10 @@ class Workshop:
 
         cell = cell_on(tree)
         if subject.since is None:
-            return Shown(*explain.explain(mod, cell, tree, None)[1:])
+            return explain.explain(mod, cell, tree, None)
         old = self.open(subject.since)
         try:
-            return Shown(*explain.explain(mod, cell, tree, explain.Before(cell_on(old), old))[1:])
+            return explain.explain(mod, cell, tree, explain.Before(cell_on(old), old))
         finally:
             _close(old)
 

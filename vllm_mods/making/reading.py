@@ -7,9 +7,8 @@ other one is taken, and that is said. Where that does not decide, the statement 
 from __future__ import annotations
 
 import contextlib
-import copy
 import posixpath
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from vllm_mods.making import conditions, words
 from vllm_mods.making.calling import CallingShell
@@ -58,7 +57,7 @@ class Probe(NamedTuple):
     @property
     def lasting(self) -> tuple[Effect, ...]:
         """The effects that last, without their places, to compare."""
-        return tuple(one._replace(place=ScriptPlace("", 0)) for one in self.effects if changes(one))
+        return _lasting(self.effects)
 
 
 def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effect, ...]:
@@ -106,13 +105,6 @@ class ReadShell(CallingShell):
             shell.run([one._replace(line=one.line + down) for one in body])
         out = shell.output()
         return None if out is None else out.rstrip("\n")
-
-    def subshell(self) -> Self:
-        """Return a shell with variables of its own, and the same files and effects."""
-        inner = copy.copy(self)
-        inner.variables, inner.arrays = dict(self.variables), dict(self.arrays)
-        inner.functions = dict(self.functions)
-        return inner
 
     def probe(self, body: Sequence[Statement]) -> Probe:
         """Tell what statements would do, and forget it."""
@@ -195,7 +187,7 @@ class ReadShell(CallingShell):
                 self.variables[name] = ""
             return DONE
         writes = one.kind in {"redirected_statement", "background"}
-        if writes or any(changes(effect) for effect in self.probe(one.body).effects):
+        if writes or self.would_last(one.body):
             kind = one.kind.removesuffix("_statement").replace("_", " ")
             return self.left(place, one.text, f"what it does is known only when it runs ({kind})")
         for part in statements.walk(one.body):  # whatever it sets is not known from here on
@@ -231,11 +223,7 @@ class ReadShell(CallingShell):
 
     def fallback(self, body: Sequence[Statement], since: int, place: ScriptPlace) -> None:
         """Look at what runs only if something that changes files fails: it may not change others."""
-        done = tuple(
-            effect._replace(place=ScriptPlace("", 0))
-            for effect in self.effects[since:]
-            if changes(effect)
-        )
+        done = _lasting(self.effects[since:])
         other = self.probe(body).lasting if done else ()
         if other and other != done:
             self.left(place, body[0].text, "it runs only if what stands before it fails")
@@ -347,6 +335,10 @@ class ReadShell(CallingShell):
             value = one.value.text if known is None else known
             self.effects.append(Export(ScriptPlace(self.file, one.line), one.name, value))
         return Result(status=None if known is None else True, out="")
+
+
+def _lasting(effects: Sequence[Effect]) -> tuple[Effect, ...]:
+    return tuple(one._replace(place=ScriptPlace("", 0)) for one in effects if changes(one))
 
 
 def _common(found: Sequence[dict[str, _T]]) -> dict[str, _T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import posixpath
 import re
 from abc import ABC, abstractmethod
@@ -112,10 +113,6 @@ class ShellState(ABC):
         """Return what ``$(…)`` prints. What it changes is taken note of."""
 
     @abstractmethod
-    def subshell(self) -> Self:
-        """Return a shell with variables of its own, and the same files and effects."""
-
-    @abstractmethod
     def would_last(self, body: Sequence[Statement]) -> bool:
         """Tell whether statements would change what outlives the script."""
 
@@ -126,6 +123,13 @@ class ShellState(ABC):
     @abstractmethod
     def invoke(self, command: ShellCommand) -> Result:
         """Run a command whose words are known."""
+
+    def subshell(self) -> Self:
+        """Return a shell with variables of its own, and the same files and effects."""
+        inner = copy.copy(self)
+        inner.variables, inner.arrays = dict(self.variables), dict(self.arrays)
+        inner.functions = dict(self.functions)
+        return inner
 
     def output(self) -> str | None:
         """Return all that was printed, None if something of it is known only when it runs."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base.model import Verdict
+from vllm_mods.base.model import FileChange, Verdict
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import catalog
 from vllm_mods.planning import planner
 from vllm_mods.port import files, imports, variant
-from vllm_mods.port.variant import Cut, NewVariant
+from vllm_mods.port.variant import NewVariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.base.model import FileChange, Mod, Tree, Variant
+    from vllm_mods.base.model import Mod, Tree, Variant
     from vllm_mods.port.files import FilePort
     from vllm_mods.port.follow import Followed
 
@@ -87,7 +87,7 @@ def run(job: Job) -> PortOutcome:
         return outcome
     gone = {change.path for change in changes if change.after is None}
     cuts = [
-        Cut(one.new_path, one.before, None if one.path in gone else one.ported.text)
+        FileChange(one.new_path, one.before, None if one.path in gone else one.ported.text)
         for one in ports
     ]
     new = finish(job, cuts)
@@ -98,7 +98,7 @@ def run(job: Job) -> PortOutcome:
     return outcome._replace(new=new)
 
 
-def finish(job: Job, cuts: Sequence[Cut]) -> NewVariant:
+def finish(job: Job, cuts: Sequence[FileChange]) -> NewVariant:
     """Make the variant out of finished files, and plan it on the target.
 
     The patches get more context until every hunk has one proven place; what the plan says then is
@@ -121,9 +121,9 @@ def finish(job: Job, cuts: Sequence[Cut]) -> NewVariant:
 
 
 def _imports(
-    job: Job, cuts: Sequence[Cut], new: NewVariant
-) -> tuple[list[Cut], tuple[Followed, ...]]:
-    found: list[Cut] = []
+    job: Job, cuts: Sequence[FileChange], new: NewVariant
+) -> tuple[list[FileChange], tuple[Followed, ...]]:
+    found: list[FileChange] = []
     followed: tuple[Followed, ...] = ()
     for cut in cuts:
         if cut.after is not None:

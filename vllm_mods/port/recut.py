@@ -10,12 +10,11 @@ from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.library import catalog
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import variant as making
-from vllm_mods.port.variant import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.base.model import Mod, Tree, Variant
+    from vllm_mods.base.model import FileChange, Mod, Tree, Variant
     from vllm_mods.formats.mod_lock import LockedTree
 
 
@@ -47,10 +46,9 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     exact = (version for version, tree in states if tree.verdict == "applies")
     base = opener(next(exact, states[0][0]))
     changes = making.changes_of(mod, variant, base)
-    cuts = [Cut(change.path, change.before, change.after) for change in changes]
     trees = {version: opener(version) for version, _ in states}
     for context in diff_writer.CONTEXTS:
-        files = _files(variant, cuts, context)
+        files = _files(variant, changes, context)
         if all(
             catalog.read_file(f"{mod.directory}/{name}") == data for name, data in files.items()
         ):
@@ -71,7 +69,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     )
 
 
-def _files(variant: Variant, cuts: Sequence[Cut], context: int) -> dict[str, bytes]:
+def _files(variant: Variant, cuts: Sequence[FileChange], context: int) -> dict[str, bytes]:
     """Return each patch of the variant, what stands above its first file kept."""
     found = {}
     for patch in variant.patches:

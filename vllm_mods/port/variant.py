@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from vllm_mods.trees.release import Releases
 
 
-class Cut(NamedTuple):
-    """One changed file of the target: what its patch is cut from."""
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-
-
 class NewVariant(NamedTuple):
     """A mod with a variant more: the files to be written, and what the target says of it."""
 
@@ -147,7 +139,9 @@ def default_name(mod: Mod, version: str | None) -> str:
     raise UsageError(f"{mod.name} has too many variants for {text}", hint="--as ID")
 
 
-def patches(variant: Variant, cuts: Sequence[Cut], name: str, context: int) -> dict[str, bytes]:
+def patches(
+    variant: Variant, cuts: Sequence[FileChange], name: str, context: int
+) -> dict[str, bytes]:
     """Cut patches named as those of the variant that they come from."""
     sources = [os.path.basename(patch.source) for patch in variant.patches]
     owner = {

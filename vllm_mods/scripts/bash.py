@@ -10,6 +10,9 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
+import tree_sitter_bash
+from tree_sitter import Language, Parser
+
 from vllm_mods.scripts.statements import (
     Assign,
     BashError,
@@ -47,9 +50,6 @@ _DEEPEST = 120
 
 def read(text: str) -> Script:
     """Read a script. Raises ``BashError`` at the first place that is no bash."""
-    import tree_sitter_bash  # noqa: PLC0415  (compiled, and needed by few commands)
-    from tree_sitter import Language, Parser  # noqa: PLC0415
-
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > _LONGEST:
         why = f"a script of {len(data):,} bytes: {_LONGEST:,} is the most that is read"
