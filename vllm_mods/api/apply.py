@@ -290,7 +290,7 @@ def _planned(
                 f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
             )
 
-    ask: planner.Origin | None = None
+    ask: Callable[[Mod, Variant], Tree | None] | None = None
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:
         nonlocal ask

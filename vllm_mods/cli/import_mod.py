@@ -18,7 +18,7 @@ from vllm_mods.making.recording import Limits
 from vllm_mods.planning import planner
 from vllm_mods.report import script
 from vllm_mods.report.data import finding
-from vllm_mods.scripts.bash import BashError
+from vllm_mods.scripts.statements import BashError
 
 
 class ImportArguments(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
-from vllm_mods.base.model import Mod, Tree, Variant
+from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.cli import options
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library.catalog import Library, load_mod
@@ -19,7 +19,6 @@ from vllm_mods.port import job as porting
 from vllm_mods.port import span, writing
 from vllm_mods.port import variant as making
 from vllm_mods.port.job import Job, PortOutcome
-from vllm_mods.port.variant import Cut
 from vllm_mods.port.writing import Unfinished
 from vllm_mods.report import port as report
 from vllm_mods.trees.open import open_tree
@@ -160,7 +159,7 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
     job = porting.Job(
         mod, variant, None, work.base, tree, work.name, work.vllm, asked.library.roots
     )
-    cuts = [Cut(path, before, after) for path, (before, after) in edited.items()]
+    cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts)
     outcome = porting.PortOutcome(job, (), (), new, ())
     wrote = None
@@ -177,7 +176,7 @@ def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None
     source = _opened(asked.base, asked.releases) if asked.base is not None else None
     if asked.variant is None:
         version = source.version if source is not None else tree.version
-        variant = making.nearest(mod, version, making.lock_of(asked.mod))
+        variant = making.nearest(mod, version, lock_entries.current(asked.mod))
     else:
         variant = _named(mod, asked.variant)
     if not variant.patches:
@@ -270,7 +269,7 @@ def _keep(outcome: PortOutcome) -> Unfinished | None:
 
 def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
     """Return mod.lock with the target in it, if it is of the mod as it was."""
-    locked = making.lock_of(mod)
+    locked = lock_entries.current(mod)
     if locked is None or outcome.new is None:
         return {}
     version = outcome.job.target.version
