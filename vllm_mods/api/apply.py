@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from vllm_mods.api import claims
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
@@ -71,7 +72,8 @@ def apply(
     workspace: Folder | None = None,
     strict_version: bool = False,
     only_supported: bool = False,
-    break_links: bool = False,
+    keep_links: bool = False,
+    break_links: bool = False,  # noqa: ARG001  (what is done unless ``keep_links``; callers of before say so)
     source_date_epoch: int | None = None,
     planned: Callable[[Plan], object] | None = None,
 ) -> Applied:
@@ -79,9 +81,10 @@ def apply(
 
     ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an
     earlier run left half done is undone first. ``workspace``, ``strict_version`` and
-    ``only_supported`` are those of ``plan``; ``break_links`` gives hard-linked files a copy of this
-    tree's own; ``source_date_epoch`` (seconds) is the time of every file written, else now;
-    ``planned`` is called with the plan before anything is written.
+    ``only_supported`` are those of ``plan``. A hard-linked file is replaced by one of this tree's own,
+    its other names stay as they are, and a note says so: ``keep_links`` refuses that, ``break_links``
+    is accepted and changes nothing. ``source_date_epoch`` (seconds) is the time of every file written,
+    else now; ``planned`` is called with the plan before anything is written.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
     not every mod fits; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
@@ -94,8 +97,9 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
+    notes: list[str] = []
     with refusing():
-        tree, there = _opened(target, workspace, recovering=True)
+        tree, there = _opened(target, workspace, recovering=notes.append)
         made = _planned(
             mods,
             tree,
@@ -107,21 +111,21 @@ def apply(
         if planned is not None:
             planned(made)
         if not made.ok:
-            raise _refusal(made, tree)
+            raise _refusal(made, tree, notes)
         changed: tuple[str, ...] = ()
-        notes: tuple[str, ...] = ()
         if any(one.verdict.writes for one in made.mods):
             outcome = transaction.commit(
                 tree.root,
                 transitions.forward(made, there.receipt),
                 workspace=tree.workspace,
                 source_date_epoch=source_date_epoch,
-                break_links=break_links,
+                keep_links=keep_links,
                 known=there,
             )
-            changed, notes = outcome.changed, outcome.notes
+            changed = outcome.changed
+            notes += outcome.notes
     templates = tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
-    return Applied(tree.root, made, changed, notes, templates)
+    return Applied(tree.root, made, changed, tuple(notes), templates)
 
 
 def revert(
@@ -149,16 +153,21 @@ def revert(
     >>> vm.revert("site-packages").mods
     ()
     """
+    notes: list[str] = []
     with refusing():
-        tree, there = _opened(target, None, recovering=True)
+        tree, there = _opened(target, None, recovering=notes.append)
         _check_in(names, there, tree)
         known = tuple(entry.name for entry in there.mods)
         gone = names or known
         outcome = None
         if there.receipt is not None:
+            try:
+                wanted = _without(tree, there.receipt, gone, discard_edits=discard_edits)
+            except OSError as error:
+                raise transaction.refusal(tree.root, error) from error
             outcome = transaction.commit(
                 tree.root,
-                _without(tree, there.receipt, gone, discard_edits=discard_edits),
+                wanted,
                 workspace=there.receipt.workspace,
                 source_date_epoch=source_date_epoch,
                 known=there,
@@ -170,7 +179,7 @@ def revert(
         reverted=gone,
         mods=tuple(entry for entry in there.mods if entry.name not in gone),
         changed=() if outcome is None else outcome.changed,
-        notes=() if outcome is None else outcome.notes,
+        notes=(*notes, *(() if outcome is None else outcome.notes)),
     )
 
 
@@ -185,7 +194,7 @@ def status(target: Folder) -> Status:
     >>> [(mod.name, mod.version) for mod in vm.status("site-packages").mods]
     [('fast', '1.0.0')]
     """
-    tree, there = _opened(target, None, recovering=False)
+    tree, there = _opened(target, None, recovering=None)
     return Status(tree.root, tree.version, there.receipt, there.unfinished is not None)
 
 
@@ -205,7 +214,7 @@ def verify(target: Folder, *names: str) -> Verified:
     >>> [(found.code, found.path) for found in vm.verify("site-packages").findings]
     [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
     """
-    tree, there = _opened(target, None, recovering=False)
+    tree, there = _opened(target, None, recovering=None)
     _check_in(names, there, tree)
     found = integrity.findings(there)
     if names:
@@ -225,10 +234,11 @@ def refusing() -> Iterator[None]:
 
 
 def _opened(
-    target: Folder, workspace: Folder | None, *, recovering: bool
+    target: Folder, workspace: Folder | None, *, recovering: Callable[[str], object] | None
 ) -> tuple[FolderTree, State]:
-    """Open a folder, with what lies in it of earlier runs; ``recovering`` undoes first what was interrupted.
+    """Open a folder, with what lies in it of earlier runs.
 
+    With ``recovering``, which is told what one should know, what was interrupted is undone first.
     Whatever is to be changed comes from here, so nothing of it was read before that.
     """
     spec = os.fspath(target)
@@ -239,8 +249,8 @@ def _opened(
             hint="a folder that holds vllm/, such as site-packages",
         )
     root = find_site_root(spec)
-    if recovering:
-        transaction.recover(root)
+    if recovering is not None:
+        transaction.recover(root, recovering)
     there = state_folder.read_state(root)
     place = os.path.realpath(workspace) if workspace else None
     if there.receipt is not None and there.receipt.workspace is not None:
@@ -333,9 +343,12 @@ def hint_of(made: Plan, tree: Tree) -> str | None:
     )
 
 
-def _refusal(made: Plan, tree: Tree) -> Refused:
+def _refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
-    lines = [f"nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"]
+    said = "".join(f"{note}; " for note in notes)
+    lines = [
+        f"{said}nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"
+    ]
     for one in made.mods:
         if not one.verdict.ok:
             lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
@@ -347,6 +360,7 @@ def _without(
     tree: FolderTree, there: Receipt, gone: Sequence[str], *, discard_edits: bool
 ) -> Transition:
     """Return the transition to the untouched tree with the remaining mods planned on it anew."""
+    claims.check(tree, there)
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)

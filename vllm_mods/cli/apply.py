@@ -29,9 +29,14 @@ from vllm_mods.report import data, text
 @options.strict_version
 @options.only_supported
 @click.option(
+    "--keep-links",
+    is_flag=True,
+    help="Refuse to replace a hard-linked file, whose other names would stay as they are.",
+)
+@click.option(
     "--break-links",
     is_flag=True,
-    help="Give a hard-linked file a copy of its own before changing it.",
+    help="Replace a hard-linked file by one of this tree's own: what is done anyway.",
 )
 @options.json_output
 def command(
@@ -43,6 +48,7 @@ def command(
     *,
     strict_version: bool,
     only_supported: bool,
+    keep_links: bool,
     break_links: bool,
     as_json: bool,
 ) -> int:
@@ -52,6 +58,10 @@ def command(
     are left as they are. If any mod does not fit, nothing is changed (exit code 3).
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
+    if keep_links and break_links:
+        raise UsageError(
+            "--keep-links and --break-links say the contrary", hint="leave one of them out"
+        )
     epoch = source_date_epoch()
     library = options.open_library(libraries)
     paired = None if pairing is None else library.pairing(pairing)
@@ -63,7 +73,7 @@ def command(
             workspace=workspace,
             strict_version=strict_version,
             only_supported=only_supported,
-            break_links=break_links,
+            keep_links=keep_links,
             source_date_epoch=epoch,
             planned=lambda planned: told(planned, chosen, paired),
         )

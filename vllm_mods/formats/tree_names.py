@@ -10,8 +10,11 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.formats import record
+from vllm_mods.formats.receipt import STATE
 
 _DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>\d[^-/]*)\.dist-info\Z")
+# The tool's folders in a site root, and a file that it stages beside its target.
+_RESERVED = rf"{re.escape(STATE)}|\..*{re.escape(STATE)}\d+\Z"
 # What setuptools-scm writes: `__version__ = version = '0.19.1'`.
 _MODULE = (
     r"""(?m)^__version__\s*(?::[^=\n]+)?=\s*(?:version\s*=\s*)?(['"])(?P<version>[^'"\n]+)\1"""
@@ -42,6 +45,24 @@ def is_plain(path: str) -> bool:
     return not any(part in {"", ".", ".."} for part in path.split("/")) and not any(
         letter in path for letter in "\\\0"
     )
+
+
+def is_reserved(path: str) -> bool:
+    r"""Tell whether a name in a path is one that only this tool gives to what it keeps in a tree.
+
+    However a file system may take it: in letters of another case or form, with marks that do not
+    show, with ``\\`` between folders.
+    """
+    if not path.isascii():
+        import unicodedata  # noqa: PLC0415  (for names that few mods have)
+
+        path = "".join(
+            letter
+            for letter in unicodedata.normalize("NFKD", path)
+            if unicodedata.category(letter) not in {"Cc", "Cf", "Mn"}
+        )
+    names = path.casefold().replace("\\", "/").split("/")
+    return any(re.match(_RESERVED, name) for name in names)
 
 
 def dist_info(folder: str) -> tuple[str, str] | None:

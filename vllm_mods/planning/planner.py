@@ -95,7 +95,7 @@ class _Planner(NamedTuple):
             elif objections := tuple(dependencies.objections(mod, mods, done, named)):
                 one = refusal.refused(mod, Verdict.CONFLICT, *objections)
             else:
-                one = self.put_in(mod)
+                one = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
             if mod.name in stale:
                 message = (
                     f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import FileChange, Finding, Level, ModPlan, Verdict
+from vllm_mods.formats import tree_names
 from vllm_mods.planning import carried_parts, patching
 
 if TYPE_CHECKING:
@@ -32,6 +33,22 @@ def undecided(mod: Mod, good: Sequence[Attempt]) -> ModPlan:
     named = " and ".join(f"`{one.variant.id}` ({one.variant.vllm})" for one in good)
     message = f"the variants {named} both fit, with different results, and nothing says which one is meant"
     return refused(mod, Verdict.UNSUPPORTED, Finding("two-variants", message))
+
+
+def unless_reserved(one: ModPlan, workspace: str) -> ModPlan:
+    """Return a plan unless it is about this tool's own files: a journal, say, that the next command obeys."""
+    templates = one.variant.templates if one.variant else ()
+    names = {f"{workspace}/{template.file}": template.file for template in templates}
+    paths = [
+        change.path
+        for change in one.changes
+        if tree_names.is_reserved(names.get(change.path, change.path))
+    ]
+    if not paths:
+        return one
+    said = "is a name of what vllm-mods itself keeps in a tree: no mod may write, rename or delete it"
+    findings = (Finding("reserved", f"{path} {said}", path=path) for path in paths)
+    return refused(one.mod, Verdict.CONFLICT, *findings)
 
 
 def nothing_fits(
