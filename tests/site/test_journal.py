@@ -14,7 +14,7 @@ from small_site import FILES, OLD, ONE, build, sha, snapshot
 from vllm_mods.base.errors import NotRestored
 from vllm_mods.site import journal, journal_text
 from vllm_mods.site.journal import FILE, PREFIX, STAMP, Folder, Journal
-from vllm_mods.site.journal_text import Place
+from vllm_mods.site.journal_text import JournalPlace
 from vllm_mods.site.site import Site
 from vllm_mods.site.transaction import commit, recover
 
@@ -42,10 +42,10 @@ def interrupt(root: Path, *names: str) -> Path:
     return found
 
 
-def place(work: Path) -> Place:
+def place(work: Path) -> JournalPlace:
     """Return the place that a journal in this folder was written for."""
     stamp = (work / STAMP).stat()
-    return Place(folder=work.stat().st_ino, stamp=(stamp.st_ino, stamp.st_ctime_ns))
+    return JournalPlace(folder=work.stat().st_ino, stamp=(stamp.st_ino, stamp.st_ctime_ns))
 
 
 # --- finding it -----------------------------------------------------------------------------------

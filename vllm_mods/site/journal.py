@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.site import journal_text, obstacles, site
-from vllm_mods.site.journal_text import Folder, Foreign, Journal, Place, Step
+from vllm_mods.site.journal_text import Folder, Foreign, Journal, JournalPlace, Step
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.site import Site
 
@@ -139,9 +139,9 @@ def save(held: Held, work: str, journal: Journal) -> None:
     site.sync([held.folder(work)])
 
 
-def _place(held: Held, work: str) -> Place:
+def _place(held: Held, work: str) -> JournalPlace:
     stamp = site.status(held.at(f"{work}/{STAMP}"))
-    return Place(
+    return JournalPlace(
         folder=os.lstat(held.folder(work)).st_ino,
         stamp=None if stamp is None else (stamp.st_ino, stamp.st_ctime_ns),
     )

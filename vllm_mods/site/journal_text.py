@@ -31,7 +31,7 @@ class Foreign(ValueError):
     """A journal, or the folder of one, that no transaction of this tool wrote there; says why."""
 
 
-class Place(NamedTuple):
+class JournalPlace(NamedTuple):
     """Where a journal lies, by what nobody can pack: the ``folder``'s inode, and the ``stamp``.
 
     That is the inode and the change time of a file that is made with the folder and not touched
@@ -83,12 +83,12 @@ class Journal(NamedTuple):
         return [*named, *self.made]
 
 
-def dump(journal: Journal, place: Place) -> bytes:
+def dump(journal: Journal, place: JournalPlace) -> bytes:
     """Write a journal for the place that it is going to lie in."""
     return json.dumps({"schema": _SCHEMA, **place._asdict(), **journal._asdict()}).encode()
 
 
-def parse(data: bytes, where: Site, place: Place) -> Journal:
+def parse(data: bytes, where: Site, place: JournalPlace) -> Journal:
     """Read a journal. Raises ``Foreign`` for one that was not written in this very ``place``.
 
     It names nothing but files of the tree. Outside of it, in a workspace, the inode of the folder is
