@@ -93,7 +93,17 @@ def test_the_cache_of_a_real_uv_stays_byte_for_byte(
     monkeypatch.setenv("UV_LINK_MODE", mode)
     venv = tmp_path / "venv"
     subprocess.run(["uv", "venv", "-q", "--offline", venv, "--python", sys.executable], check=True)
-    install = ["uv", "pip", "install", "-q", "--offline", "--no-deps", "--python", venv, wheel]
+    install = [
+        "uv",
+        "pip",
+        "install",
+        "-q",
+        "--offline",
+        "--no-deps",
+        "--python",
+        str(venv),
+        str(wheel),
+    ]
     subprocess.run(install, check=True)
     (place,) = venv.glob("lib/python*/site-packages/vllm/a.py")
     root = place.parent.parent

@@ -179,7 +179,8 @@ def test_what_comes_in_the_way_in_the_middle_is_all_that_is_left(
     place = str(root / "vllm/a.py")
     theirs = tmp_path / "theirs"
     theirs.write_bytes(b"A = 2\n")
-    do, undo = ("mount", "--bind", str(theirs), place), ("umount", place)
+    do: tuple[str, ...] = ("mount", "--bind", str(theirs), place)
+    undo: tuple[str, ...] = ("umount", place)
     if what == "+i":
         do, undo = ("chattr", "+i", place), ("chattr", "-i", place)
     real = os.replace
