@@ -46,7 +46,9 @@ def unless_reserved(one: ModPlan, workspace: str) -> ModPlan:
     ]
     if not paths:
         return one
-    said = "is a name of what vllm-mods itself keeps in a tree: no mod may write, rename or delete it"
+    said = (
+        "is a name of what vllm-mods itself keeps in a tree: no mod may write, rename or delete it"
+    )
     findings = (Finding("reserved", f"{path} {said}", path=path) for path in paths)
     return refused(one.mod, Verdict.CONFLICT, *findings)
 
