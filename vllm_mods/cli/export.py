@@ -57,6 +57,7 @@ def command(
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
     from vllm_mods.cli import new  # noqa: PLC0415
+    from vllm_mods.library import writing  # noqa: PLC0415
     from vllm_mods.making import exporting  # noqa: PLC0415
     from vllm_mods.planning import planner  # noqa: PLC0415
 
@@ -65,7 +66,7 @@ def command(
     trees = [new.opened(spec, offline=offline) for spec in specs]
     planned = [(tree.version or tree.spec, planner.plan([alone], tree).mods[0]) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
-    new.write_folder(output, files)
+    writing.folder(output, files)
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
     if as_json:
         options.print_json({"schema": 1, "mod": name, "folder": output, "files": sorted(files)})

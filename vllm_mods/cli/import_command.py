@@ -10,6 +10,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
+from vllm_mods.base.output import write_whole
 from vllm_mods.cli import import_mod, options
 from vllm_mods.cli.import_mod import ImportArguments
 
@@ -260,12 +261,9 @@ def make_folder(path: str) -> str:
 
 def write_new(path: str, data: bytes) -> None:
     """Write a file that is not there yet. Raises ``UsageError``."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already", hint="name another file, or remove it")
     try:
-        with open(path, "xb") as file:
-            file.write(data)
-    except FileExistsError as error:
-        raise UsageError(
-            f"{path} is there already", hint="name another file, or remove it"
-        ) from error
+        write_whole(path, data)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -15,6 +15,8 @@ from vllm_mods.cli import options
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
 from vllm_mods.grid.cell import MatrixResult
+from vllm_mods.library.catalog import root_of
+from vllm_mods.library.writing import replace
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from vllm_mods.grid.cell import Cell
     from vllm_mods.grid.run import Computed
     from vllm_mods.grid.work import Executor
+    from vllm_mods.library.catalog import Library
 
 
 @click.command(name="matrix")
@@ -113,11 +116,12 @@ def command(
         )
     if cell is not None and (mods or pairing or trees or update_lock or strict or output):
         raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
-    library = options.open_library(libraries)
+    library = (options.own_library if update_lock else options.open_library)(libraries)
     if cell is not None:
         mods = cell[:1]
     paired = () if pairing is None else library.mods_of(library.pairing(pairing))
     chosen = library.select((*paired, *mods) if pairing is not None else mods or library.names())
+    mine = _own(library, chosen, mods) if update_lock else ()
     # what an old lock says must not lean on itself
     planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
     setting = work.Setting(
@@ -154,7 +158,7 @@ def command(
         click.echo(FORMS[form](result, explained), nl=False)
         options.remember("answered", thing=True)
     if update_lock:
-        _write_locks(chosen, computed)
+        _write_locks(mine, computed)
     bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
     return EXIT_NO if bad or (strict and problems) else EXIT_OK
 
@@ -215,14 +219,33 @@ def _write_locks(mods: Sequence[Mod], computed: Sequence[Computed]) -> None:
             f"no mod.lock was written: {unread[0]} could not be read",
             hint="run it again when every release can be read",
         )
-    for mod in mods:
-        _write_lock(mod, computed)
+    made = [(mod, locks.updated(mod, computed)) for mod in mods]
+    for root in dict.fromkeys(map(root_of, mods)):
+        replace(
+            root,
+            {
+                f"patches/{mod.name}/mod.lock": mod_lock.dump(new.lock)
+                for mod, new in made
+                if root_of(mod) == root
+            },
+        )
+    for mod, new in made:
+        _say_written(mod, new)
 
 
-def _write_lock(mod: Mod, computed: Sequence[Computed]) -> None:
-    made = locks.updated(mod, computed)
-    path = os.path.join(mod.directory, "mod.lock")
-    _write(path, mod_lock.dump(made.lock), hint="the lock belongs to the library's own checkout")
+def _own(library: Library, chosen: Sequence[Mod], named: Sequence[str]) -> tuple[Mod, ...]:
+    """Return the mods whose lock may be written. Raises ``UsageError`` for a named one that may not."""
+    mine = tuple(mod for mod in chosen if library.is_writable(mod.directory))
+    for mod in chosen:
+        if mod not in mine:
+            if mod.name in named or not mine:
+                options.check_own(library, mod)
+            options.note(f"{mod.name} came with vllm-mods: its mod.lock stays as it is")
+    return mine
+
+
+def _say_written(mod: Mod, made: locks.Updated) -> None:
+    click.echo(f"wrote {os.path.join(mod.directory, 'mod.lock')}", err=True)
     if made.kept:
         options.note(
             f"kept {_releases(made.kept)} as {'it was' if len(made.kept) == 1 else 'they were'}"
@@ -247,10 +270,10 @@ def _releases(labels: Sequence[str]) -> str:
     return "1 release" if len(labels) == 1 else f"{len(labels)} releases"
 
 
-def _write(path: str, content: bytes, *, hint: str | None = None) -> None:
+def _write(path: str, content: bytes) -> None:
     """Replace a file in one step."""
     try:
         write_whole(path, content)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", hint=hint) from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     click.echo(f"wrote {path}", err=True)

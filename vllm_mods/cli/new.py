@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from typing import TYPE_CHECKING
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.cli import options
+from vllm_mods.library import writing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,35 +125,8 @@ def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
     Raises ``Refused`` if there is one already, or the library cannot be written.
     """
     place = os.path.join(folder, "patches", name)
-    write_folder(place, files)
+    writing.folder(place, files)
     return place
-
-
-def write_folder(place: str, files: Mapping[str, bytes]) -> None:
-    """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
-    parent, name = os.path.split(os.path.abspath(place))
-    if os.path.lexists(place):
-        raise Refused(
-            f"{place} is there already: nothing was written", hint=f"rm -r {place}, or another name"
-        )
-    try:
-        os.makedirs(parent, exist_ok=True)
-        staged = tempfile.mkdtemp(dir=parent, prefix=f".{name}-")
-        try:
-            for path, data in files.items():
-                os.makedirs(os.path.dirname(os.path.join(staged, path)), exist_ok=True)
-                with open(os.path.join(staged, path), "wb") as file:
-                    file.write(data)
-            os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
-            os.rename(staged, place)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
-    except OSError as error:
-        raise Refused(
-            f"{place} cannot be written: {error.strerror}; nothing was written",
-            hint=f"ls -ld {parent}",
-        ) from error
 
 
 def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:

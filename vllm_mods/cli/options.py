@@ -14,6 +14,7 @@ from vllm_mods.base.model import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vllm_mods.base.model import Mod
     from vllm_mods.library.catalog import Library
 
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
@@ -155,6 +156,30 @@ def recording(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = option(function)
     return function
+
+
+def own_library(extra: tuple[str, ...]) -> Library:
+    """Open the libraries for an author who writes to them; what an earlier run was killed over ends first."""
+    from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
+
+    for folder in library_folders(extra):
+        writing.recover(folder)
+    return open_library(extra)
+
+
+def check_own(library: Library, mod: Mod) -> None:
+    """Raise ``UsageError`` for a mod of the installation: another version of the tool has another."""
+    if library.is_writable(mod.directory):
+        return
+    mine = f"my-{mod.name}"
+    place = f"mods/patches/{mine}"
+    raise UsageError(
+        f"{mod.name} came with vllm-mods, and {mod.directory} is a part of the installation: nothing was written",
+        hint=f"""make it a mod of your own:
+  mkdir -p mods/patches && cp -r {mod.directory} {place}
+  sed -i 's/^name = .*/name = "{mine}"/' {place}/mod.toml
+  vllm-mods matrix {mine} --update-lock --library mods""",
+    )
 
 
 def open_library(extra: tuple[str, ...]) -> Library:

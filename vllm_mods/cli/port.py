@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -77,7 +76,7 @@ def command(
         raise UsageError(
             "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
         )
-    library = options.open_library(libraries)
+    library = options.own_library(libraries)
     asked = _PortArguments(
         mod=_meant(library, mod, output, new=target is not None),
         library=library,
@@ -236,12 +235,15 @@ def _opened(spec: str, releases: Releases) -> Tree:
 
 def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod:
     """Return a mod of the library, or its copy in a library of the caller's, which may be made now."""
+    from vllm_mods.library import writing  # noqa: PLC0415
     from vllm_mods.library.catalog import load_mod  # noqa: PLC0415
 
     mod = library.load(name)
     if output is None:
+        options.check_own(library, mod)
         return mod
     place = os.path.join(output, "patches", name)
+    writing.recover(output)
     if not new:
         return load_mod(place, library.roots)
     if os.path.lexists(place):
@@ -249,12 +251,7 @@ def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod
             f"{place} is there already: nothing was written",
             hint="--output ANOTHER, or name that library: --library",
         )
-    try:
-        shutil.copytree(mod.directory, place)
-    except OSError as error:
-        raise Refused(
-            f"{place} cannot be written: {error.strerror or error}", hint=f"ls -ld {output}"
-        ) from error
+    writing.folder(place, library.files(mod))
     return load_mod(place, library.roots)
 
 

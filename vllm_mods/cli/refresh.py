@@ -28,8 +28,9 @@ def command(
     from vllm_mods.port import recut, writing  # noqa: PLC0415
     from vllm_mods.trees.release import Releases  # noqa: PLC0415
 
-    library = options.open_library(libraries)
+    library = options.own_library(libraries)
     mod = library.load(name)
+    options.check_own(library, mod)
     variants = [one for one in mod.variants if one.patches and chosen in {None, one.id}]
     if not variants:
         known = ", ".join(one.id for one in mod.variants if one.patches)
