@@ -413,7 +413,11 @@ def _without(
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
-    mods = [_kept_mod(tree, entry.name) for entry in stay]
+    # what they change outside of vLLM was agreed to when they went in
+    mods = [
+        _kept_mod(tree, entry.name)._replace(outside=tuple(file.path for file in entry.files))
+        for entry in stay
+    ]
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
         raise Refused(

@@ -206,7 +206,10 @@ class Variant(NamedTuple):
 
 
 class Mod(NamedTuple):
-    """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names."""
+    """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names.
+
+    ``outside`` are the paths that it says it changes outside of ``vllm/``.
+    """
 
     name: str
     version: str
@@ -223,6 +226,7 @@ class Mod(NamedTuple):
     evidence: tuple[tuple[str, str], ...] = ()
     serve_args: tuple[str, ...] = ()
     compute_capability: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
     variants: tuple[Variant, ...] = ()
     lock: bytes | None = None
     manifest: bytes = b""

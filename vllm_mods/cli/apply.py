@@ -12,13 +12,14 @@ from vllm_mods.api import apply
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
+from vllm_mods.planning import outside
 from vllm_mods.report import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vllm_mods.api.apply import Applied
-    from vllm_mods.base.model import Plan
+    from vllm_mods.base.model import Mod, Plan
     from vllm_mods.formats.pairing import Pairing
 
 
@@ -58,6 +59,7 @@ def command(
     library = options.open_library(libraries)
     paired = None if pairing is None else library.pairing(pairing)
     chosen = choose(library, mods, paired)
+
     try:
         done = apply.apply(
             chosen,
@@ -67,7 +69,7 @@ def command(
             only_supported=only_supported,
             break_links=break_links,
             source_date_epoch=epoch,
-            planned=lambda planned: told(planned, chosen, paired),
+            planned=lambda planned: announced(planned, chosen, paired),
         )
     except Refused as error:
         if as_json and error.plan is not None:
@@ -95,6 +97,15 @@ def command(
     for line in text.serve_arguments(done.plan, done.templates):
         click.echo(line)
     return EXIT_OK
+
+
+def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> None:
+    """Say, before anything is written, what is left out and what changes outside of vLLM."""
+    told(planned, mods, paired)
+    for one in planned.mods if planned.ok else ():
+        for found in one.findings:
+            if found.code == outside.DECLARED:
+                options.note(f"{one.mod.name}: {found.message}")
 
 
 def serve_script(pairing: Pairing, done: Applied) -> str:

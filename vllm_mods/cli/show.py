@@ -59,6 +59,7 @@ def of_mod(mod: Mod) -> dict[str, Any]:
         "evidence": dict(mod.evidence),
         "serve_args": list(mod.serve_args),
         "compute_capability": list(mod.compute_capability),
+        "outside": list(mod.outside),
         "variants": [
             {
                 "id": variant.id,
@@ -100,6 +101,7 @@ def mod_lines(mod: Mod) -> list[str]:
         *(("evidence", f"{kind}: {text}") for kind, text in mod.evidence),
         ("serve with", shlex.join(mod.serve_args)),
         ("GPU", ", ".join(mod.compute_capability)),
+        ("outside", ", ".join(mod.outside)),
     )
     for variant in mod.variants:
         lines.append(f"  variant {variant.id} for vLLM {variant.vllm}")

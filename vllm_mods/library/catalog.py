@@ -348,6 +348,7 @@ def load_mod(
         evidence=entry.evidence,
         serve_args=entry.serve_args,
         compute_capability=entry.compute_capability,
+        outside=entry.outside,
         variants=tuple(variants),
         lock=locked,
         manifest=raw,

@@ -13,7 +13,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.formats import mod_lock
-from vllm_mods.planning import carried_parts, dependencies, known_trees, patching
+from vllm_mods.planning import carried_parts, dependencies, known_trees, outside, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.patching import Attempt
 
@@ -108,7 +108,7 @@ class _Planner:
             elif objections := dependencies.objections(mod, mods, done, self.applied):
                 one = _refused(mod, Verdict.CONFLICT, objections)
             else:
-                one = self.put_in(mod)
+                one = outside.judged(self.put_in(mod), self.workspace)
             if mod.name in stale:
                 one = one._replace(findings=(*one.findings, _stale_note(mod)))
             if one.verdict.writes:

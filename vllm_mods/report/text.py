@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import Level, Verdict
+from vllm_mods.planning.outside import UNDECLARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -75,6 +76,8 @@ def _reasons(one: ModPlan, paint: Paint) -> list[str]:
 
 def meaning(one: ModPlan) -> str:
     """Say what a verdict means."""
+    if any(found.code == UNDECLARED for found in one.findings):
+        return "it changes what its mod.toml does not name"
     whole = one.verdict is Verdict.APPLIES and not one.hunks
     return "every file it brings is new" if whole else MEANING[one.verdict]
 
