@@ -6,11 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_tree import MemoryTree
 from mod_making import diff_of
 
 import vllm_mods as vm
+from vllm_mods.base.model import FileChange
 from vllm_mods.cli import run
 from vllm_mods.formats import receipt
+from vllm_mods.making import compose
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +65,7 @@ def test_nothing_outside_of_vllm_goes_in_that_the_manifest_does_not_name(
     (found,) = [one for one in planned.findings if one.code == "undeclared"]
     assert f'outside = ["{path}"]' in found.message
     assert ("whenever it starts" in found.message) is (path in STARTS)
-    with pytest.raises(vm.Refused, match="mod.toml does not say so"):
+    with pytest.raises(vm.Refused, match=r"mod\.toml does not say so"):
         vm.apply(mods, site)
     assert not (site / path).exists()
 
@@ -123,13 +126,9 @@ def test_a_mod_that_went_in_before_this_was_asked_can_stay_while_another_goes(
     assert not (site / "numpy").exists()
 
 
-def test_what_is_made_of_changes_says_what_of_them_is_outside(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, text in (("old", "N = 1\n"), ("new", "N = 2\n")):
-        build(tmp_path / name, {"vllm/__init__.py": b"", "numpy/core.py": text.encode()})
-    (tmp_path / "made.diff").write_bytes(diff_of("numpy/core.py", "N = 1\n", "N = 2\n"))
-    arguments = ["new", "made", "--from-diff", f"{tmp_path}/made.diff", "--tree", f"{tmp_path}/old"]
-    assert run([*arguments, "--library", f"{tmp_path}/library", "--vllm", ">=0.1"]) == 0
-    (made,) = vm.Library(tmp_path / "library").mods("made")
-    assert made.outside == ("numpy/core.py",)
+def test_what_is_made_of_changes_says_what_of_them_is_outside() -> None:
+    tree = MemoryTree({"vllm/__init__.py": b"", "numpy/core.py": b"N = 1\n"}, version="0.19.1")
+    changes = [FileChange("numpy/core.py", b"N = 1\n", b"N = 2\n")]
+    made = compose.compose(compose.Wanted("made"), changes, {}, tree)
+    assert made.mod.outside == ("numpy/core.py",)
+    assert made.planned.verdict.writes

@@ -16,7 +16,7 @@ from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
-from vllm_mods.library import packed_mod
+from vllm_mods.library import packed_mod, trust
 from vllm_mods.planning import planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.operations import Transition
@@ -145,7 +145,7 @@ def apply(
     ``planned`` is called with the plan before anything is written.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
-    not every mod fits; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
+    not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
     that is no vLLM, and whatever else ``plan`` raises.
 
     >>> mods = vm.Library("library").mods("fast")
@@ -155,6 +155,8 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
+    _check_mods(mods)
+    trust.demand(mods)
     with refusing():
         tree, there = _opened(target, workspace, recovering=True)
         made = _planned(
@@ -345,12 +347,7 @@ def _planned(
     strict_version: bool,
     only_supported: bool,
 ) -> Plan:
-    for one in mods:
-        if not isinstance(one, Mod):
-            raise UsageError(
-                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
-            )
-
+    _check_mods(mods)
     ask: planner.Origin | None = None
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:
@@ -376,6 +373,14 @@ def _planned(
     if only_supported and len(supported) < len(whole.mods):
         return planned(supported)
     return whole
+
+
+def _check_mods(mods: Sequence[Mod]) -> None:
+    for one in mods:
+        if not isinstance(one, Mod):
+            raise UsageError(
+                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
+            )
 
 
 def hint_of(made: Plan, tree: Tree) -> str | None:

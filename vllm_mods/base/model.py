@@ -163,12 +163,16 @@ class OverlayFile(NamedTuple):
 
 
 class TemplateFile(NamedTuple):
-    """A chat template that a variant puts into the workspace under the name ``file``."""
+    """A chat template that a variant puts into the workspace under the name ``file``.
+
+    ``source`` is its path in ``root``, the mod's folder where that is empty.
+    """
 
     name: str
     file: str
     source: str
     data: bytes
+    root: str = ""
 
 
 class Expectation(NamedTuple):

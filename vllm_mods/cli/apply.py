@@ -12,6 +12,7 @@ from vllm_mods.api import apply
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
+from vllm_mods.library import trust
 from vllm_mods.planning import outside
 from vllm_mods.report import text
 
@@ -59,6 +60,8 @@ def command(
     library = options.open_library(libraries)
     paired = None if pairing is None else library.pairing(pairing)
     chosen = choose(library, mods, paired)
+    if pairing is not None:
+        trust.demand_pairing(library, pairing)
 
     try:
         done = apply.apply(

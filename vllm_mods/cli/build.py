@@ -68,7 +68,13 @@ def command(
     )
     ref = base or kept.lock.base.ref
     with pairing_arguments.on_base(
-        library, wanted, ref, epoch=kept.lock.epoch, locked=kept.lock.wheels, afresh=afresh
+        library,
+        wanted,
+        ref,
+        epoch=kept.lock.epoch,
+        locked=kept.lock.wheels,
+        afresh=afresh,
+        beside=() if lock_file is not None else (kept.path,),
     ) as opened:
         _check(kept, opened)
         place = outputs.parse(output, opened.base)

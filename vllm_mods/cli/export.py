@@ -78,9 +78,12 @@ def command(
 
 
 def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
+    from vllm_mods.library import trust  # noqa: PLC0415
     from vllm_mods.recipes import writer  # noqa: PLC0415
 
-    pairing = options.open_library(libraries).pairing(name)
+    library = options.open_library(libraries)
+    pairing = library.pairing(name)
+    trust.demand_pairing(library, name)
     text = writer.write(pairing)
     if output is None:
         click.echo(text, nl=False)

@@ -287,7 +287,7 @@ def load_mod(
         else manifest.from_dict(table, where, checked=True)
     )
     files = _Files(folder, roots, read)
-    problems, take, template = files.problems, files.take, files.template
+    problems, take = files.problems, files.take
     if entry.name != os.path.basename(os.path.abspath(folder)):
         problems.append(
             f"name: {entry.name!r} is not the name of its folder, {os.path.basename(os.path.abspath(folder))!r}"
@@ -318,12 +318,10 @@ def load_mod(
                 ),
                 templates=tuple(
                     TemplateFile(
-                        name=file.name,
-                        file=file.file,
-                        source=f"templates/{file.name}/{TEMPLATE}",
-                        data=template(f"{at}.templates[{j}].name", file.name),
+                        file.name, file.file, f"templates/{file.name}/{TEMPLATE}", *template
                     )
                     for j, file in enumerate(variant.templates)
+                    for template in [files.template(f"{at}.templates[{j}].name", file.name)]
                 ),
                 python=variant.python,
                 expects=variant.expects,
@@ -381,7 +379,8 @@ class _Files:
         self.digests[name] = sha256(data)
         return data
 
-    def template(self, at: str, name: str) -> bytes:
+    def template(self, at: str, name: str) -> tuple[bytes, str]:
+        """Return a template, and the folder that its path is from."""
         folders = (self.folder, *self.roots)
         tried = [os.path.join(root, "templates", name, TEMPLATE) for root in folders]
         there = [path for path in dict.fromkeys(tried) if self._read(path) is not None]
@@ -389,7 +388,8 @@ class _Files:
             self.problems.append(
                 f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
             )
-        return self.take(at, f"templates/{name}/{TEMPLATE}", there[0] if there else tried[-1])
+        path, source = there[0] if there else tried[-1], f"templates/{name}/{TEMPLATE}"
+        return self.take(at, source, path), path[: -len(source) - 1]
 
     def _read(self, path: str) -> bytes | None:
         if path not in self._there:
