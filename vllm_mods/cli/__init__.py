@@ -18,6 +18,7 @@ import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
+from vllm_mods.cli import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,6 +143,11 @@ class Said(NamedTuple):
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error ends here."""
+    with shown.streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     # What the report of a bug should have: `options.remember` puts more in.
     made: dict[str, object] = {"arguments": tuple(arguments)}
     try:
@@ -205,7 +211,7 @@ def complain(message: str, hint: str | None = None) -> None:
     """
     with contextlib.suppress(OSError):
         if sys.stderr.isatty():
-            sys.stderr.write("\r\033[K")  # what showed the progress ends here
+            shown.steer("\r\033[K")  # what showed the progress ends here
         click.echo(f"error: {message}", err=True)
         if hint:
             click.echo(f"\nhint: {hint}", err=True)

@@ -7,7 +7,7 @@ import os
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import options
+from vllm_mods.cli import options, shown
 from vllm_mods.cli.import_command import write_new
 
 
@@ -86,7 +86,7 @@ def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
     trust.demand_pairing(library, name)
     text = writer.write(pairing)
     if output is None:
-        click.echo(text, nl=False)
+        shown.file(text)
     else:
         write_new(output, text.encode())
         click.echo(f"wrote {output}", err=True)

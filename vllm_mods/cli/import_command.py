@@ -11,7 +11,7 @@ import click
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.base.output import write_whole
-from vllm_mods.cli import import_mod, options
+from vllm_mods.cli import import_mod, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def command(
     if as_json:
         options.print_json(answer(imported, changes, made, path, output, mend=mend, ok=sound))
     elif output is None:
-        click.echo(made, nl=False)
+        shown.file(made.decode())
     say(imported, changes, path, mend=mend)
     if output:
         click.echo(f"wrote {output}", err=True)

@@ -11,7 +11,7 @@ from vllm_mods.base import versions
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.output import write_whole
-from vllm_mods.cli import options
+from vllm_mods.cli import options, shown
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
 from vllm_mods.grid.cell import MatrixResult
@@ -155,7 +155,7 @@ def command(
     if output is not None or form == "text":
         click.echo(matrix_text.render(result, paint=options.paint), nl=False)
     else:
-        click.echo(FORMS[form](result, explained), nl=False)
+        shown.file(FORMS[form](result, explained))
         options.remember("answered", thing=True)
     if update_lock:
         _write_locks(mine, computed)

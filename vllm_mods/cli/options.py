@@ -10,6 +10,7 @@ import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Verdict
+from vllm_mods.cli import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from vllm_mods.base.model import Mod
     from vllm_mods.library.catalog import Library
 
+BEGIN = "\r\033[K"
+"""Goes to the beginning of a terminal's line, and empties it."""
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {
     Verdict.APPLIES: _GOOD,
@@ -216,7 +219,7 @@ def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> s
     said = verdict.value if words is None else words
     if not (sys.stderr if err else sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return said
-    return click.style(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
+    return shown.styled(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
 
 def remember(name: str, thing: object) -> None:
@@ -271,5 +274,7 @@ def watched() -> bool:
 
 def show_line(text: str, *, last: bool) -> None:
     """Put a line of progress in place of the one before; the last one goes at once."""
-    sys.stderr.write(f"\r\033[K{text}" + ("\r\033[K" if last else ""))
+    shown.steer(BEGIN)
+    sys.stderr.write(text)
+    shown.steer(BEGIN if last else "")
     sys.stderr.flush()
