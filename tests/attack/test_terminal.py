@@ -9,7 +9,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import click
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
 TITLE = "\x1b]0;pwned\x07"
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 OPTIONS = (
-    "--target --library --pairing --vllm --tree --format --output --to --jobs --timeout --require-hashes "
-    "--allowed-signers --base --lock --check --from-diff fast render check diff inspect"
-).split()
+    *("--target", "--library", "--pairing", "--vllm", "--tree", "--format", "--output", "--to"),
+    *("--jobs", "--timeout", "--require-hashes", "--allowed-signers", "--base", "--lock", "fast"),
+    *("--check", "--from-diff", "render", "check", "diff", "inspect"),
+)
 hostile = st.text(
     st.sampled_from("\x01\x07\x08\x0b\x1b\x7f\x9b\u202e\u2066[];0am-/=,:>. "),
     min_size=1,
@@ -135,5 +135,6 @@ def test_a_mod_neither_steers_nor_colours_a_terminal_and_we_still_do(tmp_path: P
 def test_what_is_a_file_of_its_own_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     with shown.streams():
         shown.file("a\x1b[1mb\r\n")
-        click.echo("a\x1b[1mb\r\udc9b\u202e\t", color=True)
-    assert capfd.readouterr().out == "a\x1b[1mb\r\na\\x1b[1mb\\x0d\\x9b\\u202e\t\n"
+        sys.stdout.write("a\x1b[1mb\r\udc9b\u202e\t\n")
+        sys.stdout.buffer.write(b"\xc2\x9b\x07\n")
+    assert capfd.readouterr().out == "a\x1b[1mb\r\na\\x1b[1mb\\x0d\\x9b\\u202e\t\n\\x9b\\x07\n"

@@ -7,6 +7,7 @@ errors of click too; only what this tool writes to steer a terminal does not.
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import secrets
 import sys
@@ -26,11 +27,12 @@ _STEERING = re.compile(
 _ESCAPE = "".join(chr(0xF0000 + secrets.randbelow(0xFFFD)) for _ in range(2))
 
 
-class Shown:
-    """A text stream that shows control characters instead of obeying them. It has no ``buffer``."""
+class ShownText:
+    """A text stream that shows control characters instead of obeying them, of its ``buffer`` too."""
 
     def __init__(self, stream: TextIO) -> None:
         self.exact = stream
+        self.buffer = _ShownBytes(self)
 
     def write(self, text: str) -> int:
         """Write text with every control character spelt out."""
@@ -38,16 +40,31 @@ class Shown:
         return len(text)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        if name == "buffer":  # where click would write past us
-            raise AttributeError(name)
         return getattr(self.exact, name)
+
+
+class _ShownBytes(io.BufferedIOBase):
+    """Where click writes what shells complete with, and all of it where Python knows ASCII only."""
+
+    def __init__(self, text: ShownText) -> None:
+        self._text = text
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401  (as in its class)
+        self._text.write(bytes(data).decode("utf-8", "surrogateescape"))
+        return len(data)
+
+    def flush(self) -> None:
+        self._text.exact.flush()
 
 
 @contextlib.contextmanager
 def streams() -> Iterator[None]:
     """Have the standard streams show what is printed."""
     out, err = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = cast("TextIO", Shown(out)), cast("TextIO", Shown(err))
+    sys.stdout, sys.stderr = cast("TextIO", ShownText(out)), cast("TextIO", ShownText(err))
     try:
         yield
     finally:
