@@ -53,7 +53,8 @@ def command(
     """Put mods into an installed vLLM, whole or not at all.
 
     Without MOD and --pairing, all bundled mods that are marked as default. Mods that are in already
-    are left as they are. If any mod does not fit, nothing is changed (exit code 3).
+    are left as they are. If any mod does not fit, or vllm-mods.toml does not trust it, nothing is
+    changed (exit code 3).
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
     epoch = source_date_epoch()

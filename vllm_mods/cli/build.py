@@ -57,7 +57,7 @@ def command(
 
     The base gets one layer more: what `apply` would write into its vLLM, and the lock. Only the
     files that the mods touch are read out of the base, and nothing of it is copied that is there
-    already. A tag that names another image is not moved.
+    already. Nothing is built that vllm-mods.toml does not trust. A tag that names another image is not moved.
     """
     from vllm_mods.build import archive, outputs  # noqa: PLC0415
 

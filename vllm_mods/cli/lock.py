@@ -50,7 +50,7 @@ def command(
 
     What is built follows from the base and this lock alone. With --check nothing is written, and
     the exit code is 1 if anything moved. `lock diff A B` compares two locks, files or pairings.
-    The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
+    Nothing is locked that vllm-mods.toml does not trust. The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
     """
     library = options.own_library(libraries)
     if names[:1] == ("diff",) and len(names) == 3:
