@@ -140,7 +140,8 @@ def test_a_pairing_that_is_no_file_is_refused_by_its_name(
 def test_a_link_out_of_the_mod_brings_no_secret_into_the_tree(library: Path) -> None:
     secret = library.parent / "secret"
     secret.write_text("TOKEN = 'x'\n")
-    (library / "patches/bad/files/leak.py").unlink()
+    for name in ("patches/bad/mod.lock", "patches/bad/files/leak.py"):
+        (library / name).unlink()
     (library / "patches/bad/files/leak.py").symlink_to(secret)
     site = library.parent / "site"
     done = command("apply", "bad", "--library", library, "--target", site)

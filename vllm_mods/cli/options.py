@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -175,11 +176,11 @@ def check_own(library: Library, mod: Mod) -> None:
     if library.is_writable(mod.directory):
         return
     mine = f"my-{mod.name}"
-    place = f"mods/patches/{mine}"
+    place, theirs = f"mods/patches/{mine}", shlex.quote(mod.directory)
     raise UsageError(
         f"{mod.name} came with vllm-mods, and {mod.directory} is a part of the installation: nothing was written",
         hint=f"""make it a mod of your own:
-  mkdir -p mods/patches && cp -r {mod.directory} {place}
+  mkdir -p mods/patches && cp -r {theirs} {place}
   sed -i 's/^name = .*/name = "{mine}"/' {place}/mod.toml
   vllm-mods matrix {mine} --update-lock --library mods""",
     )
