@@ -206,7 +206,7 @@ def test_both_engines_render_the_same(
     thinking: bool,  # noqa: FBT001
     preserving: bool,  # noqa: FBT001
 ) -> None:
-    kwargs = {"enable_thinking": thinking, "preserve_thinking": preserving}
+    kwargs: dict[str, Any] = {"enable_thinking": thinking, "preserve_thinking": preserving}
     kwargs["add_generation_prompt"] = True
     assert render_by_minijinja(NAME, messages, **kwargs) == render(NAME, messages, **kwargs)
 

@@ -9,6 +9,10 @@ import click
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import options, shown
 from vllm_mods.cli.import_command import write_new
+from vllm_mods.library import trust, writing
+from vllm_mods.making import exporting
+from vllm_mods.planning import planner
+from vllm_mods.recipes import writer
 
 
 @click.command(name="export")
@@ -56,14 +60,9 @@ def command(
         )
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
-    from vllm_mods.cli import new  # noqa: PLC0415
-    from vllm_mods.library import writing  # noqa: PLC0415
-    from vllm_mods.making import exporting  # noqa: PLC0415
-    from vllm_mods.planning import planner  # noqa: PLC0415
-
     mod = library.load(name)
     alone = mod._replace(requires=(), conflicts=(), after=())
-    trees = [new.opened(spec, offline=offline) for spec in specs]
+    trees = [options.open_tree(spec, offline=offline) for spec in specs]
     planned = [(tree.version or tree.spec, planner.plan([alone], tree).mods[0]) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
     writing.folder(output, files)
@@ -78,9 +77,6 @@ def command(
 
 
 def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
-    from vllm_mods.library import trust  # noqa: PLC0415
-    from vllm_mods.recipes import writer  # noqa: PLC0415
-
     library = options.open_library(libraries)
     pairing = library.pairing(name)
     trust.demand_pairing(library, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats import diff_writer
 from vllm_mods.library import catalog, reading
 from vllm_mods.library import writing as library_writing
 
@@ -73,8 +74,6 @@ def keep(
     A file of which the target has nothing becomes a patch that a person has to do away with.
     Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
     """
-    from vllm_mods.formats import diff_writer  # noqa: PLC0415
-
     if earlier := _begun(mod):
         raise Refused(
             f"{earlier[0]} is there: an earlier port is not finished; nothing was written",
@@ -112,16 +111,14 @@ def folder_of(mod: Mod, name: str) -> str:
 
 def unfinished(mod: Mod) -> Unfinished:
     """Read the one port of a mod that is not finished. Raises ``UsageError`` if there is none."""
-    found = [name for name in sorted(os.listdir(mod.directory)) if name.startswith(_PREFIX)]
+    found = _begun(mod)
     if len(found) != 1:
         what = "no port" if not found else f"{len(found)} ports"
         raise UsageError(
             f"{what} of {mod.name} {'is' if not found else 'are'} unfinished in {mod.directory}",
-            hint=f"vllm-mods port {mod.name} --to TREE"
-            if not found
-            else f"rm -r {mod.directory}/{found[0]}",
+            hint=f"vllm-mods port {mod.name} --to TREE" if not found else f"rm -r {found[0]}",
         )
-    folder = os.path.join(mod.directory, found[0])
+    (folder,) = found
     try:
         data = reading.read(os.path.join(folder, _STATE), mod.directory)
         raw: dict[str, Any] = json_of(data or b"")

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from vllm_mods.base.errors import ManifestError
 from vllm_mods.report import data, text
-from vllm_mods.template.rendering import place
-from vllm_mods.template.source import SPECIAL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.errors import ManifestError
-    from vllm_mods.template.check import CaseOutcome, Checked
-    from vllm_mods.template.rendering import Rendered
-    from vllm_mods.template.source import Template
+from vllm_mods.template.check import CaseOutcome, Checked
+from vllm_mods.template.rendering import Rendered, place
+from vllm_mods.template.source import SPECIAL, Template
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})

@@ -82,10 +82,8 @@ def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
         if plain[i].prompt in {None, rendered.prompt} or name in told:
             continue
         told.add(name)
-        why = rendered.error or "the prompt is another one"
-        message = (
-            f"kwargs.{name}: {one.kwargs[name]!r} is not its default: with it, {one.name}: {why}"
-        )
+        why = f"with it, {one.name}: {rendered.error or 'the prompt is another one'}"
+        message = f"kwargs.{name}: {one.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding("kwarg-default", message))
     outcomes = tuple(
         CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
@@ -171,10 +169,10 @@ def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Fi
         yield Finding("prompt-differs", first_difference(expect.rendered, prompt))
     for text in expect.contains:
         if text not in prompt:
-            yield Finding("text-missing", f"{_short(text)} is not in the prompt")
+            yield Finding("text-missing", f"{_cut(repr(text))} is not in the prompt")
     for text in expect.absent:
         if text in prompt:
-            yield Finding("text-present", f"{_short(text)} is in the prompt")
+            yield Finding("text-present", f"{_cut(repr(text))} is in the prompt")
     if expect.tool_calls is not None:
         yield from _calls(prompt, expect.tool_calls, template)
 
@@ -192,16 +190,10 @@ def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> I
     except ValueError as error:
         yield Finding("calls-differ", f"its calls cannot be read back: {error}")
         return
-    there, wanted = (
-        json.dumps(side, ensure_ascii=False, sort_keys=True) for side in (found, expected)
-    )
-    if there != wanted:
-        there, wanted = _cut(there), _cut(wanted)
+    sides = [json.dumps(side, ensure_ascii=False, sort_keys=True) for side in (found, expected)]
+    if sides[0] != sides[1]:
+        there, wanted = map(_cut, sides)
         yield Finding("calls-differ", f"its calls read back as {there}, and not as {wanted}")
-
-
-def _short(text: str) -> str:
-    return _cut(repr(text))
 
 
 def _cut(text: str) -> str:
@@ -217,6 +209,6 @@ def first_difference(expected: str, prompt: str) -> str:
             break
         same += 1
     first, second = (
-        _short(lines[same]) if same < len(lines) else "its end" for lines in (wanted, there)
+        _cut(repr(lines[same])) if same < len(lines) else "its end" for lines in (wanted, there)
     )
     return f"line {same + 1} of the prompt is {second}, and not {first}"

@@ -6,8 +6,11 @@ conversations; what it does past that, or to the process that it is in, is an er
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -111,10 +114,6 @@ def render(
 
 def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Return the lines of the sandbox, and how it ended if it did before its time."""
-    import json  # noqa: PLC0415
-    import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
     places = [os.path.abspath(place) for place in sys.path if place]
     environ = {name: value for name, value in os.environ.items() if name == "TZ"}
     try:

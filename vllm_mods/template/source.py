@@ -58,7 +58,7 @@ def open_template(library: Library, named: str) -> Template:
         return _of_model(named, named)
     if os.path.basename(named) == TOKENIZER:
         return _of_model(os.path.dirname(named) or ".", named)
-    if _is_path(named):
+    if "/" in named or named.endswith((".jinja", ".jinja2", ".j2", ".txt")):
         data = reading.read(named, None)
         if data is None:
             raise UsageError(
@@ -71,12 +71,10 @@ def open_template(library: Library, named: str) -> Template:
     raw = library.read(said)
     read = None if raw is None else about.parse(raw, said)
     if read is not None and read.name != named:
-        raise ManifestError(
-            said, (f"name: {read.name!r} is not the name of its folder, {named!r}",)
-        )
-    return Template(
-        named, path, library.read(path) or b"", read, _conversations(library, _beside(folder))
-    )
+        why = f"name: {read.name!r} is not the name of its folder, {named!r}"
+        raise ManifestError(said, (why,))
+    found = _conversations(library, _beside(folder))
+    return Template(named, path, library.read(path) or b"", read, found)
 
 
 def _of_model(folder: str, named: str) -> Template:
@@ -151,7 +149,3 @@ def _conversations(library: Library, folder: str) -> tuple[Conversation, ...]:
         if name.endswith(".json")
         for path in [os.path.join(folder, name)]
     )
-
-
-def _is_path(named: str) -> bool:
-    return "/" in named or named.endswith((".jinja", ".jinja2", ".j2", ".txt"))
