@@ -17,7 +17,7 @@ from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.library import packed_mod
+from vllm_mods.library import packed_mod, trust
 from vllm_mods.library.catalog import data_root
 from vllm_mods.planning import next_step, planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
@@ -87,7 +87,7 @@ def apply(
     else now; ``planned`` is called with the plan before anything is written.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
-    not every mod fits; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
+    not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
     that is no vLLM, and whatever else ``plan`` raises.
 
     >>> mods = vm.Library("library").mods("fast")
@@ -97,6 +97,8 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
+    _check_mods(mods)
+    trust.demand(mods)
     notes: list[str] = []
     with refusing():
         tree, there = _opened(target, workspace, recovering=notes.append)
@@ -294,12 +296,7 @@ def _planned(
     strict_version: bool,
     only_supported: bool,
 ) -> Plan:
-    for one in mods:
-        if not isinstance(one, Mod):
-            raise UsageError(
-                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
-            )
-
+    _check_mods(mods)
     ask: Callable[[Mod, Variant], Tree | None] | None = None
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:
@@ -325,6 +322,14 @@ def _planned(
     if only_supported and len(supported) < len(whole.mods):
         return planned(supported)
     return whole
+
+
+def _check_mods(mods: Sequence[Mod]) -> None:
+    for one in mods:
+        if not isinstance(one, Mod):
+            raise UsageError(
+                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
+            )
 
 
 def hint_of(made: Plan, tree: Tree) -> str | None:
@@ -364,7 +369,11 @@ def _without(
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
-    mods = [_kept_mod(tree, entry.name) for entry in stay]
+    # what they change outside of vLLM was agreed to when they went in
+    mods = [
+        _kept_mod(tree, entry.name)._replace(outside=tuple(file.path for file in entry.files))
+        for entry in stay
+    ]
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
         raise Refused(
