@@ -13,6 +13,7 @@ import vllm_mods as vm
 from vllm_mods.base.model import FileChange
 from vllm_mods.cli import run
 from vllm_mods.formats import receipt
+from vllm_mods.library import packed_mod
 from vllm_mods.making import compose
 
 if TYPE_CHECKING:
@@ -115,11 +116,16 @@ def test_a_mod_that_went_in_before_this_was_asked_can_stay_while_another_goes(
 ) -> None:
     mod(tmp_path / "library", "numpy/x.py", more='outside = ["numpy/x.py"]', name="old")
     mod(tmp_path / "library", "vllm/y.py", name="other")
-    vm.apply(vm.Library(tmp_path / "library").mods("old", "other"), site)
+    mods = vm.Library(tmp_path / "library").mods("old", "other")
+    vm.apply(mods, site)
     kept = site / receipt.kept("old")
     raw = json.loads(kept.read_text())
     raw["files"]["mod.toml"] = raw["files"]["mod.toml"].replace('outside = ["numpy/x.py"]', "")
     kept.write_text(json.dumps(raw))
+    without = packed_mod.unpack(kept.read_bytes(), "kept", "old")
+    assert without.outside == ()
+    said = site / receipt.RECEIPT
+    said.write_text(said.read_text().replace(mods[0].digest, without.digest))
     assert vm.revert(site, "other").reverted == ("other",)
     assert (site / "numpy/x.py").exists()
     assert vm.revert(site).mods == ()
