@@ -16,6 +16,7 @@ CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 HOT = (
     "api/apply",
     "api/outcomes",
+    "api/taking_out",
     "base/digest",
     "base/errors",
     "base/line_diff",
