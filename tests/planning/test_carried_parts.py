@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
@@ -10,6 +12,9 @@ from small_plans import PATH, codes, found, one, tree
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Level, Mod, OverlayFile, Tree, Variant, Verdict
 from vllm_mods.planning.planner import hunk_states, plan
+
+if TYPE_CHECKING:
+    from vllm_mods.planning.planner import Origin
 
 OTHER = "vllm/y.py"
 F = "def f():\n    a = 1\n    b = 2\n    c = 3\n    return a\n"
@@ -25,11 +30,13 @@ def both(x: str, y: str, **more: object) -> MemoryTree:
     return MemoryTree({PATH: x.encode(), OTHER: y.encode()}, **more)  # type: ignore[arg-type]
 
 
-def states(made: Mod, there: MemoryTree, **more: object) -> list[tuple[str, int | None, str]]:
-    planned = one(made, there, **more)
+def states(
+    made: Mod, there: MemoryTree, origin: Origin | None = None
+) -> list[tuple[str, int | None, str]]:
+    planned = one(made, there, origin=origin)
     return [
-        (state.path, state.number, state.state) for state in hunk_states(planned, there, **more)
-    ]  # type: ignore[arg-type]
+        (state.path, state.number, state.state) for state in hunk_states(planned, there, origin)
+    ]
 
 
 # --- half of it --------------------------------------------------------------
@@ -187,7 +194,7 @@ LATER = FIXED.replace("v4 = 4", "v4 = 5")
 """The fix among other lines: neither a hunk of it nor its reverse has a place here."""
 
 
-def came_from(text: str, **more: object) -> object:
+def came_from(text: str, **more: object) -> Origin:
     def origin(_mod: Mod, _variant: Variant) -> Tree:
         return tree(text, **more)
 

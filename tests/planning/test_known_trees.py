@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, lock_of, mod, variant
@@ -15,7 +17,7 @@ DONE = TEXT.replace("b = 2", "b = 9")
 PATCH = diff_of(PATH, TEXT, DONE, context=1, section="def f():")
 
 
-def locked(made: Mod, *trees: MemoryTree, **more: object) -> Mod:
+def locked(made: Mod, *trees: MemoryTree, **more: Any) -> Mod:
     """Return the mod with a lock that has its plan on each of the trees."""
     plans = [one(made, there) for there in trees]
     assert all(planned.verdict.writes for planned in plans)

@@ -14,6 +14,8 @@ from vllm_mods.base.errors import DiffError, TreeError, Unreachable
 from vllm_mods.planning.origins import Origins, of_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vllm_mods.base.model import Mod
 
 MADE = variant(diff_of(PATH, "a = 1\n", "a = 2\n"), vllm=">=0.18,<0.30")
@@ -22,7 +24,7 @@ MADE = variant(diff_of(PATH, "a = 1\n", "a = 2\n"), vllm=">=0.18,<0.30")
 class Shelf:
     """Releases by their version; ``opened`` are those that were asked for."""
 
-    def __init__(self, texts: dict[str, str | None], yanked: tuple[str, ...] = ()) -> None:
+    def __init__(self, texts: Mapping[str, str | None], yanked: tuple[str, ...] = ()) -> None:
         self.texts, self.yanked = texts, yanked
         self.opened: list[str] = []
 

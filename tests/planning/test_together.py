@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
@@ -16,7 +18,7 @@ NAMES = "abcde"
 FILES = {f"vllm/{name}.py": b"v = 1\n" for name in NAMES}
 
 
-def of(name: str, before: str = "v = 1\n", **more: object) -> Mod:
+def of(name: str, *, before: str = "v = 1\n", **more: Any) -> Mod:
     """Return a mod of a file of its own, which goes in unless ``before`` is not what is there."""
     return mod(variant(diff_of(f"vllm/{name}.py", before, "v = 2\n")), name=name, **more)
 
@@ -42,9 +44,12 @@ def test_mods_go_in_as_they_were_given() -> None:
 
 @pytest.mark.parametrize("key", ["requires", "after"])
 def test_a_mod_follows_what_it_requires_and_what_it_is_after(key: str) -> None:
-    assert order(of("a", **{key: ("c",)}), of("b"), of("c")) == "cab"
-    both = of("d", **{key: ("a", "b")})
-    assert order(both, of("a", **{key: ("c",)}), of("b", **{key: ("c",)}), of("c")) == "cabd"
+    def waits(name: str, *others: str) -> Mod:
+        more: dict[str, Any] = {key: others}
+        return of(name, **more)
+
+    assert order(waits("a", "c"), of("b"), of("c")) == "cab"
+    assert order(waits("d", "a", "b"), waits("a", "c"), waits("b", "c"), of("c")) == "cabd"
 
 
 def test_after_a_mod_that_nobody_asked_for_asks_for_nothing() -> None:

@@ -25,7 +25,7 @@ from vllm_mods.site.transaction import Transition, commit, recover
 from vllm_mods.site.transitions import revert_transition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from small_site import Snapshot
 
@@ -248,6 +248,34 @@ def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
                 break
         assert case.now() in (case.before, case.after), f"killed at call {number}"
         case.reset()
+
+
+def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Case) -> None:
+    killed = 0
+    for number in points(case, 4, "error before a kill")[1:]:
+        for later in few(range(1, 41), 3, f"kill after error {number} {case.name}"):
+
+            def fail(later: int = later) -> None:
+                faults.at(later, faults.kill)
+                raise OSError(errno.EIO, os.strerror(errno.EIO), "somewhere")
+
+            def work(number: int = number, fail: Callable[[], None] = fail) -> None:
+                faults.at(number, fail)
+                case.commit()
+
+            result = faults.in_child(work)
+            assert result in {-signal.SIGKILL, faults.REFUSED, faults.DONE}
+            killed += result == -signal.SIGKILL
+            recover(str(case.root))
+            now = case.now()
+            assert now in (case.before, case.after), f"failed at {number}, killed {later} later"
+            # only where the commit was past, or the error was none, does what was to be stay
+            assert now == case.before or result != faults.REFUSED
+            if now == case.after:
+                case.reset()
+    assert killed
+    case.commit()
+    assert case.now() == case.after
 
 
 def test_the_next_apply_recovers_by_itself_and_then_does_its_work(case: Case) -> None:
