@@ -60,7 +60,9 @@ ROOMS = {
         ("placing/locate", "placing/headers", "placing/target", "placing/nearest", "base/diff3"),
         (
             "placing/test_locate.py",
-            "planning/test_plan.py",
+            "placing/test_evidence.py",
+            "planning",
+            "port/test_merges.py",
             "placing/test_placing_families.py",
             "property/test_placing_properties.py",
         ),
@@ -77,7 +79,12 @@ ROOMS = {
             "planning/carried_parts",
             "planning/dependencies",
         ),
-        ("planning", "placing/test_placing_families.py", "property/test_placing_properties.py"),
+        (
+            "planning",
+            "placing/test_evidence.py",
+            "placing/test_placing_families.py",
+            "property/test_placing_properties.py",
+        ),
     ),
 }
 

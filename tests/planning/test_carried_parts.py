@@ -10,7 +10,8 @@ from mod_making import diff_of, mod, variant
 from small_plans import PATH, codes, found, one, tree
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Level, Mod, OverlayFile, Tree, Variant, Verdict
+from vllm_mods.base.model import FileChange, Level, Mod, OverlayFile, Tree, Variant, Verdict
+from vllm_mods.planning.carried_parts import is_carried, merged
 from vllm_mods.planning.planner import hunk_states, plan
 
 if TYPE_CHECKING:
@@ -181,6 +182,36 @@ def test_a_file_that_is_gone_does_not_carry_what_changed_it() -> None:
     ]
 
 
+def test_a_rename_is_carried_where_both_names_say_so() -> None:
+    patch = b"diff --git a/vllm/o.py b/vllm/p.py\nrename from vllm/o.py\nrename to vllm/p.py\n"
+    made = mod(variant(FIRST, patch))
+
+    def origin(_mod: Mod, _variant: Variant) -> Tree:
+        return MemoryTree({PATH: TEXT.encode(), "vllm/o.py": b"o\n"})
+
+    for files, state in (
+        ({"vllm/p.py": b"o\n"}, "carried"),
+        ({"vllm/o.py": b"o\n"}, "placed"),
+        ({}, "absent"),
+        ({"vllm/p.py": b"o\n", "vllm/o.py": b"o\n"}, "absent"),
+    ):
+        there = MemoryTree({PATH: TEXT.replace("b = 2", "b = 5").encode(), **files})
+        assert states(made, there, origin=origin)[1] == ("vllm/o.py", None, state), files
+
+
+def test_a_change_is_merged_where_it_is_one_of_the_same_file() -> None:
+    new, gone = FileChange("p", None, b"x\n"), FileChange("p", b"x\n", None)
+    edit = FileChange("p", b"a\nb\nc\n", b"a\nb\nC\n")
+    assert [merged(new, there) for there in (None, b"x\n", b"y\n")] == [b"x\n", b"x\n", None]
+    assert [merged(gone, there) for there in (b"x\n", b"y\n")] == [None, None]
+    assert merged(edit, b"0\na\nb\nc\n") == b"0\na\nb\nC\n"
+    assert merged(edit, None) is None
+    assert merged(edit, b"a\nb\nd\n") is None
+    assert is_carried(gone, None)
+    assert not is_carried(edit, None)
+    assert not is_carried(gone, b"y\n")
+
+
 def test_without_a_variant_there_are_no_hunks_to_tell_of() -> None:
     planned = one(mod(variant(TWO, vllm="<0.1")), tree(TEXT), strict_version=True)
     assert hunk_states(planned, tree(TEXT)) == ()
@@ -258,6 +289,18 @@ def test_a_text_that_stood_in_another_class_where_the_mod_comes_from_is_no_place
     finding = found(planned, "elsewhere")
     assert (finding.path, finding.line, finding.hunk, finding.scope) == (PATH, 26, 1, "B.f")
     assert "its text stands at line 26 (`A.f`), and in vLLM 0.18.0 in `B.f`" in finding.message
+
+
+def test_a_variant_that_the_merge_contradicts_does_not_stand_in_the_way_of_another() -> None:
+    there = IN_A.replace("c1 = 1", "c1 = 0")
+    other = variant(diff_of(PATH, there, there.replace("c7 = 7", "c7 = 0")), name="other")
+    made = mod(variant(FOR_B), other)
+
+    def origin(_mod: Mod, asked: Variant) -> Tree | None:
+        return tree(IN_B) if asked.id == "one" else None
+
+    planned = one(made, tree(there), origin=origin)
+    assert (planned.verdict, planned.variant) == (Verdict.APPLIES, other)
 
 
 def test_a_place_that_the_merge_agrees_with_is_one() -> None:

@@ -122,6 +122,9 @@ def test_a_whole_file_that_is_in_beside_a_patch_that_is_not_is_half_of_the_mod()
     message = found(planned, "half-applied").message
     assert message == "in already: o/w.py; not in: one/0.patch"
     assert one(both, MemoryTree(files | {PATH: b"a = 2\n"})).verdict is Verdict.APPLIED
+    other = one(both, MemoryTree({PATH: b"a = 2\n"}))
+    message = found(other, "half-applied").message
+    assert message == "in already: one/0.patch; not in: o/w.py"
     neither = one(both, MemoryTree({PATH: b"a = 1\n"}))
     assert [change.path for change in neither.changes] == ["vllm/w.py", PATH]
 
@@ -132,6 +135,30 @@ def test_a_whole_file_that_is_there_and_an_unfit_patch_are_both_told() -> None:
     planned = one(both, MemoryTree({PATH: b"b = 1\n", "vllm/w.py": b"other\n"}))
     assert codes(planned) == {"text", "file-there"}
     assert planned.verdict is Verdict.CONFLICT
+
+
+def test_a_whole_file_that_is_there_as_it_would_be_is_told_as_such() -> None:
+    file = OverlayFile(source="o/w.py", path="vllm/w.py", data=b"new = 1\n")
+    both = mod(variant(diff_of(PATH, "a = 1\n", "a = 2\n"), overlay=(file,), vllm="<0.1"))
+    there = MemoryTree({PATH: b"b = 1\n", "vllm/w.py": b"new = 1\n"}, pristine=True)
+    message = found(one(both, there), "file-there").message
+    assert message == "vllm/w.py is there already, with the same bytes"
+
+
+def test_a_mode_is_told_as_what_a_tree_does_not_say() -> None:
+    mode = b"diff --git a/vllm/x.py b/vllm/x.py\nold mode 100644\nnew mode 100755\n"
+    note = found(one(mod(variant(mode)), tree("a = 1\n")), "mode")
+    assert (note.path, note.level.value) == (PATH, "note")
+    assert f"{PATH} gets the mode 0755" in note.message
+
+
+def test_a_file_that_is_gone_is_named_by_the_function_of_its_header() -> None:
+    base = "x = 1\ny = 2\nz = 3\n"
+    for header, name in (("def f(a):", "f"), ("async def g():", "g"), ("x = 1", None)):
+        patch = diff_of(PATH, base, base.replace("y = 2", "y = 3"), section=header)
+        planned = one(mod(variant(patch)), MemoryTree({"vllm/other.py": b"def f(): g()\n"}))
+        assert planned.verdict is Verdict.MISSING
+        assert planned.findings[0].scope == name
 
 
 def test_templates_go_where_the_caller_says() -> None:

@@ -183,14 +183,23 @@ def test_a_known_tree_of_another_range_has_its_note_and_is_refused_where_the_ran
     assert (strict.vouched, strict.verdict) == (False, Verdict.UNSUPPORTED)
 
 
-def test_a_tree_that_is_known_to_be_without_the_mod_is_not_taken_for_one_that_has_it() -> None:
-    # what the patch adds stands there once already: taken out backwards it would go, too
-    base = "def f():\n    a()\n    b()\n\n\ndef g():\n    a()\n    a()\n    b()\n"
-    patch = diff_of(PATH, base, base.replace("    b()", "    a()\n    b()", 1), context=1)
-    plain = mod(variant(patch))
-    long = one(plain, tree(base))
-    if long.verdict.writes:
-        assert same(one(locked(plain, tree(base)), tree(base)), long)
+def test_the_witness_of_the_files_beside_is_the_one_that_locks_hold() -> None:
+    from vllm_mods.base.digest import sha256
+
+    base = "class Base:\n    def f(self, x):\n        pass\n"
+    files = {
+        "vllm/base.py": base,
+        PATH: "from vllm.base import Base\n\n\nclass A(Base):\n    n = 1\n",
+    }
+    patch = diff_of(PATH, files[PATH], files[PATH] + "\n    def f(self, x):\n        return x\n")
+    there = MemoryTree({path: text.encode() for path, text in files.items()})
+    long = one(mod(variant(patch)), there)
+    assert "vllm/base.py" in long.beside
+    rows = (f"{path} {sha256(there.read(path))}\n" for path in long.beside)
+    assert long.witness == sha256("".join(rows).encode())
+    quick = one(locked(mod(variant(patch)), there), there)
+    assert quick.vouched
+    assert (quick.beside, quick.witness) == (long.beside, long.witness)
 
 
 def test_a_mod_is_known_on_what_the_mods_before_it_left() -> None:

@@ -57,6 +57,14 @@ def test_variants_that_fit_with_different_results_are_named_with_their_ranges(vl
     assert not planned.changes
 
 
+def test_of_variants_that_are_in_the_one_that_is_meant_for_the_tree_is_named() -> None:
+    outside = change("b = 2", "b = 9", "outside", "<0.1")
+    inside = change("b = 2", "b = 9", "inside", "==0.19.1")
+    for two in ((outside, inside), (inside, outside)):
+        planned = one(mod(*two), tree(TEXT.replace("b = 2", "b = 9")))
+        assert (planned.verdict, planned.variant) == (Verdict.APPLIED, inside)
+
+
 def test_a_variant_that_is_meant_for_the_tree_is_taken_before_one_that_is_not() -> None:
     outside = change("b = 2", "b = 9", "outside", "<0.1")
     inside = change("c = 3", "c = 9", "inside", "==0.19.1")
@@ -173,12 +181,57 @@ def test_a_finding_names_file_hunk_patch_and_where_the_text_is_nearest() -> None
     assert finding.message.startswith(f"{PATH}: hunk 1 of one/0.patch: ")
 
 
+def test_every_hunk_that_has_no_place_is_told() -> None:
+    gone = TEXT.replace("a = 1", "p = 1").replace("d = 4", "q = 4")
+    patch = diff_of(PATH, TEXT, TEXT.replace("a = 1", "a = 9").replace("d = 4", "d = 9"), context=0)
+    planned = one(mod(variant(patch)), tree(gone))
+    assert [(finding.code, finding.hunk) for finding in planned.findings] == [
+        ("text", 1),
+        ("text", 2),
+    ]
+
+
+def test_what_the_fit_has_to_say_of_what_works_is_told_too() -> None:
+    added = f"{TEXT}\n\ndef g():\n    from flash import x\n    return x.y(b=1)\n"
+    planned = one(mod(variant(diff_of(PATH, TEXT, added))), tree(TEXT))
+    assert planned.verdict is Verdict.APPLIES
+    notes = [finding for finding in planned.findings if finding.code.startswith("fit-")]
+    assert notes
+    assert {note.level for note in notes} == {Level.NOTE}
+
+
+def test_what_cannot_be_read_is_told_beside_what_does_not_fit() -> None:
+    class Torn(MemoryTree):
+        def read(self, path: str) -> bytes | None:
+            if path == "vllm/y.py":
+                raise TreeError("vllm/y.py is a link")
+            return super().read(path)
+
+    patches = [diff_of(PATH, "p = 1\n", "p = 2\n"), diff_of("vllm/y.py", "b\n", "c\n")]
+    planned = one(mod(variant(*patches, vllm="<0.1")), Torn({PATH: TEXT.encode()}, pristine=True))
+    assert planned.verdict is Verdict.UNSUPPORTED
+    assert [(finding.code, finding.path) for finding in planned.findings] == [
+        ("no-variant", None),
+        ("text", PATH),
+        ("unreadable", "vllm/y.py"),
+    ]
+
+
 def test_what_goes_in_and_would_not_work_is_unfit() -> None:
     needs = Expectation(path=PATH, symbol="f", signature="(x)")
     planned = one(mod(change("b = 2", "b = 9", expects=(needs,))), tree(TEXT))
     assert planned.verdict is Verdict.UNFIT
     assert Level.ERROR in {finding.level for finding in planned.findings}
     assert not planned.changes
+    base = {
+        "vllm/base.py": b"class Base:\n    def f(self, x):\n        pass\n",
+        "vllm/caller.py": b"from vllm.base import Base\n\n\ndef start(one: Base):\n    one.f('x')\n",
+    }
+    text = "from vllm.base import Base\n\n\nclass A(Base):\n    n = 1\n"
+    patch = diff_of(PATH, text, text + "\n    def f(self):\n        return 1\n")
+    planned = one(mod(variant(patch)), MemoryTree(base | {PATH: text.encode()}))
+    assert planned.verdict is Verdict.UNFIT
+    assert "vllm/base.py" in planned.beside
     fine = one(mod(change("b = 2", "b = 9", expects=(needs._replace(signature="()"),))), tree(TEXT))
     assert fine.verdict is Verdict.APPLIES
 
@@ -195,6 +248,7 @@ def test_a_tree_that_cannot_be_read_is_unreadable_in_the_words_and_with_the_hint
     assert [finding.message for finding in planned.findings] == [
         f"{PATH}: no connection; try again"
     ]
+    assert codes(planned) == {"unreadable"}
 
 
 def test_a_bad_patch_of_any_variant_is_an_error() -> None:
