@@ -117,6 +117,11 @@ def test_the_import_or_the_assignment_that_a_hunk_is_part_of_is_a_proof() -> Non
     assert (note.path, note.line, note.hunk, note.level.value) == (PATH, 1, 1, "note")
 
 
+def test_a_header_of_an_import_does_not_hold_in_the_class_that_a_file_begins_with() -> None:
+    first = error(put(hunk(3, 3, 3, *CHANGE, header="import os"), classes("A")))
+    assert (first.code, first.line) == ("elsewhere", 3)
+
+
 # --- several places -------------------------------------------------------------------------------
 
 
@@ -257,6 +262,16 @@ def test_a_function_that_was_to_go_is_gone_only_where_none_of_its_name_is_left(
     assert (planned.verdict is Verdict.APPLIED) == inside
 
 
+def test_a_method_that_was_to_go_is_gone_only_where_its_class_has_none_of_its_name() -> None:
+    parts = [f"    def {name}(self):\n        {name} = 1\n" for name in "fgh"]
+    base = "class A:\n" + "\n".join(parts)
+    gone = "class A:\n" + "\n".join([parts[0], parts[2]])
+    patch = diff_of(PATH, base, gone)
+    assert put(patch, gone).verdict is Verdict.APPLIED
+    moved = f"{gone}\n    def g(self):\n        b = 3\n"
+    assert put(patch, moved).verdict is not Verdict.APPLIED
+
+
 # --- definitions ----------------------------------------------------------------------------------
 
 
@@ -268,6 +283,9 @@ def test_a_definition_in_a_string_and_one_that_is_bound_again_are_named() -> Non
     twice = "def f():\n    a = 1\n    b = 2\n\n\ndef f():\n    c = 3\n"
     dead = error(put(hunk(1, 3, 3, *lines), twice))
     assert (dead.code, dead.line) == ("elsewhere", 1)
+    only_less = hunk(2, 3, 2, "     a = 1", "-    b = 2", "     c = 3")
+    twice = "def f():\n    a = 1\n    b = 2\n    c = 3\n\n\ndef f():\n    d = 3\n"
+    assert error(put(only_less, twice)).code == "elsewhere"
     assert "stands in the `f` of line 1, whose name a later statement binds again" in dead.message
 
 
@@ -287,3 +305,17 @@ def test_in_a_file_without_scopes_only_a_single_place_will_do() -> None:
     assert "unique-only" not in codes(planned)
     twice = one(mod(variant(patch)), MemoryTree({path: b"b\nc\nd\nb\nc\nd\n"}))
     assert "places that nothing tells apart: line 1, line 4" in error(twice).message
+
+
+def test_what_is_most_alike_is_that_of_the_longest_line_whatever_its_bytes() -> None:
+    patch = diff_of(PATH, "x = 1\nsomething_long = compute(1)\n", "y = 1\n")
+    planned = one(
+        mod(variant(patch)),
+        MemoryTree({PATH: b"# \xff\nx = 2\nsomething_long = compute(17)  # \xc3\xa4\n"}),
+    )
+    finding = error(planned)
+    assert (finding.code, finding.line) == ("text", 3)
+    assert "line 3 is `something_long = compute(17)  # ä`" in finding.message
+    text = MemoryTree({"vllm/t.txt": b"a\n\xff\nb\n"})
+    other = one(mod(variant(diff_of("vllm/t.txt", "a\nc\nb\n", "a\nd\nb\n"))), text)
+    assert "line 2 is `\ufffd`, and the patch has `c`" in error(other).message

@@ -15,7 +15,7 @@ from vllm_mods.planning.carried_parts import is_carried, merged
 from vllm_mods.planning.planner import hunk_states, plan
 
 if TYPE_CHECKING:
-    from vllm_mods.planning.planner import Origin
+    from vllm_mods.planning.context import Origin
 
 OTHER = "vllm/y.py"
 F = "def f():\n    a = 1\n    b = 2\n    c = 3\n    return a\n"

@@ -59,6 +59,12 @@ def test_the_first_release_of_the_range_that_takes_all_of_it_is_the_origin() -> 
     assert found(shelf, two) is None
 
 
+def test_releases_are_asked_in_the_order_of_their_versions() -> None:
+    shelf = Shelf({"0.10.0": "a = 1\n", "0.9.0": "a = 1\n", "0.9.0rc1": "a = 1\n"})
+    assert found(shelf, mod(MADE._replace(vllm=">=0.8,<0.30"))) == "0.9.0rc1"
+    assert found(shelf, mod(MADE._replace(vllm=">=0.9,<0.30"))) == "0.9.0"
+
+
 def test_yanked_releases_and_those_out_of_range_are_not_asked() -> None:
     shelf = Shelf({"0.19.0": "a = 1\n", "0.30.0": "a = 1\n"}, yanked=("0.19.0",))
     assert found(shelf) is None

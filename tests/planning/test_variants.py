@@ -9,6 +9,7 @@ from small_plans import PATH, after, codes, found, one, tree
 
 from vllm_mods.base.errors import DiffError, TreeError
 from vllm_mods.base.model import Expectation, Level, PatchFile, Variant, Verdict
+from vllm_mods.fit.world import SummaryCache
 
 TEXT = "def f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    return a\n"
 
@@ -192,6 +193,16 @@ def test_every_hunk_that_has_no_place_is_told() -> None:
         ("text", 1),
         ("text", 2),
     ]
+
+
+def test_what_the_fit_learns_of_files_is_kept_for_the_next_tree() -> None:
+    cache = SummaryCache()
+    planned = one(mod(change("b = 2", "b = 9")), tree(TEXT), cache=cache)
+    assert planned.verdict is Verdict.APPLIES
+    learnt = dict(cache.modules)
+    assert learnt
+    one(mod(change("b = 2", "b = 9")), tree(TEXT, version="0.20.0"), cache=cache)
+    assert cache.modules == learnt
 
 
 def test_what_the_fit_has_to_say_of_what_works_is_told_too() -> None:
