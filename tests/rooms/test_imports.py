@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from pathlib import Path
 
@@ -91,6 +92,7 @@ SLOW = {
 EXPORTED = "making/applier.py"
 
 
+@functools.cache
 def modules() -> list[tuple[str, ast.Module]]:
     return [
         (str(path.relative_to(PACKAGE)), ast.parse(path.read_text()))

@@ -147,17 +147,24 @@ def errors() -> str:
     return "\n\n".join(parts)
 
 
-def _calls() -> Iterator[tuple[str, ast.AST, str, ast.Call]]:
-    """Yield every call: its module, the function that it is in, what is called, and the call."""
-    for place, tree in sources():
-        pending: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
-        while pending:
-            node, function = pending.pop(0)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                function = node
-            if isinstance(node, ast.Call):
-                yield place, function, ast.unparse(node.func).rpartition(".")[2], node
-            pending[:0] = [(inner, function) for inner in ast.iter_child_nodes(node)]
+@functools.cache
+def _calls() -> tuple[tuple[str, ast.AST, str, ast.Call], ...]:
+    """Return every call: its module, the function that it is in, what is called, and the call."""
+    return tuple(
+        (place, function, ast.unparse(node.func).rpartition(".")[2], node)
+        for place, tree in sources()
+        for node, function in _within(tree, tree)
+        if isinstance(node, ast.Call)
+    )
+
+
+def _within(node: ast.AST, function: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield a node and all in it, each with the function that it is in."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        function = node
+    yield node, function
+    for inner in ast.iter_child_nodes(node):
+        yield from _within(inner, function)
 
 
 def _nth(call: ast.Call, number: int) -> ast.expr | None:
