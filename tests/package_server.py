@@ -95,6 +95,7 @@ class PackageServer:
     retry_after: str | None = None
     login: str | None = None
     absent: bool = False
+    moved: str = ""
     url: str = ""
     # Files that come only once somebody sets the event.
     held: dict[str, threading.Event] = field(default_factory=dict)
@@ -160,6 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
             state.failures -= 1
             extra = {"Retry-After": state.retry_after} if state.retry_after else {}
             return self._send(503, b"busy", extra)
+        if state.moved:
+            return self._send(302, b"", {"Location": state.moved})
         if path == "/simple/vllm/" and not state.absent:
             return self._page()
         if (event := state.held.get(path.removeprefix("/files/"))) is not None:

@@ -9,9 +9,10 @@ from packaging.version import InvalidVersion, Version
 
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
+from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
-from vllm_mods.trees.index import ReleaseFile, redact, release_file
+from vllm_mods.trees.index import ReleaseFile, release_file
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import NoRangesError, NotKeptError, RemoteZip
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
@@ -50,7 +51,7 @@ class Releases:
         note: Note | None = None,
         cache_dir: str | None = None,
     ) -> None:
-        settings = read_settings(os.environ)
+        self._settings = settings = read_settings(os.environ)
         self.http: Http | None = None
         if not offline:
             from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
@@ -112,6 +113,7 @@ class Releases:
         The second part of the answer is the file that was taken.
         """
         best = candidates[0]
+        self._check_link(best)
         place = local_path(best.url)
         if place is not None:
             return _opened(best, self._local(best, place)), best
@@ -123,9 +125,15 @@ class Releases:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
             except NoRangesError as error:
                 best = _without_ranges(candidates)
+                self._check_link(best)
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
         return _opened(best, self._download(best)), best
+
+    def _check_link(self, file: ReleaseFile) -> None:
+        """Raise ``TreeError`` for a link that leads where the page it is on may not."""
+        if file.page:
+            check_hop(file.page, file.url, self._settings.trusts)
 
     def _download(self, file: ReleaseFile) -> BinaryIO:
         kept = self._kept(file)
