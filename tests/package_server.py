@@ -96,6 +96,7 @@ class PackageServer:
     login: str | None = None
     absent: bool = False
     moved: str = ""
+    etags: bool = False
     url: str = ""
     # Files that come only once somebody sets the event.
     held: dict[str, threading.Event] = field(default_factory=dict)
@@ -213,14 +214,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _file(self, data: bytes) -> None:
         asked = self.headers.get("Range")
+        tag = {"ETag": hashlib.sha256(data).hexdigest()} if self.state.etags else {}
         if asked is None or not self.state.ranges:
-            return self._send(200, data)
+            return self._send(200, data, tag)
         first, _, last = asked.removeprefix("bytes=").partition("-")
         start, end = int(first), min(int(last) + 1, len(data))
         total = len(data) + (len(self.state.requests) if self.state.grows else 0)
         if self.state.wrong_range:
             start, end = 0, end - start
-        extra = {"Content-Range": f"bytes {start}-{end - 1}/{total}"}
+        extra = {"Content-Range": f"bytes {start}-{end - 1}/{total}", **tag}
         return self._send(206, data[start:end], extra)
 
     def _send(self, status: int, body: bytes, extra: Mapping[str, str] | None = None) -> None:

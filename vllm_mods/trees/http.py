@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 _ABSENT = frozenset({404, 410})
 _CHUNK = 1 << 18
+_LONGEST_ETAG = 256
 
 
 class _CutError(urllib3.exceptions.HTTPError):
@@ -36,10 +37,11 @@ class _CutError(urllib3.exceptions.HTTPError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ByteSpan:
-    """A part of a file, and the length of the whole."""
+    """A part of a file, the length of the whole, and what the server calls its state (``ETag``), or ``""``."""
 
     data: bytes
     total: int
+    etag: str = ""
 
 
 class Http:
@@ -110,7 +112,9 @@ class Http:
                 data = self._body(response, end - start)
                 if len(data) != end - start:
                     raise _CutError(f"{len(data)} bytes came of {end - start}")
-                return ByteSpan(data=data, total=total)
+                return ByteSpan(
+                    data=data, total=total, etag=response.headers.get("ETag", "")[:_LONGEST_ETAG]
+                )
 
         return self._retried(url, once, limits.SPAN_SECONDS)
 
