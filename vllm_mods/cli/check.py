@@ -21,6 +21,7 @@ from vllm_mods.trees.open import open_tree
 @options.strict_version
 @options.only_supported
 @options.offline
+@options.verify
 @options.json_output
 def command(
     mods: tuple[str, ...],
@@ -32,6 +33,7 @@ def command(
     strict_version: bool,
     only_supported: bool,
     offline: bool,
+    verify: bool,
     as_json: bool,
 ) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
@@ -41,7 +43,12 @@ def command(
     """
     library = options.open_library(libraries)
     tree = open_tree(
-        target, offline=offline, workspace=workspace, progress=options.progress(), note=options.note
+        target,
+        offline=offline,
+        workspace=workspace,
+        progress=options.progress(),
+        note=options.note,
+        verify=verify,
     )
     options.close_later(tree)
     paired = None if pairing is None else library.pairing(pairing)
@@ -54,9 +61,16 @@ def command(
         only_supported=only_supported,
     )
     told(planned, chosen, paired)
+    verified: str | None = getattr(tree, "verified", None)
     if as_json:
-        options.print_json(data.plan(planned))
+        answer = data.plan(planned)
+        answer["tree"]["verified"] = verified
+        options.print_json(answer)
     else:
         click.echo(text.plan(planned, options.paint))
+        if verified == "parts":
+            click.echo(
+                "not verified whole: it was read in parts, which --verify holds to the whole"
+            )
         options.hint(None if planned.ok else hint_of(planned, tree))
     return EXIT_OK if planned.ok else EXIT_NO

@@ -18,9 +18,10 @@ from vllm_mods.grid.cell import MatrixResult
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
+from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from vllm_mods.base.model import Mod
     from vllm_mods.grid.cell import Cell
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
 @click.option("--no-cache", is_flag=True, help="Compute every cell anew, and keep none.")
 @options.libraries
 @options.offline
+@options.verify
 @options.json_output
 def command(
     *,
@@ -99,6 +101,7 @@ def command(
     strict: bool,
     no_cache: bool,
     offline: bool,
+    verify: bool,
     as_json: bool,
 ) -> int:
     """Check mods against many vLLM releases.
@@ -128,6 +131,7 @@ def command(
     if cell is not None:
         trees = (_spec(cell[1]),)
         specs = _with(specs, trees[0])
+    _verify(specs if verify else (), setting)
     matrix = run.Matrix(
         workshop,
         setting,
@@ -154,6 +158,7 @@ def command(
         click.echo(FORMS[form](result, explained), nl=False)
         options.remember("answered", thing=True)
     if update_lock:
+        _verify(locks.news(chosen, computed), setting, unstated=True)
         _write_locks(chosen, computed)
     bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
     return EXIT_NO if bad or (strict and problems) else EXIT_OK
@@ -204,6 +209,23 @@ def _progress() -> Callable[[int, int], None] | None:
         options.show_line(f"{done} of {total} cells", last=done == total)
 
     return show
+
+
+def _verify(specs: Iterable[str], setting: work.Setting, *, unstated: bool = False) -> None:
+    """Have the wheels of some releases as a whole, one after the other, each once. Raises ``TreeError``.
+
+    With ``unstated``, one of which the index states no hash is passed over with a note.
+    """
+    releases = Releases(
+        offline=setting.offline,
+        cache_dir=setting.cache_dir,
+        progress=options.progress(),
+        note=options.note,
+    )
+    for spec in specs:
+        kind, _, name = spec.partition(":")
+        if kind == "pypi":
+            releases.verify(name, unstated=unstated)
 
 
 def _write_locks(mods: Sequence[Mod], computed: Sequence[Computed]) -> None:

@@ -61,6 +61,11 @@ json_output = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 offline = click.option(
     "--offline", is_flag=True, help="Use only what is cached; open no connection."
 )
+verify = click.option(
+    "--verify",
+    is_flag=True,
+    help="Have each release's wheel as a whole once, and hold it to the hash that the index states.",
+)
 target_folder = click.option(
     "--target",
     required=True,

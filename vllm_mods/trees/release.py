@@ -115,20 +115,22 @@ class Releases:
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
         return tree
 
-    def verify(self, name: str) -> None:
+    def verify(self, name: str, *, unstated: bool = False) -> None:
         """Have a release's wheel once as a whole, unless it was, and hold it to the hash that the index states.
 
-        It passes through a temporary file; what is kept says what is in it. Raises ``TreeError``.
+        It passes through a temporary file; what is kept says what is in it. Raises ``TreeError``; where the
+        index states none, and this may be (``unstated``), there is a note.
         """
         candidates = choose(name, self._sources.ask(fresh=False).files)
         file = candidates[0] if candidates else None
         if file is None or file.kind != "wheel" or local_path(file.url) is not None:
             return  # what is no wheel, or lies here, is always read as a whole
         if file.sha256 is None:
-            raise TreeError(
-                f"{file.filename}: the index states no sha256, so that nothing could be verified",
-                hint=_SETTINGS,
-            )
+            why = f"{file.filename}: the index states no sha256, so that nothing could be verified"
+            if not unstated:
+                raise TreeError(why, hint=_SETTINGS)
+            self._tell((why,))
+            return
         self._check_link(file)
         seen = seen_of(file, self._cache, None)
         if seen is not None and seen.whole:
