@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.template import rendering
@@ -149,7 +150,7 @@ def test_a_conversation_that_is_nested_too_deeply_is_refused() -> None:
 
 
 def test_endless_computing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendering, "SECONDS", 1)
+    lower(monkeypatch, "TEMPLATE_SECONDS", 1)
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     text = "{% if messages[0].content == 'go' %}" + loop + "{% endif %}done"
     go = HELLO._replace(messages=({"role": "user", "content": "go"},))

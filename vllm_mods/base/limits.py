@@ -99,11 +99,12 @@ LINKS_FOLLOWED = Limit(40, "links", "the way to one file of an image")
 
 # What lies in a tree, and in a library.
 RECEIPT = Limit(64 << 20, "bytes", "a receipt, a lock or a RECORD")
-PATCH_HUNKS = Limit(10_000, "hunks", "one patch")
+HUNKS = Limit(2_000, "hunks", "one variant of a mod, in all of its patches")
 REVISIONS = Limit(500, "revisions", "a range of a repository")
 NESTING = Limit(100, "levels", "TOML, YAML and conversations")
 RECIPE_VALUES = Limit(10_000, "values", "a recipe, aliases counted each time")
 RECIPE = Limit(256 << 10, "bytes", "a recipe")
+# LibCST has no limit of its own; no file of vLLM is past 30. It nests operands and dotted names too.
 PYTHON_NESTING = Limit(100, "levels", "Python that LibCST reads")
 PYTHON_OPERANDS = Limit(400, "operands", "one `and` of Python that LibCST reads")
 TRIAL_SECONDS = Limit(30, "seconds", "Python that only another process can try to parse")
@@ -115,6 +116,7 @@ SCRIPT_CALLS = Limit(20, "calls", "one in the other, of what `import` follows of
 VARIABLE = Limit(1 << 20, "letters", "a variable of a script")
 SERVE_COMMAND = Limit(128 << 10, "letters", "a serve command")
 TEMPLATE = Limit(1 << 20, "bytes", "a chat template")
+PROMPT = Limit(16 << 20, "letters", "a prompt")
 TEMPLATE_SECONDS = Limit(20, "seconds", "computing all prompts of a chat template")
 TEMPLATE_MEMORY = Limit(1 << 30, "bytes", "memory for a chat template")
 

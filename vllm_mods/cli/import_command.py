@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.cli import import_mod, options
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from vllm_mods.library.catalog import Library
     from vllm_mods.recipes.pasted_text import TextRepair
     from vllm_mods.recipes.reader import ImportedRecipe
-
-
-MOST_BYTES = 1 << 18
 
 
 @click.command(name="import")
@@ -140,12 +138,12 @@ def recipe_text(path: str) -> str:
     """Read a recipe as text, as launchers do. Raises ``UsageError`` for anything else."""
     try:
         with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(limits.RECIPE + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
+    if len(data) > limits.RECIPE:
         raise UsageError(
-            f"{path} is no recipe: it has more than {MOST_BYTES} bytes", hint="a recipe is YAML"
+            f"{path} is no recipe: it has more than {limits.RECIPE}", hint="a recipe is YAML"
         )
     try:
         text = data.decode("utf-8-sig")

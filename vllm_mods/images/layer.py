@@ -12,6 +12,7 @@ import tarfile
 import zlib
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _FORMAT = "1"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
-_MOST_ENTRIES = 5_000_000
 _LARGEST_KEPT, _MOST_KEPT = 4 << 20, 1 << 30
 _KEPT = (".py", ".pyi", ".pth", ".jinja", ".json", ".patch", ".toml", ".lock", ".cfg")
 _AGAIN = "the copy is damaged: get the image again"
@@ -76,10 +76,8 @@ def scan(source: Source, what: str) -> Layer:
                 packed = zlib.compress(_content(archive, member, what), 1)
                 kept[path] = len(pack), len(packed)
                 pack += packed
-            if len(entries) > _MOST_ENTRIES:
-                raise TreeError(
-                    f"{what}: more than {_MOST_ENTRIES} files in one layer", hint=_AGAIN
-                )
+            if len(entries) > limits.LAYER_FILES:
+                raise TreeError(f"{what}: more than {limits.LAYER_FILES} in one layer", hint=_AGAIN)
     for path, first in names.items():
         if first in entries:
             entries[path] = entries[path]._replace(size=entries[first].size)

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Mapping  # noqa: TC003  (a type that is decoded to)
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import DecodeError, decode
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 TAG = "org.opencontainers.image.ref.name"
 # What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
 _NAME = "io.containerd.image.name"
-_LARGEST_DOCUMENT = 16 << 20
-_DEEPEST = 4
 """Indexes in each other: tools write two at most."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
@@ -101,7 +100,7 @@ def pick(
     store: BlobStore, found: Descriptor, reference: str, *, depth: int = 0
 ) -> tuple[bytes, Descriptor]:
     """Return the manifest for this machine: the one described, or one of the index described."""
-    if depth > _DEEPEST:
+    if depth > limits.INDEXES:
         raise TreeError(f"{reference}: an index in an index in an index, and so on", hint=_HINT)
     data = document_of(store, found, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
@@ -161,7 +160,7 @@ def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
 
 def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:
     """Return a small blob whose digest is right. Raises ``TreeError``."""
-    if blob.size > _LARGEST_DOCUMENT:
+    if blob.size > limits.DOCUMENT:
         raise TreeError(f"{what}: {blob.size} bytes, which is too long for one", hint=_HINT)
     with store.open(blob) as file:
         size = blob.size if blob.size >= 0 else None

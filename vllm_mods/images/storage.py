@@ -14,6 +14,7 @@ import subprocess
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import oci, streams
 from vllm_mods.images.model import Opened
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from vllm_mods.images.model import Descriptor
 
 PODMAN, BUILDAH = "podman", "buildah"
-_TIMEOUT = 300
 
 
 class StoredImage(Opened):
@@ -92,7 +92,7 @@ class _Kept:
         path = f"{self._folder}/{_file_name(name)}"
         try:
             with open(path, "rb") as file:
-                return file.read()
+                return limits.bounded(file, limits.DOCUMENT, path)
         except OSError as error:
             raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
 
@@ -145,7 +145,11 @@ def _call(tool: str, *arguments: str, missing: bool = False) -> str:
     """Run a command and return what it printed. ``missing``: a failure means that there is none."""
     try:
         done = subprocess.run(
-            [tool, *arguments], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            [tool, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=limits.TOOL_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TreeError(

@@ -11,6 +11,7 @@ import copy
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
+from vllm_mods.base import limits
 from vllm_mods.making import commands, conditions, words
 from vllm_mods.making.effects import Edit, Effect, Export, ScriptPlace, changes
 from vllm_mods.making.shell_state import MODS, EndedError, Result, ShellCommand, ShellState, short
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from vllm_mods.scripts.bash import Redirect, Statement
 
 _T = TypeVar("_T")
-_DEEPEST = 20
-_MOST = 20_000
 """Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
 
 
@@ -143,8 +142,8 @@ class ReadShell(ShellState):
     def spend(self, text: str | None) -> None:
         """Count a command and what it makes. Raises ``BashError`` when that takes too long."""
         self.spent[0] += 1 + len(text or "") // 256
-        if self.spent[0] > _MOST:
-            why = f"it comes to more than {_MOST:,} commands, or prints without end"
+        if self.spent[0] > limits.SCRIPT_COMMANDS:
+            why = f"it comes to more than {limits.SCRIPT_COMMANDS}, or prints without end"
             raise BashError(self.here.line, why)
 
     def one(self, one: Statement) -> Result:
@@ -429,7 +428,7 @@ class ReadShell(ShellState):
         function = self.functions.get(command.argv[0])
         if function is None:
             return commands.run(self, command)
-        if self.depth >= _DEEPEST:
+        if self.depth >= limits.SCRIPT_CALLS:
             return self.left(command.place, command.text, "functions call each other without end")
         before, self.arguments = self.arguments, tuple(command.argv[1:])
         self.depth += 1

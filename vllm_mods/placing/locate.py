@@ -19,11 +19,12 @@ statement of the same scope binds again proves nothing.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base import line_diff
+from vllm_mods.base import limits, line_diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +38,6 @@ _CODE = r"\s*((?:async\s+)?(?:def\s+\w+(?=\s*[(\[])|class\s+\w+(?=\s*[(:\[])))"
 # An indented one tells no class: every other class may have a method of that name.
 _TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
 _COLUMN_0 = rb"[A-Za-z_$]"
-MOST_PLACES = 1000
-"""A text that stands in more places than this in a file belongs to none of them."""
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
 _SHORTEST_BLOB = 7
 _WIDEST = 70
@@ -96,6 +95,7 @@ class Target:
         self._scopes: Scopes | None = None
         self._lines: tuple[bytes, ...] | None = None
         self._heads: dict[int, Scope] | None = None
+        self._tops: list[int] | None = None
 
     @property
     def scopes(self) -> Scopes | None:
@@ -111,6 +111,13 @@ class Target:
             known = self.scopes
             self._heads = {one.head: one for one in known.definitions()} if known else {}
         return self._heads
+
+    @property
+    def tops(self) -> list[int]:
+        """The numbers of the lines that begin in column 0 as git's do, in order."""
+        if self._tops is None:
+            self._tops = [n for n, text in enumerate(self.lines, 1) if re.match(_COLUMN_0, text)]
+        return self._tops
 
     @property
     def dead(self) -> tuple[Scope, ...]:
@@ -140,7 +147,7 @@ class Target:
 def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
     """Return the 1-based lines at which the lines of ``needle`` stand, overlaps included.
 
-    All of them, or the first ones and more than ``MOST_PLACES``.
+    All of them, or the first ones and more than ``limits.PLACES``.
     """
     text = b"".join(needle)
     if not text:
@@ -156,7 +163,7 @@ def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
             line += data.count(b"\n", counted, at)
             counted = at
             found.append(line)
-            if len(found) > MOST_PLACES:
+            if len(found) > limits.PLACES:
                 break
         at = data.find(text, at + 1)
     return tuple(found)
@@ -295,8 +302,8 @@ def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
         message = "the hunk has no context lines, so nothing proves where it belongs"
         return Lost("unprovable", message, written)
     lines = matches(target.data, hunk.old)
-    if not lines or len(lines) > MOST_PLACES:
-        many = f"its text stands in more than {MOST_PLACES:,} places"
+    if not lines or len(lines) > limits.PLACES:
+        many = f"its text stands in more than {limits.PLACES}"
         return Lost(
             "ambiguous" if lines else "absent",
             many if lines else "its text is not there",
@@ -546,11 +553,8 @@ def _header_holds(hunk: Hunk, target: Target, line: int) -> bool:
     if not hunk.section or target.scopes is None:
         return True
     definition = re.match(_DEFINITION, hunk.section)
-    column_0 = next(
-        (i for i in range(line - 1, 0, -1) if re.match(_COLUMN_0, target.lines[i - 1])),
-        None,
-    )
-    top = target.heads.get(column_0) if column_0 is not None else None
+    before = bisect.bisect_left(target.tops, line)
+    top = target.heads.get(target.tops[before - 1]) if before else None
     if definition is None:
         return top is None
     kind, name = definition[1], definition[2]

@@ -10,14 +10,14 @@ import itertools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tree_sitter import Node
 
 
-_LONGEST = 256 << 10
-_DEEPEST = 120
 """How deep a script may be nested, by the nodes of the grammar: those that people write take 30."""
 
 
@@ -190,9 +190,9 @@ def read(text: str) -> Script:
     from tree_sitter import Language, Parser  # noqa: PLC0415
 
     data = text.encode("utf-8", "surrogateescape")
-    if len(data) > _LONGEST:
+    if len(data) > limits.SCRIPT:
         raise BashError(
-            1, f"a script of {len(data):,} bytes: {_LONGEST:,} is the most that is read"
+            1, f"a script of {len(data):,} bytes: {limits.SCRIPT} is the most that is read"
         )
     root = Parser(Language(tree_sitter_bash.language())).parse(data).root_node
     if root.has_error:
@@ -235,7 +235,7 @@ def _check_depth(root: Node) -> None:
     cursor = root.walk()
     depth = 0
     while True:
-        if depth > _DEEPEST:
+        if depth > limits.SCRIPT_NESTING:
             line = int(cursor.node.start_point[0]) + 1 if cursor.node is not None else 1
             raise BashError(line, "it is nested too deeply to be read")
         if cursor.goto_first_child():

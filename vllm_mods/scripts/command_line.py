@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from vllm_mods.base import limits
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _BLANK = " \t"
 _CONTROL = ";&|()\n"
 _REDIRECT = "<>"
-
-
-_LONGEST = 128 << 10
 
 
 class WordedCommand(NamedTuple):
@@ -55,9 +54,10 @@ def read(text: str) -> CommandScript:
 
     Also for one that is too long for a command that people write.
     """
-    if len(text) > _LONGEST:
+    if len(text) > limits.SERVE_COMMAND:
         raise ShellError(
-            1, f"a command of {len(text):,} letters: {_LONGEST:,} is the most that is read"
+            1,
+            f"a command of {len(text):,} letters: {limits.SERVE_COMMAND:,} is the most that is read",
         )
     return _CommandLineReader(text).read()
 

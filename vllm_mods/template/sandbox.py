@@ -21,6 +21,7 @@ import jinja2.meta
 import jinja2.nodes
 import jinja2.sandbox
 
+from vllm_mods.base import limits
 from vllm_mods.template import formats
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from jinja2.parser import Parser
 
-MOST_LETTERS = 16 << 20
 _MOST_OF_ERROR = 2000
 _LATER = (
     "encodings.unicode_escape",
@@ -132,8 +132,8 @@ def _prompt(template: jinja2.Template, job: Mapping[str, Any]) -> str:
         add_generation_prompt=job["add_generation_prompt"],
         **job["kwargs"],
     )
-    if len(prompt) > MOST_LETTERS:
-        raise jinja2.TemplateError(f"the prompt has more than {MOST_LETTERS:,} letters")
+    if len(prompt) > limits.PROMPT:
+        raise jinja2.TemplateError(f"the prompt has more than {limits.PROMPT}")
     prompt.encode()  # half of a character is no text, and a tokenizer takes none
     return prompt
 
