@@ -53,7 +53,9 @@ def make_wheel(
     info = f"vllm-{version}.dist-info"
     contents = {**files, **bulk, f"{info}/METADATA": f"Name: vllm\nVersion: {version}\n".encode()}
     rows = "".join(record_row(name, data) for name, data in contents.items())
-    contents[f"{info}/RECORD"] = (rows if record is None else record).encode()
+    contents[f"{info}/RECORD"] = (rows if record is None else record).encode(
+        "utf-8", "surrogateescape"
+    )
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, data in contents.items():  # without the time of day: made twice, it is the same

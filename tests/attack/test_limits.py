@@ -107,7 +107,8 @@ def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_of_vllm_are_far_from_the_limit() -> None:
     nested = "\n".join("    " * n + f"if x{n}:" for n in range(30)) + "\n" + "    " * 30 + "pass"
     syntax_tree.check_depth(ast.parse(nested))
-    assert scopes.read_scopes(b"def f():\n    return " + b"(" * 60 + b"1" + b")" * 60 + b"\n")
+    deep = b"def f():\n    return " + b"(" * 60 + b"1" + b")" * 60 + b"\n"
+    assert scopes.read_scopes(deep).scopes
 
 
 # --- zips -----------------------------------------------------------------------------

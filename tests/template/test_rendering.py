@@ -117,7 +117,7 @@ def test_what_fails_says_where(text: str, error: str, line: int | None) -> None:
         (b"a\n{% if %}", r"t\.jinja:2: Expected an expression"),
         (b"{% for m in messages %}", r"t\.jinja:1: Unexpected end of template"),
         (b"\xff", r"t\.jinja: not UTF-8: byte 0"),
-        (b" " * (1 << 20) + b"a", r"t\.jinja: a template has at most 1,048,576 bytes"),
+        (b" " * (1 << 20) + b"a", r"t\.jinja: a template has at most 1 MiB"),
         (b"{% include 'x' %}{% if %}", r"t\.jinja:1: Expected"),
         (
             b"{{ " + b"(" * 5000 + b"1" + b")" * 5000 + b" }}",

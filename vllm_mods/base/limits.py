@@ -14,7 +14,7 @@ from vllm_mods.base.errors import TreeError
 _STEPS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
 
 
-class Readable(Protocol):
+class Sizable(Protocol):
     """What bytes are read from."""
 
     def read(self, size: int, /) -> bytes:
@@ -43,7 +43,7 @@ class Limit(int):
         return f"{int(self):,} {self.unit}"
 
 
-def bounded(file: Readable, most: Limit, what: str) -> bytes:
+def bounded(file: Sizable, most: Limit, what: str) -> bytes:
     """Read a file to its end. Raises ``TreeError`` if there is more of it than ``most``."""
     data = file.read(most + 1)
     if len(data) > most:

@@ -83,7 +83,7 @@ class _Session(requests.Session):
         super().__init__()
         self._plain = plain
         self._verify = verify
-        self.max_redirects = limits.REDIRECTS
+        self.max_redirects = int(limits.REDIRECTS)
 
     def rebuild_auth(
         self, prepared_request: requests.PreparedRequest, response: requests.Response
@@ -135,11 +135,11 @@ class Adapter(HTTPAdapter):
 
 
 def _bound(manager: urllib3.PoolManager) -> None:
-    """Have a manager, of whatever kind of proxy, read its answers through ``_Answer``."""
+    """Have a manager, of whatever kind of proxy, read its answers through ``_Ending``."""
     classes: dict[str, Any] = manager.pool_classes_by_scheme
     made = {}
     for scheme, pool in classes.items():
-        connection = type("_Connection", (pool.ConnectionCls,), {"response_class": _Answer})
+        connection = type("_Connection", (pool.ConnectionCls,), {"response_class": _Ending})
         made[scheme] = type("_Pool", (pool,), {"ConnectionCls": connection})
     manager.pool_classes_by_scheme = made
 
@@ -147,7 +147,7 @@ def _bound(manager: urllib3.PoolManager) -> None:
 _OVER = "the time for one answer is over"
 
 
-class _Answer(http.client.HTTPResponse):
+class _Ending(http.client.HTTPResponse):
     """An answer that has an end in time; and one in bytes, if it is none that was asked for."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401

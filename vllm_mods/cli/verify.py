@@ -73,8 +73,8 @@ def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> in
     for path in files:
         try:
             with open(path, "rb") as file:
-                data = limits.bounded(file, limits.RECEIPT, path)
-                there.append(receipt.parse(data, path))
+                raw = limits.bounded(file, limits.RECEIPT, path)
+                there.append(receipt.parse(raw, path))
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
     if target is not None:

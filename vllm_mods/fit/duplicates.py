@@ -77,7 +77,7 @@ def _rebound(node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> bool:
 
 def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
     """Judge two statements with the same ``_key``."""
-    if isinstance(node, _DEFINITIONS):
+    if isinstance(node, _DEFINITIONS) and isinstance(other, _DEFINITIONS):
         decorated = {decorator_name(d) for d in (*node.decorator_list, *other.decorator_list)}
         # Overloads, setters and registrations define a name twice on purpose.
         return None if decorated - {"staticmethod", "classmethod", "property"} else Level.ERROR

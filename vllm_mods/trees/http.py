@@ -163,7 +163,7 @@ class Http:
                     why = f"the answer broke off: {reason(error)}"
                     if is_over():
                         raise Unreachable(
-                            f"cannot read {redact(url)}: it has not come within {seconds} seconds",
+                            f"cannot read {redact(url)}: it has not come within {seconds}",
                             hint=_SETTINGS,
                         ) from error
         raise self._given_up(url, why)
