@@ -32,10 +32,10 @@ from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.lint import places
 from vllm_mods.making import folder, reading, words
-from vllm_mods.placing import locate, scopes
+from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
-from vllm_mods.scripts import bash, command_line
+from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.site import site as writing
 from vllm_mods.template import rendering
 from vllm_mods.template.conversation import Conversation
@@ -121,7 +121,7 @@ def looked_for(_: Path) -> None:
 
 def in_many_places(_: Path) -> None:
     (file,) = diff.parse(b"--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n a\n", "x")
-    (lost,) = locate.place(file, locate.Target(b"a\nb\n" * 9 + b"a\n", None))
+    (lost,) = locate.place(file, target.Target(b"a\nb\n" * 9 + b"a\n", None))
     assert isinstance(lost, locate.Lost)
     raise ValueError(lost.message)
 
@@ -218,7 +218,7 @@ REFUSED = (
     VllmModsError,
     ValueError,
     tarfile.TarError,
-    bash.BashError,
+    statements.BashError,
     yaml_source.YamlError,
     command_line.ShellError,
     scopes.UnparsableError,

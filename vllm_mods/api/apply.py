@@ -10,82 +10,22 @@ a tree is read that is to be changed.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
+from vllm_mods.api import claims
+from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
+from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt, ReceiptMod
-from vllm_mods.library import packed_mod
-from vllm_mods.planning import planner
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.library import packed_mod, trust
+from vllm_mods.library.catalog import data_root
+from vllm_mods.planning import next_step, planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import State
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
-
-
-class Applied(NamedTuple):
-    """What ``apply`` did.
-
-    ``target`` is the site root, ``plan`` what was carried out, ``changed`` the paths of the files
-    that were written or removed (``()``: all was in already), ``notes`` what one should know of it,
-    ``templates`` the folder that chat templates are in.
-    """
-
-    target: str
-    plan: Plan
-    changed: tuple[str, ...]
-    notes: tuple[str, ...]
-    templates: str
-
-
-class Reverted(NamedTuple):
-    """What ``revert`` did.
-
-    ``target`` is the site root, ``version`` vLLM's; ``reverted`` names the mods that were taken out,
-    ``mods`` are those that stay, ``changed`` the paths of the files that were written or removed.
-    """
-
-    target: str
-    version: str | None
-    reverted: tuple[str, ...]
-    mods: tuple[ReceiptMod, ...]
-    changed: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-class Status(NamedTuple):
-    """What the receipt of a tree says.
-
-    ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or
-    ``revert`` was interrupted: the next one puts the tree back first.
-    """
-
-    target: str
-    version: str | None
-    receipt: Receipt | None
-    unfinished: bool
-
-    @property
-    def mods(self) -> tuple[ReceiptMod, ...]:
-        """The mods that are in, in the order they went in."""
-        return () if self.receipt is None else self.receipt.mods
-
-
-class Verified(NamedTuple):
-    """In what a tree differs from its receipt: ``findings``, of the ``mods`` that were asked about."""
-
-    target: str
-    version: str | None
-    mods: tuple[ReceiptMod, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether all is as it was left; notes do not count."""
-        return not any(finding.level is Level.ERROR for finding in self.findings)
 
 
 def plan(
@@ -132,7 +72,8 @@ def apply(
     workspace: Folder | None = None,
     strict_version: bool = False,
     only_supported: bool = False,
-    break_links: bool = False,
+    keep_links: bool = False,
+    break_links: bool = False,  # noqa: ARG001  (what is done unless ``keep_links``; callers of before say so)
     source_date_epoch: int | None = None,
     planned: Callable[[Plan], object] | None = None,
 ) -> Applied:
@@ -140,12 +81,13 @@ def apply(
 
     ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an
     earlier run left half done is undone first. ``workspace``, ``strict_version`` and
-    ``only_supported`` are those of ``plan``; ``break_links`` gives hard-linked files a copy of this
-    tree's own; ``source_date_epoch`` (seconds) is the time of every file written, else now;
-    ``planned`` is called with the plan before anything is written.
+    ``only_supported`` are those of ``plan``. A hard-linked file is replaced by one of this tree's own,
+    its other names stay as they are, and a note says so: ``keep_links`` refuses that, ``break_links``
+    is accepted and changes nothing. ``source_date_epoch`` (seconds) is the time of every file written,
+    else now; ``planned`` is called with the plan before anything is written.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
-    not every mod fits; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
+    not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
     that is no vLLM, and whatever else ``plan`` raises.
 
     >>> mods = vm.Library("library").mods("fast")
@@ -155,8 +97,11 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
+    _check_mods(mods)
+    trust.demand(mods)
+    notes: list[str] = []
     with refusing():
-        tree, there = _opened(target, workspace, recovering=True)
+        tree, there = _opened(target, workspace, recovering=notes.append)
         made = _planned(
             mods,
             tree,
@@ -168,21 +113,21 @@ def apply(
         if planned is not None:
             planned(made)
         if not made.ok:
-            raise _refusal(made, tree)
+            raise _refusal(made, tree, notes)
         changed: tuple[str, ...] = ()
-        notes: tuple[str, ...] = ()
         if any(one.verdict.writes for one in made.mods):
             outcome = transaction.commit(
                 tree.root,
                 transitions.forward(made, there.receipt),
                 workspace=tree.workspace,
                 source_date_epoch=source_date_epoch,
-                break_links=break_links,
+                keep_links=keep_links,
                 known=there,
             )
-            changed, notes = outcome.changed, outcome.notes
+            changed = outcome.changed
+            notes += outcome.notes
     templates = tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
-    return Applied(tree.root, made, changed, notes, templates)
+    return Applied(tree.root, made, changed, tuple(notes), templates)
 
 
 def revert(
@@ -210,16 +155,21 @@ def revert(
     >>> vm.revert("site-packages").mods
     ()
     """
+    notes: list[str] = []
     with refusing():
-        tree, there = _opened(target, None, recovering=True)
+        tree, there = _opened(target, None, recovering=notes.append)
         _check_in(names, there, tree)
         known = tuple(entry.name for entry in there.mods)
         gone = names or known
         outcome = None
         if there.receipt is not None:
+            try:
+                wanted = _without(tree, there.receipt, gone, discard_edits=discard_edits)
+            except OSError as error:
+                raise transaction.refusal(tree.root, error) from error
             outcome = transaction.commit(
                 tree.root,
-                _without(tree, there.receipt, gone, discard_edits=discard_edits),
+                wanted,
                 workspace=there.receipt.workspace,
                 source_date_epoch=source_date_epoch,
                 known=there,
@@ -231,7 +181,7 @@ def revert(
         reverted=gone,
         mods=tuple(entry for entry in there.mods if entry.name not in gone),
         changed=() if outcome is None else outcome.changed,
-        notes=() if outcome is None else outcome.notes,
+        notes=(*notes, *(() if outcome is None else outcome.notes)),
     )
 
 
@@ -246,7 +196,7 @@ def status(target: Folder) -> Status:
     >>> [(mod.name, mod.version) for mod in vm.status("site-packages").mods]
     [('fast', '1.0.0')]
     """
-    tree, there = _opened(target, None, recovering=False)
+    tree, there = _opened(target, None, recovering=None)
     return Status(tree.root, tree.version, there.receipt, there.unfinished is not None)
 
 
@@ -266,7 +216,7 @@ def verify(target: Folder, *names: str) -> Verified:
     >>> [(found.code, found.path) for found in vm.verify("site-packages").findings]
     [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
     """
-    tree, there = _opened(target, None, recovering=False)
+    tree, there = _opened(target, None, recovering=None)
     _check_in(names, there, tree)
     found = integrity.findings(there)
     if names:
@@ -286,10 +236,11 @@ def refusing() -> Iterator[None]:
 
 
 def _opened(
-    target: Folder, workspace: Folder | None, *, recovering: bool
+    target: Folder, workspace: Folder | None, *, recovering: Callable[[str], object] | None
 ) -> tuple[FolderTree, State]:
-    """Open a folder, with what lies in it of earlier runs; ``recovering`` undoes first what was interrupted.
+    """Open a folder, with what lies in it of earlier runs.
 
+    With ``recovering``, which is told what one should know, what was interrupted is undone first.
     Whatever is to be changed comes from here, so nothing of it was read before that.
     """
     spec = os.fspath(target)
@@ -300,8 +251,8 @@ def _opened(
             hint="a folder that holds vllm/, such as site-packages",
         )
     root = find_site_root(spec)
-    if recovering:
-        transaction.recover(root)
+    if recovering is not None:
+        transaction.recover(root, recovering)
     there = state_folder.read_state(root)
     place = os.path.realpath(workspace) if workspace else None
     if there.receipt is not None and there.receipt.workspace is not None:
@@ -345,13 +296,8 @@ def _planned(
     strict_version: bool,
     only_supported: bool,
 ) -> Plan:
-    for one in mods:
-        if not isinstance(one, Mod):
-            raise UsageError(
-                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
-            )
-
-    ask: planner.Origin | None = None
+    _check_mods(mods)
+    ask: Callable[[Mod, Variant], Tree | None] | None = None
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:
         nonlocal ask
@@ -378,11 +324,17 @@ def _planned(
     return whole
 
 
+def _check_mods(mods: Sequence[Mod]) -> None:
+    for one in mods:
+        if not isinstance(one, Mod):
+            raise UsageError(
+                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
+            )
+
+
 def hint_of(made: Plan, tree: Tree) -> str | None:
     """Return the command that helps where a plan for a tree is refused, None where none does."""
-    from vllm_mods.library.catalog import data_root  # noqa: PLC0415
-    from vllm_mods.planning import next_step  # noqa: PLC0415  (for plans that are refused)
-    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415  (packaging is slow)
 
     def edited(path: str) -> bool:
         try:
@@ -396,9 +348,12 @@ def hint_of(made: Plan, tree: Tree) -> str | None:
     )
 
 
-def _refusal(made: Plan, tree: Tree) -> Refused:
+def _refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
-    lines = [f"nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"]
+    said = "".join(f"{note}; " for note in notes)
+    lines = [
+        f"{said}nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"
+    ]
     for one in made.mods:
         if not one.verdict.ok:
             lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
@@ -410,10 +365,15 @@ def _without(
     tree: FolderTree, there: Receipt, gone: Sequence[str], *, discard_edits: bool
 ) -> Transition:
     """Return the transition to the untouched tree with the remaining mods planned on it anew."""
+    claims.check(tree, there)
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
-    mods = [_kept_mod(tree, entry.name) for entry in stay]
+    # what they change outside of vLLM was agreed to when they went in
+    mods = [
+        _kept_mod(tree, entry.name)._replace(outside=tuple(file.path for file in entry.files))
+        for entry in stay
+    ]
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
         raise Refused(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from vllm_mods.api import apply
+from vllm_mods.api.outcomes import Applied
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.base.model import Mod, Plan
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
-from vllm_mods.report import text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.api.apply import Applied
-    from vllm_mods.base.model import Plan
-    from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.library import trust
+from vllm_mods.planning import outside
+from vllm_mods.report import data, text
 
 
 @click.command(name="apply")
@@ -31,9 +31,14 @@ if TYPE_CHECKING:
 @options.strict_version
 @options.only_supported
 @click.option(
+    "--keep-links",
+    is_flag=True,
+    help="Refuse to replace a hard-linked file, whose other names would stay as they are.",
+)
+@click.option(
     "--break-links",
     is_flag=True,
-    help="Give a hard-linked file a copy of its own before changing it.",
+    help="Replace a hard-linked file by one of this tree's own: what is done anyway.",
 )
 @options.json_output
 def command(
@@ -45,19 +50,28 @@ def command(
     *,
     strict_version: bool,
     only_supported: bool,
+    keep_links: bool,
     break_links: bool,
     as_json: bool,
 ) -> int:
     """Put mods into an installed vLLM, whole or not at all.
 
     Without MOD and --pairing, all bundled mods that are marked as default. Mods that are in already
-    are left as they are. If any mod does not fit, nothing is changed (exit code 3).
+    are left as they are. If any mod does not fit, or vllm-mods.toml does not trust it, nothing is
+    changed (exit code 3).
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
+    if keep_links and break_links:
+        raise UsageError(
+            "--keep-links and --break-links say the contrary", hint="leave one of them out"
+        )
     epoch = source_date_epoch()
     library = options.open_library(libraries)
     paired = None if pairing is None else library.pairing(pairing)
     chosen = choose(library, mods, paired)
+    if pairing is not None:
+        trust.demand_pairing(library, pairing)
+
     try:
         done = apply.apply(
             chosen,
@@ -65,14 +79,12 @@ def command(
             workspace=workspace,
             strict_version=strict_version,
             only_supported=only_supported,
-            break_links=break_links,
+            keep_links=keep_links,
             source_date_epoch=epoch,
-            planned=lambda planned: told(planned, chosen, paired),
+            planned=lambda planned: announced(planned, chosen, paired),
         )
     except Refused as error:
         if as_json and error.plan is not None:
-            from vllm_mods.report import data  # noqa: PLC0415
-
             said = data.error(error.code, error.message, error.hint, error.exit_code)
             options.print_json({**data_of(error.plan, ()), **said})
         if error.plan is None:
@@ -97,10 +109,17 @@ def command(
     return EXIT_OK
 
 
+def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> None:
+    """Say, before anything is written, what is left out and what changes outside of vLLM."""
+    told(planned, mods, paired)
+    for one in planned.mods if planned.ok else ():
+        for found in one.findings:
+            if found.code == outside.DECLARED:
+                options.note(f"{one.mod.name}: {found.message}")
+
+
 def serve_script(pairing: Pairing, done: Applied) -> str:
     """Return the serve command of a pairing, its template where it lies in this tree."""
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
-
     files = [
         template.file
         for one in done.plan.mods
@@ -113,8 +132,6 @@ def serve_script(pairing: Pairing, done: Applied) -> str:
 
 def data_of(planned: Plan, changed: Sequence[str]) -> dict[str, Any]:
     """Return the answer of ``check``, and the paths that were changed."""
-    from vllm_mods.report import data  # noqa: PLC0415
-
     return {**data.plan(planned), "changed": list(changed)}
 
 

@@ -7,8 +7,12 @@ import os
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import options
+from vllm_mods.cli import options, shown
 from vllm_mods.cli.import_command import write_new
+from vllm_mods.library import trust, writing
+from vllm_mods.making import exporting
+from vllm_mods.planning import planner
+from vllm_mods.recipes import writer
 
 
 @click.command(name="export")
@@ -56,16 +60,12 @@ def command(
         )
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
-    from vllm_mods.cli import new  # noqa: PLC0415
-    from vllm_mods.making import exporting  # noqa: PLC0415
-    from vllm_mods.planning import planner  # noqa: PLC0415
-
     mod = library.load(name)
     alone = mod._replace(requires=(), conflicts=(), after=())
-    trees = [new.opened(spec, offline=offline) for spec in specs]
+    trees = [options.open_tree(spec, offline=offline) for spec in specs]
     planned = [(tree.version or tree.spec, planner.plan([alone], tree).mods[0]) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
-    new.write_folder(output, files)
+    writing.folder(output, files)
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
     if as_json:
         options.print_json({"schema": 1, "mod": name, "folder": output, "files": sorted(files)})
@@ -77,12 +77,12 @@ def command(
 
 
 def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
-    from vllm_mods.recipes import writer  # noqa: PLC0415
-
-    pairing = options.open_library(libraries).pairing(name)
+    library = options.open_library(libraries)
+    pairing = library.pairing(name)
+    trust.demand_pairing(library, name)
     text = writer.write(pairing)
     if output is None:
-        click.echo(text, nl=False)
+        shown.file(text)
     else:
         write_new(output, text.encode())
         click.echo(f"wrote {output}", err=True)

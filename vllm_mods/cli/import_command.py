@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
-from vllm_mods.cli import import_mod, options
+from vllm_mods.base.output import write_whole
+from vllm_mods.cli import import_mod, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.recipes.pasted_text import TextRepair
-    from vllm_mods.recipes.reader import ImportedRecipe
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.library.catalog import Library
+from vllm_mods.recipes import pasted_text, reader
+from vllm_mods.recipes.pasted_text import TextRepair
+from vllm_mods.recipes.reader import ImportedRecipe
+from vllm_mods.report import data
 
 
 @click.command(name="import")
@@ -98,8 +99,6 @@ def command(
         output = os.path.join(
             make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
         )
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
-
     made = pairings.dump(pairing)
     if output:
         write_new(output, made)
@@ -107,7 +106,7 @@ def command(
     if as_json:
         options.print_json(answer(imported, changes, made, path, output, mend=mend, ok=sound))
     elif output is None:
-        click.echo(made, nl=False)
+        shown.file(made.decode())
     say(imported, changes, path, mend=mend)
     if output:
         click.echo(f"wrote {output}", err=True)
@@ -177,8 +176,6 @@ def read(
     mend: bool,
 ) -> tuple[ImportedRecipe, tuple[TextRepair, ...]]:
     """Read a recipe; tell what a repair changed, or would change."""
-    from vllm_mods.recipes import pasted_text, reader  # noqa: PLC0415  (PyYAML is 20 ms)
-
     for target in mods.values():
         if target not in library.names():
             library.load(target)  # says which there are
@@ -213,8 +210,6 @@ def say(
         level = "note" if found.level is Level.NOTE else "error"
         click.echo(f"{path}{line}: {level}: {found.message} [{found.code}]", err=True)
     if changes and not mend:
-        from vllm_mods.recipes import pasted_text  # noqa: PLC0415
-
         for line in pasted_text.summary(changes):
             click.echo(f"{path}: error: needs repair, and was read as it is: {line}", err=True)
         click.echo(f"\nhint: vllm-mods import {path} --repair", err=True)
@@ -231,8 +226,6 @@ def answer(
     ok: bool,
 ) -> dict[str, Any]:
     """Return what was made of a recipe, for scripts."""
-    from vllm_mods.report import data  # noqa: PLC0415
-
     return {
         "schema": 1,
         "kind": "recipe",
@@ -258,12 +251,9 @@ def make_folder(path: str) -> str:
 
 def write_new(path: str, data: bytes) -> None:
     """Write a file that is not there yet. Raises ``UsageError``."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already", hint="name another file, or remove it")
     try:
-        with open(path, "xb") as file:
-            file.write(data)
-    except FileExistsError as error:
-        raise UsageError(
-            f"{path} is there already", hint="name another file, or remove it"
-        ) from error
+        write_whole(path, data)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

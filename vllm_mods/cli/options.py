@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Verdict
+from vllm_mods.base.model import Mod, Tree, Verdict
+from vllm_mods.cli import shown
+from vllm_mods.library import checksums
+from vllm_mods.library.catalog import Library
+from vllm_mods.trees import open as trees
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.library.catalog import Library
-
+BEGIN = "\r\033[K"
+"""Goes to the beginning of a terminal's line, and empties it."""
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {
     Verdict.APPLIES: _GOOD,
@@ -25,25 +29,21 @@ _COLOURS = {
 }
 
 
-def complete_mods(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
-    """Return the names of mods that begin with what was typed, for the shell."""
-    return [name for name in open_library(()).names() if name.startswith(typed)]
+def completer(
+    *kinds: Callable[[Library], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what tells a shell the names, of these kinds, that begin with what was typed."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+        library = open_library(())
+        return [name for names in kinds for name in names(library) if name.startswith(typed)]
+
+    return complete
 
 
-def complete_pairings(
-    _context: click.Context, _parameter: click.Parameter, typed: str
-) -> list[str]:
-    """Return the names of pairings that begin with what was typed, for the shell."""
-    return [name for name in open_library(()).pairing_names() if name.startswith(typed)]
-
-
-def complete_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Return the names of mods and pairings that begin with what was typed, for the shell."""
-    return [
-        *complete_mods(context, parameter, typed),
-        *complete_pairings(context, parameter, typed),
-    ]
-
+complete_mods = completer(Library.names)
+complete_pairings = completer(Library.pairing_names)
+complete_names = completer(Library.names, Library.pairing_names)
 
 mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=complete_mods)
 pairing = click.option(
@@ -162,13 +162,35 @@ def recording(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def own_library(extra: tuple[str, ...]) -> Library:
+    """Open the libraries for an author who writes to them; what an earlier run was killed over ends first."""
+    from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
+
+    for folder in library_folders(extra):
+        writing.recover(folder)
+    return open_library(extra)
+
+
+def check_own(library: Library, mod: Mod) -> None:
+    """Raise ``UsageError`` for a mod of the installation: another version of the tool has another."""
+    if library.is_writable(mod.directory):
+        return
+    mine = f"my-{mod.name}"
+    place, theirs = f"mods/patches/{mine}", shlex.quote(mod.directory)
+    raise UsageError(
+        f"{mod.name} came with vllm-mods, and {mod.directory} is a part of the installation: nothing was written",
+        hint=f"""make it a mod of your own:
+  mkdir -p mods/patches && cp -r {theirs} {place}
+  sed -i 's/^name = .*/name = "{mine}"/' {place}/mod.toml
+  vllm-mods matrix {mine} --update-lock --library mods""",
+    )
+
+
 def open_library(extra: tuple[str, ...]) -> Library:
     """Open the bundled library, those of ``--library`` and of ``VLLM_MODS_LIBRARY``.
 
     Raises ``UsageError`` and ``Refused`` as ``Library`` and ``pinning.sums`` do.
     """
-    from vllm_mods.library.catalog import Library  # noqa: PLC0415
-
     folders = library_folders(extra)
     context = click.get_current_context(silent=True)
     meta: dict[str, Any] = {} if context is None else context.meta
@@ -180,8 +202,6 @@ def open_library(extra: tuple[str, ...]) -> Library:
             "there is no library to pin: the mods that come with vllm-mods are its own",
             hint="--library DIR, or take --require-hashes and --allowed-signers away",
         )
-    from vllm_mods.library import checksums  # noqa: PLC0415
-
     return Library(*folders, pins=lambda folder: checksums.sums(folder, required, signers))
 
 
@@ -196,7 +216,7 @@ def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> s
     said = verdict.value if words is None else words
     if not (sys.stderr if err else sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return said
-    return click.style(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
+    return shown.styled(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
 
 def remember(name: str, thing: object) -> None:
@@ -215,10 +235,24 @@ def close_later(tree: object) -> None:
 
 def print_json(answer: dict[str, Any]) -> None:
     """Print one object on stdout."""
-    import json  # noqa: PLC0415
-
     click.echo(json.dumps(answer, indent=2))
     remember("answered", thing=True)
+
+
+def open_tree(
+    spec: str, *, offline: bool, workspace: str | None = None, verify: bool = False
+) -> Tree:
+    """Open a tree; it is closed when the command ends."""
+    tree = trees.open_tree(
+        spec,
+        offline=offline,
+        workspace=workspace,
+        progress=progress(),
+        note=note,
+        verify=verify,
+    )
+    close_later(tree)
+    return tree
 
 
 def note(text: str) -> None:
@@ -251,5 +285,7 @@ def watched() -> bool:
 
 def show_line(text: str, *, last: bool) -> None:
     """Put a line of progress in place of the one before; the last one goes at once."""
-    sys.stderr.write(f"\r\033[K{text}" + ("\r\033[K" if last else ""))
+    shown.steer(BEGIN)
+    sys.stderr.write(text)
+    shown.steer(BEGIN if last else "")
     sys.stderr.flush()

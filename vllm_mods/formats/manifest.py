@@ -7,15 +7,13 @@ reads a file: ``library`` does, and turns a manifest into a ``model.Mod``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Allowance, Expectation
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats.toml_table import NAME, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
@@ -71,6 +69,7 @@ class Manifest(NamedTuple):
     evidence: tuple[tuple[str, str], ...]
     serve_args: tuple[str, ...]
     compute_capability: tuple[str, ...]
+    outside: tuple[str, ...]
     variants: tuple[VariantEntry, ...]
 
 
@@ -110,6 +109,7 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
         compute_capability=hardware.strings(
             "compute_capability", _CAPABILITY, "a capability such as '9.0'"
         ),
+        outside=top.paths("outside"),
         variants=variants,
     )
     if not variants and "variant" not in top.bad:

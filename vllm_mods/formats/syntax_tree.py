@@ -6,13 +6,11 @@ import ast
 import re
 import sys
 import warnings
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vllm_mods.base import limits
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
 
 TOO_DEEP = "it is nested too deeply to be read"
 _CODING = re.compile(rb"[^\n]*\n?[^\n]*coding[:=]")  # in one of the first two lines

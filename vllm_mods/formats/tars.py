@@ -7,13 +7,10 @@ negative, which leads back to where the reader has been.
 from __future__ import annotations
 
 import tarfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import BinaryIO
 
 from vllm_mods.base import limits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
 
 BROKEN = (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, IndexError)
 """What the standard library raises for wrong bytes in a tar."""

@@ -10,13 +10,10 @@ import lzma
 import struct
 import zipfile
 import zlib
-from typing import TYPE_CHECKING
+from typing import BinaryIO
+from zipfile import ZipInfo
 
 from vllm_mods.base import limits
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
-    from zipfile import ZipInfo
 
 BROKEN = (
     zipfile.BadZipFile,

@@ -6,27 +6,23 @@ import io
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
 
 from vllm_mods.base import limits
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import check_hop, is_local, place
 from vllm_mods.base.sessions import BROKEN, reason, session, until
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import logins, names, oci
-from vllm_mods.images.model import Descriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.layered import Progress
-    from vllm_mods.images.model import Base
-    from vllm_mods.images.names import Name
+from vllm_mods.images.layered import Progress
+from vllm_mods.images.model import Base, Descriptor, digest_of
+from vllm_mods.images.names import Name
 
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
 """The environment variable that lists, with commas, registries that may be asked without TLS."""
@@ -79,13 +75,11 @@ class Client:
 
     def manifest(self, reference: str) -> Descriptor:
         """Ask for the manifest or index that the name stands for."""
-        import hashlib  # noqa: PLC0415
-
         with self.get(f"manifests/{self.name.version}", accept=_ACCEPT) as response:
             data = self._whole(response, f"{reference}: its manifest")
             kind = response.headers.get("Content-Type", "")
             stated = response.headers.get("Docker-Content-Digest")
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = digest_of(data)
         for expected in (self.name.digest, stated):
             if expected and expected.startswith("sha256:") and expected != digest:
                 raise TreeError(

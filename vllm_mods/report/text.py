@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
 
-from vllm_mods.base.model import Level, Verdict
+from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
+from vllm_mods.formats.receipt_diff import Disagreement
+from vllm_mods.planning.outside import UNDECLARED
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+Paint = Callable[..., str]
+"""Colours as a verdict is coloured: its word, or words that are given behind it."""
 
-    from vllm_mods.base.model import Finding, ModPlan, Plan
-    from vllm_mods.formats.receipt_diff import Disagreement
-
-    Paint = Callable[..., str]
-    """Colours as a verdict is coloured: its word, or words that are given behind it."""
 
 WIDTH = 100
 
@@ -75,6 +75,8 @@ def _reasons(one: ModPlan, paint: Paint) -> list[str]:
 
 def meaning(one: ModPlan) -> str:
     """Say what a verdict means."""
+    if any(found.code == UNDECLARED for found in one.findings):
+        return "it changes what its mod.toml does not name"
     whole = one.verdict is Verdict.APPLIES and not one.hunks
     return "every file it brings is new" if whole else MEANING[one.verdict]
 
@@ -138,9 +140,6 @@ def wrapped(words: str, width: int) -> list[str]:
     """Break words into lines, those behind the first by two narrower; never inside a path or a command."""
     if len(words) <= width and "\n" not in words:
         return [words]
-    import re  # noqa: PLC0415  (for what is long)
-    import textwrap  # noqa: PLC0415
-
     whole = re.sub(
         r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda one: one[0].replace(" ", "\0"), words
     )
@@ -174,6 +173,17 @@ def disagreements(found: Iterable[Disagreement], names: Sequence[str]) -> list[s
             for name, value in zip(names, one.values, strict=True)
         ]
     return lines
+
+
+def between(labels: Sequence[str]) -> str:
+    """Name neighbours by the first and the last."""
+    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
+
+
+def spans(some: Collection[str], every: Iterable[str]) -> str:
+    """Name the stretches of a row of labels that ``some`` of them make up."""
+    stretches = groupby(every, some.__contains__)
+    return ", ".join(between(tuple(stretch)) for inside, stretch in stretches if inside)
 
 
 def label(tree: str, version: str) -> str:
