@@ -8,19 +8,22 @@ a tree is read that is to be changed.
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from vllm_mods.api import ground
+from vllm_mods.api.ground import Ground
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
-from vllm_mods.library import packed_mod
 from vllm_mods.planning import planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import State
+from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
@@ -57,21 +60,37 @@ class Reverted(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What the receipt of a tree says.
+    """What the receipt of a tree says, and whether the tree is so.
 
     ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or
-    ``revert`` was interrupted: the next one puts the tree back first.
+    ``revert`` was interrupted: the next one puts the tree back first. ``findings`` are those of
+    ``verify``; ``undone`` are paths at which an installer has put its own files in place of what mods
+    had changed; ``hint`` is the command that puts things right, None where nothing is wrong.
     """
 
     target: str
     version: str | None
     receipt: Receipt | None
     unfinished: bool
+    findings: tuple[Finding, ...] = ()
+    undone: frozenset[str] = frozenset()
+    hint: str | None = None
 
     @property
     def mods(self) -> tuple[ReceiptMod, ...]:
-        """The mods that are in, in the order they went in."""
+        """The mods that went in, in the order they did."""
         return () if self.receipt is None else self.receipt.mods
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that went in is in, as it was left."""
+        return _all_well(self.findings)
+
+    def standing(self, mod: ReceiptMod) -> str:
+        """Tell of one of ``mods``: it is ``in``, an installer has ``undone`` it, or a file of it was ``changed``."""
+        if any(file.path in self.undone for file in mod.files):
+            return "undone"
+        return "in" if _all_well(_of(self.findings, [mod])) else "changed"
 
 
 class Verified(NamedTuple):
@@ -85,7 +104,17 @@ class Verified(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether all is as it was left; notes do not count."""
-        return not any(finding.level is Level.ERROR for finding in self.findings)
+        return _all_well(self.findings)
+
+
+def _all_well(findings: Sequence[Finding]) -> bool:
+    return not any(finding.level is Level.ERROR for finding in findings)
+
+
+def _of(findings: Sequence[Finding], mods: Sequence[ReceiptMod]) -> tuple[Finding, ...]:
+    """Return the findings of the files that some mods changed."""
+    mine = {file.path for entry in mods for file in entry.files}
+    return tuple(finding for finding in findings if finding.path in mine)
 
 
 def plan(
@@ -117,12 +146,11 @@ def plan(
     """
     return _planned(
         mods,
-        tree,
-        state_folder.receipt_of(tree),
+        ground.of(tree, state_folder.receipt_of(tree)),
         os.path.realpath(workspace) if workspace else None,
         strict_version=strict_version,
         only_supported=only_supported,
-    )
+    ).shown
 
 
 def apply(
@@ -157,10 +185,10 @@ def apply(
     """
     with refusing():
         tree, there = _opened(target, workspace, recovering=True)
-        made = _planned(
+        base = ground.of(tree, there.receipt)
+        made, whole = _planned(
             mods,
-            tree,
-            there.receipt,
+            base,
             tree.workspace,
             strict_version=strict_version,
             only_supported=only_supported,
@@ -171,16 +199,21 @@ def apply(
             raise _refusal(made, tree)
         changed: tuple[str, ...] = ()
         notes: tuple[str, ...] = ()
-        if any(one.verdict.writes for one in made.mods):
+        if base.bare is not None or any(one.verdict.writes for one in made.mods):
+            if base.bare is None:
+                wanted = transitions.forward(whole, there.receipt)
+            else:
+                wanted = ground.transition(base, whole, tree.root)
+                notes = ground.notes(base, made, wanted)
             outcome = transaction.commit(
                 tree.root,
-                transitions.forward(made, there.receipt),
+                wanted,
                 workspace=tree.workspace,
                 source_date_epoch=source_date_epoch,
                 break_links=break_links,
                 known=there,
             )
-            changed, notes = outcome.changed, outcome.notes
+            changed, notes = outcome.changed, (*notes, *outcome.notes)
     templates = tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
     return Applied(tree.root, made, changed, notes, templates)
 
@@ -217,9 +250,15 @@ def revert(
         gone = names or known
         outcome = None
         if there.receipt is not None:
+            undone = integrity.undone_in(there)
+            # what an installer has undone is out already, and is not put in again by this
+            gone = tuple(name for name in known if name in {*gone, *undone.mods(there.receipt)})
+            left = Ground(tree, there.receipt, undone).left if undone.paths else there.receipt
             outcome = transaction.commit(
                 tree.root,
-                _without(tree, there.receipt, gone, discard_edits=discard_edits),
+                _without(tree, left, gone, discard_edits=discard_edits)._replace(
+                    undone=undone.paths
+                ),
                 workspace=there.receipt.workspace,
                 source_date_epoch=source_date_epoch,
                 known=there,
@@ -235,19 +274,40 @@ def revert(
     )
 
 
-def status(target: Folder) -> Status:
-    """Tell which mods are in a tree, by its receipt. Nothing is written, and no file is compared.
+def status(target: Folder, *names: str) -> Status:
+    """Tell which mods are in a tree, and whether they still are. Nothing is written.
 
-    ``target`` is that of ``apply``. Returns ``Status``. Raises ``UsageError`` for a target that is no
-    vLLM, ``Refused`` for a damaged receipt, ``TreeError`` for a folder that cannot be read.
+    ``target`` is that of ``apply``. Every file that the receipt names is compared, with ``names`` those of
+    these mods: after ``pip install --force-reinstall`` a mod is no longer in, whatever the receipt says.
+    Returns ``Status``. Raises ``UsageError`` for a target that is no vLLM, ``Refused`` for a damaged
+    receipt, ``TreeError`` for a folder that cannot be read.
 
     >>> vm.apply(vm.Library("library").mods("fast"), "site-packages").plan.ok
     True
-    >>> [(mod.name, mod.version) for mod in vm.status("site-packages").mods]
-    [('fast', '1.0.0')]
+    >>> there = vm.status("site-packages")
+    >>> there.ok, [(mod.name, mod.version, there.standing(mod)) for mod in there.mods]
+    (True, [('fast', '1.0.0', 'in')])
+    >>> _ = Path("site-packages/vllm/loader.py").write_text("import os")
+    >>> there = vm.status("site-packages")
+    >>> there.ok, [there.standing(mod) for mod in there.mods], there.hint
+    (False, ['changed'], 'vllm-mods revert --discard-edits --target site-packages && vllm-mods apply fast --target site-packages')
     """
     tree, there = _opened(target, None, recovering=False)
-    return Status(tree.root, tree.version, there.receipt, there.unfinished is not None)
+    undone = integrity.undone_in(there)
+    found = integrity.findings(there, undone.paths)
+    if names:
+        named = _of(found, [entry for entry in there.mods if entry.name in names])
+        found = (*(one for one in found if one.code == "unfinished"), *named)
+    unfinished = there.unfinished is not None
+    return Status(
+        target=tree.root,
+        version=tree.version,
+        receipt=there.receipt,
+        unfinished=unfinished,
+        findings=found,
+        undone=undone.paths,
+        hint=None if _all_well(found) else next_command(tree, there.receipt, undone, found),
+    )
 
 
 def verify(target: Folder, *names: str) -> Verified:
@@ -268,12 +328,43 @@ def verify(target: Folder, *names: str) -> Verified:
     """
     tree, there = _opened(target, None, recovering=False)
     _check_in(names, there, tree)
-    found = integrity.findings(there)
+    found = integrity.findings(there, integrity.undone_in(there).paths)
     if names:
-        mine = {file.path for entry in there.mods if entry.name in names for file in entry.files}
-        found = tuple(finding for finding in found if finding.path in mine)
+        found = _of(found, [entry for entry in there.mods if entry.name in names])
     mods = tuple(entry for entry in there.mods if not names or entry.name in names)
     return Verified(tree.root, tree.version, mods, found)
+
+
+def next_command(
+    tree: FolderTree, there: Receipt | None, undone: Undone, found: Sequence[Finding]
+) -> str:
+    """Return the command that puts right what ``verify`` finds wrong with a tree."""
+    place = shlex.quote(tree.spec)
+    names = " ".join(one.name for one in there.mods) if there else ""
+    space = f" --workspace {shlex.quote(there.workspace)}" if there and there.workspace else ""
+    apply_again = f"vllm-mods apply {names} --target {place}{space}"
+    errors = [one for one in found if one.level is Level.ERROR]
+    codes = {one.code for one in errors}
+    lost = {one.path for one in errors if one.code == "missing"}
+    records = {one.path for one in there.files if one.kind == receipt.RECORD} if there else set()
+    if "unfinished" in codes:  # each of these undoes it first, and then has nothing to do
+        return apply_again if names else f"vllm-mods revert --target {place}"
+    if undone.paths and not undone.edited:
+        return apply_again
+    if codes == {"stale-bytecode"}:
+        stale = (f"{tree.root}/{one.path}" for one in errors)
+        return f"rm {' '.join(map(shlex.quote, stale))}"
+    if codes & {"original-missing", "original-damaged", "unreadable"} or lost & records:
+        from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+
+        return f"{reinstalling(tree, tree.version)}  # then apply again"
+    return f"vllm-mods revert --discard-edits --target {place} && {apply_again}"
+
+
+def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:
+    """Return those of the named mods that went into a tree, as they were then."""
+    tree, there = _opened(target, None, recovering=False)
+    return tuple(ground.kept_mod(tree, entry.name) for entry in there.mods if entry.name in names)
 
 
 @contextmanager
@@ -338,13 +429,12 @@ def _check_in(names: Sequence[str], there: State, tree: FolderTree) -> None:
 
 def _planned(
     mods: Sequence[Mod],
-    tree: Tree,
-    there: Receipt | None,
+    base: Ground,
     workspace: str | None,
     *,
     strict_version: bool,
     only_supported: bool,
-) -> Plan:
+) -> ground.Planned:
     for one in mods:
         if not isinstance(one, Mod):
             raise UsageError(
@@ -358,10 +448,10 @@ def _planned(
         if ask is None:
             from vllm_mods.planning import origins  # noqa: PLC0415  (for trees that no lock knows)
 
-            ask = origins.of_tree(tree)
+            ask = origins.of_tree(base.tree)
         return ask(mod, variant)
 
-    def planned(chosen: Sequence[Mod]) -> Plan:
+    def planned(chosen: Sequence[Mod], tree: Tree, there: Receipt | None) -> Plan:
         return planner.plan(
             chosen,
             tree,
@@ -371,11 +461,11 @@ def _planned(
             origin=origin,
         )
 
-    whole = planned(mods)
-    supported = [one.mod for one in whole.mods if one.verdict is not Verdict.UNSUPPORTED]
-    if only_supported and len(supported) < len(whole.mods):
-        return planned(supported)
-    return whole
+    made = ground.plan(base, mods, planned)
+    supported = [one.mod for one in made.shown.mods if one.verdict is not Verdict.UNSUPPORTED]
+    if only_supported and len(supported) < len(made.shown.mods):
+        return ground.plan(base, supported, planned)
+    return made
 
 
 def hint_of(made: Plan, tree: Tree) -> str | None:
@@ -413,7 +503,7 @@ def _without(
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
-    mods = [_kept_mod(tree, entry.name) for entry in stay]
+    mods = [ground.kept_mod(tree, entry.name) for entry in stay]
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
         raise Refused(
@@ -443,15 +533,3 @@ def _without(
         sources=forward.sources,
         discard_edits=discard_edits,
     )
-
-
-def _kept_mod(tree: FolderTree, name: str) -> Mod:
-    """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
-    path = receipt.kept(name)
-    raw = tree.read(path)
-    if raw is None:
-        raise Refused(
-            f"{tree.root}/{path} is gone, and {name}, which stays, has to be planned anew; nothing was changed",
-            hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
-        )
-    return packed_mod.unpack(raw, f"{tree.root}/{path}", name)

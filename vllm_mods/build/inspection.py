@@ -11,6 +11,7 @@ from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing_lock, receipt, receipt_diff
 from vllm_mods.images.model import DIR, FILE, LINK, resolve
+from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def inspect(tree: ImageTree) -> Inspection:
     lock = None if written is None else pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
     digest = None if written is None else sha256(written)
     labels = _labels(tree)
-    found = [] if there is None else list(compare(there, InImage(tree)))
+    found = (
+        [] if there is None else list(compare(there, InImage(tree), undone.look(there, tree).paths))
+    )
     if lock is not None:
         found += _against_lock(tree, there, lock)
     said = labels.get("vllm-mods.lock")

@@ -12,6 +12,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.api import apply
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.base.model import Level, Verdict
 from vllm_mods.doctor import search
@@ -20,10 +21,10 @@ from vllm_mods.doctor.tool import Tool, tool
 from vllm_mods.formats import receipt
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
-from vllm_mods.site import staging, transitions
+from vllm_mods.site import integrity, staging, transitions
 from vllm_mods.site.integrity import verify
 from vllm_mods.site.site import Site
-from vllm_mods.site.state_folder import read_receipt
+from vllm_mods.site.state_folder import read_receipt, read_state
 from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.image import ImageTree
@@ -180,27 +181,19 @@ def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
 
 
 def _changed(
-    tree: Tree, there: Receipt | None, findings: Iterable[Finding], again: str
+    tree: Tree, there: Receipt | None, findings: Sequence[Finding], again: str
 ) -> Iterator[Trouble]:
     """Say what is not as the receipt says, and what puts it right."""
-    spec = shlex.quote(tree.spec)
-    names = " ".join(one.name for one in there.mods) if there else ""
+    hint = f"{again}  # then apply again"
+    if findings and isinstance(tree, FolderTree):
+        gone = integrity.undone_in(read_state(tree.root))
+        hint = apply.next_command(tree, there, gone, findings)
     for one in findings:
-        hint = None
-        if one.code == "unfinished":
-            # Each of these undoes it first, and then has nothing to do.
-            hint = f"vllm-mods apply {names} --target {spec}" if names else None
-            hint = hint or f"vllm-mods revert --target {spec}"
-        elif one.code == "stale-bytecode" and isinstance(tree, FolderTree):
-            hint = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
-        elif one.code in {"changed-since", "missing"} and not isinstance(tree, ImageTree):
-            hint = f"vllm-mods revert --target {spec} --discard-edits  # then apply again"
-        elif one.code == "mode-changed":
-            hint = f"vllm-mods verify --target {spec}"
-        elif one.level is Level.ERROR:
-            hint = f"{again}  # then apply again"
+        mine: str | None = hint if one.level is Level.ERROR else None
+        if one.code == "stale-bytecode" and isinstance(tree, FolderTree):
+            mine = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
         where = f"{one.path}: " if one.path else ""
-        yield Trouble(one.code, f"{where}{one.message}", hint, one.level)
+        yield Trouble(one.code, f"{where}{one.message}", mine, one.level)
 
 
 def _distributions(tree: Tree) -> Iterator[Trouble]:

@@ -99,6 +99,11 @@ class Library:
                 checksums.check(root, path, data, listed)
         return data
 
+    @property
+    def pinned(self) -> bool:
+        """Whether nothing may be taken but what is listed."""
+        return bool(self._pins)
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted."""
         return tuple(sorted(self._folders))

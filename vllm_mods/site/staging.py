@@ -35,6 +35,8 @@ def draft(
     Raises ``Refused`` for a file that is not as expected, is reached through a link, has
     other names (unless ``break_links``), is read-only or lies outside.
     """
+    if there is not None and transition.undone:
+        there = receipt.without(there, transition.undone)
     drafter = _Drafter(where, there, transition, break_links=break_links)
     site.check_writable(receipt.STATE, None, drafter.steps.look)
     drafter.targets()
