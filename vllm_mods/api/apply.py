@@ -144,10 +144,14 @@ def plan(
     >>> [change.path for change in planned.changes]
     ['vllm/loader.py']
     """
+    there = state_folder.receipt_of(tree)
+    space = os.path.realpath(workspace) if workspace else there.workspace if there else None
+    if isinstance(tree, FolderTree) and tree.workspace is None:
+        tree = FolderTree(tree.root, spec=tree.spec, workspace=space)
     return _planned(
         mods,
-        ground.of(tree, state_folder.receipt_of(tree)),
-        os.path.realpath(workspace) if workspace else None,
+        ground.of(tree, there),
+        space,
         strict_version=strict_version,
         only_supported=only_supported,
     ).shown
@@ -345,7 +349,7 @@ def next_command(
     apply_again = f"vllm-mods apply {names} --target {place}{space}"
     errors = [one for one in found if one.level is Level.ERROR]
     codes = {one.code for one in errors}
-    lost = {one.path for one in errors if one.code == "missing"}
+    lost = {one.path for one in errors if one.code == "missing"} - undone.paths
     records = {one.path for one in there.files if one.kind == receipt.RECORD} if there else set()
     if "unfinished" in codes:  # each of these undoes it first, and then has nothing to do
         return apply_again if names else f"vllm-mods revert --target {place}"
