@@ -8,6 +8,7 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Finding, Level, Plan
 from vllm_mods.formats import receipt
 from vllm_mods.library import packed_mod
+from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import state_folder, transitions, undone
 from vllm_mods.site.undone import Undone
 
@@ -71,8 +72,15 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
         made = planner(mods, ground.tree, ground.receipt)
         return Planned(made, made)
     stay = {mod.name for mod in ground.stay}
-    others = [mod for mod in mods if mod.name not in stay]
-    whole = planner((*ground.stay, *others), ground.bare, None)
+    first = planner(ground.stay, ground.bare, None)
+    kept = tuple(one for one in ground.left.mods if one.name in stay)
+    second = planner(
+        [mod for mod in mods if mod.name not in stay],
+        LayeredTree(ground.bare, first.changes),
+        ground.left._replace(mods=kept),
+    )
+    net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
+    whole = second._replace(mods=(*first.mods, *second.mods), changes=net)
     there = planner([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
     named = {
         one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
@@ -93,11 +101,9 @@ def transition(ground: Ground, whole: Plan, root: str) -> Transition:
     """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
     assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
     forward = transitions.forward(whole, None)
-    if ground.undone.whole:
-        return forward._replace(before=ground.receipt.mods, aside=undone.free_name(root))
     return transitions.revert_transition(
         root, ground.left, mods=forward.mods, changes=whole.changes, sources=forward.sources
-    )._replace(undone=ground.undone.paths)
+    )._replace(undone=ground.undone.paths, aside=undone.free_name(root))
 
 
 def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:
@@ -106,9 +112,8 @@ def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:
     named = {one.mod.name for one in made.mods}
     stay = {mod.name for mod in ground.stay}
     gone = [one.name for one in ground.receipt.mods if one.name not in stay]
-    said = [f"vLLM was installed anew since {_listed(gone)} went in, which undid it"]
-    if done.aside is not None:
-        said[0] += f"; what was kept of that is in {done.aside} now, and may be removed"
+    what = f"{_listed(gone)} had been undone by another installation of vLLM"
+    said = [f"{what}; what was kept of that is in {done.aside} now, and may be removed"]
     if out := [name for name in gone if name not in named]:
         said.append(
             f"{_listed(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {made.spec}"

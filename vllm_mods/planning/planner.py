@@ -13,6 +13,8 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.formats import mod_lock
+from vllm_mods.formats.receipt import kept
+from vllm_mods.library import packed_mod
 from vllm_mods.planning import carried_parts, dependencies, known_trees, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.patching import Attempt
@@ -94,7 +96,7 @@ class _Planner:
         self.strict_version = strict_version
         self.cache = cache
         self.origin = origin or (lambda _mod, _variant: None)
-        self.applied = {one.name for one in receipt.mods} if receipt is not None else set()
+        self.applied: dict[str, tuple[str, ...]] | None = None
         self.locks: dict[str, Lock] = {}
         self.parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
 
@@ -105,7 +107,7 @@ class _Planner:
         for mod in mods:
             if mod.name in present:
                 one = present[mod.name]
-            elif objections := dependencies.objections(mod, mods, done, self.applied):
+            elif objections := dependencies.objections(mod, mods, done, self.inside_already()):
                 one = _refused(mod, Verdict.CONFLICT, objections)
             else:
                 one = self.put_in(mod)
@@ -139,6 +141,16 @@ class _Planner:
         return self.parsed[key]
 
     # --- what is in already -------------------------------------------------
+
+    def inside_already(self) -> dict[str, tuple[str, ...]]:
+        """Return the conflicts of each mod that the receipt names, as it was when it went in."""
+        if self.applied is None:
+            self.applied = {}
+            for one in self.receipt.mods if self.receipt is not None else ():
+                raw = self.tree.read(kept(one.name))
+                mod = None if raw is None else packed_mod.unpack(raw, kept(one.name), one.name)
+                self.applied[one.name] = () if mod is None else mod.conflicts
+        return self.applied
 
     def find_applied(self, mods: tuple[Mod, ...]) -> dict[str, ModPlan]:
         """Find the mods that are in, from the last one down.

@@ -35,8 +35,8 @@ class Transition(NamedTuple):
     ``()`` for an untouched tree; the receipt's other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
     stay need not be given again.
     ``discard_edits`` overwrites a RECORD that somebody changed since. ``undone`` are paths of the receipt
-    that an installer has put its own files at: they count as never touched. ``aside`` is what our folder
-    is renamed to, if nothing in it holds any more.
+    that an installer has put its own files at: they count as never touched. ``aside`` is where a copy of our
+    folder goes, which says what was in before that.
     """
 
     writes: tuple[Write, ...]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.formats import receipt
-from vllm_mods.site import journal, signals, site, undone
+from vllm_mods.site import journal, signals, site
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.operations import Transition, Write
 from vllm_mods.site.signals import Interrupted
@@ -78,19 +78,17 @@ def commit(
         there = read_state(root, known).receipt
         _still_as_planned(root, there, transition)
         where = Site(root=root, workspaces=_workspaces(there, workspace))
-        with undone.set_aside(root, transition.aside):
-            there = None if transition.aside else there
-            try:
-                drafted = draft(where, there, transition, break_links=break_links)
-            except OSError as error:
-                raise _refusal(root, error, "nothing was changed") from error
-            notes = _run(Held(where, lock), drafted, source_date_epoch) if drafted.ops else ()
+        try:
+            drafted = draft(where, there, transition, break_links=break_links)
+        except OSError as error:
+            raise _refusal(root, error, "nothing was changed") from error
+        notes = _run(Held(where, lock), drafted, source_date_epoch) if drafted.ops else ()
     finally:
         os.close(lock)
     changed = tuple(
         op.step.path
         for op in drafted.ops
-        if not op.step.path.startswith(f"{receipt.STATE}/")
+        if not op.step.path.startswith(receipt.STATE)
         or op.step.path.startswith(f"{receipt.TEMPLATES}/")
     )
     return Outcome(

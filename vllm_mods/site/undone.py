@@ -1,4 +1,4 @@
-"""What an installer has undone of the mods that a receipt names, and getting that receipt out of the way.
+"""What an installer has undone of the mods that a receipt names. Reads only.
 
 ``pip install --upgrade``, ``--force-reinstall``, an uninstall and a fresh install leave ``.vllm-mods`` where it
 is, and put files of their own in place of what mods had changed.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, VllmModsError
+from vllm_mods.base.errors import VllmModsError
 from vllm_mods.formats import receipt, record
 from vllm_mods.site import bytecode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from vllm_mods.base.model import Tree
     from vllm_mods.formats.receipt import Receipt, ReceiptFile
 
@@ -26,13 +23,11 @@ if TYPE_CHECKING:
 class Undone(NamedTuple):
     """What a receipt still says of ``paths`` holds no more: these are as an installation has them.
 
-    ``edited`` are files that are neither that nor as the mods left them. ``whole`` says that no file
-    outside of the tool's own folder is as a mod left it.
+    ``edited`` are files that are neither that nor as the mods left them.
     """
 
     paths: frozenset[str] = frozenset()
     edited: tuple[str, ...] = ()
-    whole: bool = False
 
     def mods(self, there: Receipt) -> tuple[str, ...]:
         """Return the names of the mods that are not in whole any more."""
@@ -50,21 +45,19 @@ def look(there: Receipt, tree: Tree) -> Undone:
     """
     new = [one for one in there.files if one.kind == receipt.RECORD and _is_new(one, there, tree)]
     listed = [base for one in new if (base := _list_of(tree, one)) is not None]
-    paths, edited, left = set(), [], False
+    paths, edited = set(), []
     for file in there.files:
         if file.kind != receipt.FILE or file.path.startswith(f"{receipt.STATE}/"):
             continue
         try:
             data = tree.read(file.path)
         except VllmModsError:  # behind a link, say; or in a workspace that is not at hand
-            left = True
             edited += [] if file.path.startswith("/") else [file.path]
             continue
         if _is_undone(tree, file, data, listed):
             paths.add(file.path)
-        elif data is not None or file.before is not None:
-            left = True
-            edited += [] if sha256(data) == file.after else [file.path]
+        elif sha256(data) != file.after and (data is not None or file.before is not None):
+            edited.append(file.path)
     if paths:
         files = [one.path for one in there.files if one.path in paths]
         paths.update(one.path for one in new if _lists_any(_list_of(tree, one), files))
@@ -74,41 +67,13 @@ def look(there: Receipt, tree: Tree) -> Undone:
             if one.kind == receipt.BYTECODE
             and any(bytecode.is_of(one.path, path) for path in files)
         )
-    return Undone(frozenset(paths), tuple(edited), bool(paths) and not left)
-
-
-@contextmanager
-def set_aside(root: str, name: str | None) -> Iterator[None]:
-    """Rename the folder of a receipt that holds no more; back, if what is done then fails. None does nothing."""
-    if name is None:
-        yield
-        return
-    old, new = f"{root}/{receipt.STATE}", f"{root}/{name}"
-    _rename(root, old, new)
-    try:
-        yield
-    except BaseException:
-        if not os.path.lexists(old):
-            _rename(root, new, old)
-        raise
+    return Undone(frozenset(paths), tuple(edited))
 
 
 def free_name(root: str) -> str:
-    """Return a name for the folder of a receipt that holds no more."""
+    """Return a name that a copy of our folder can have."""
     names = (f"{receipt.STATE}.old-{n}" for n in itertools.count(1))
     return next(name for name in names if not os.path.lexists(f"{root}/{name}"))
-
-
-def _rename(root: str, old: str, new: str) -> None:
-    info = os.stat(root)
-    try:
-        os.rename(old, new)
-        os.utime(root, ns=(info.st_atime_ns, info.st_mtime_ns))
-    except OSError as error:
-        raise Refused(
-            f"{old} cannot be set aside: {error.strerror}; nothing was changed",
-            hint=f"ls -la {root}",
-        ) from error
 
 
 def _is_new(one: ReceiptFile, there: Receipt, tree: Tree) -> bool:
