@@ -90,7 +90,7 @@ MODS = {
     "chat": Kind(),
 }
 NAMES = st.lists(st.sampled_from(sorted(MODS)), min_size=1, max_size=3, unique=True)
-KILL = st.none() | st.integers(1, 90) | st.integers(1, 200)
+KILL = st.none() | st.integers(1, 60) | st.integers(1, 60) | st.integers(1, 120)
 
 
 def make_library(folder: Path) -> Path:
@@ -194,7 +194,8 @@ class Commands(RuleBasedStateMachine):
         if first:
             installing.uninstall(self.root)
         installing.install(self.root, files, "0.19.1" if version == "rebuilt" else version)
-        self.base = {p: d for p, d in left.items() if p not in self.after} | files
+        mine = {p: d for p, d in left.items() if p not in self.after or p in self.base}
+        self.base = mine | files
         self.files = left | self.base
         self.undone |= {path for path in self.after if path.startswith("vllm/")}
         self.unlisted = self.base.keys() - files.keys()
