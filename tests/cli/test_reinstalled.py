@@ -310,3 +310,52 @@ def test_what_is_done_here_is_what_pip_does(call: Call, tmp_path: Path, library:
         put_right(call, root)
         assert call("revert", "--target", root).code == 0
     same()
+
+
+def test_two_mods_that_exclude_each_other_never_both_go_in(
+    call: Call, site: Path, library: Path
+) -> None:
+    """Whichever of them names the other, and whichever came first."""
+    write_mod(
+        library, "rival", diff_of("vllm/b.py", "B = 1\n", "B = 9\n"), more='conflicts = ["fast"]'
+    )
+    for first, second in (("rival", "fast"), ("fast", "rival")):
+        assert call("apply", first, "--target", site).code == 0
+        before = snapshot(site)
+        answer = call("apply", second, "--target", site)
+        assert answer.code == 3
+        assert f"{second} does not go together with {first}, which is in" in answer.err
+        assert snapshot(site) == before
+        assert call("revert", "--target", site).code == 0
+
+
+def test_a_mod_that_stays_is_in_whatever_else_is_asked_for(
+    call: Call, site: Path, library: Path
+) -> None:
+    write_mod(
+        library, "rival", diff_of("vllm/b.py", "B = 1\n", "B = 9\n"), more='conflicts = ["fast"]'
+    )
+    assert call("apply", "fast", "limit", "--target", site).code == 0
+    (site / "vllm/other.py").write_text(OTHER)
+    said = call("check", "fast", "limit", "rival", "--target", site, "--json").json["mods"]
+    assert {one["name"]: one["verdict"] for one in said} == {
+        "fast": "applied",
+        "limit": "applies",
+        "rival": "conflict",
+    }
+
+
+def test_check_reads_the_workspace_that_the_receipt_names(
+    call: Call, site: Path, library: Path, tmp_path: Path
+) -> None:
+    folder = library / "patches/chat"
+    folder.mkdir()
+    (folder / "mod.toml").write_text(
+        'schema = 1\nname = "chat"\nversion = "1"\nsummary = "s"\nlicense = "MIT"\n'
+        '[[variant]]\nid = "a"\nvllm = ">=0.1"\ntemplates = [{ name = "t", file = "t.jinja" }]\n'
+    )
+    (library / "templates/t").mkdir(parents=True)
+    (library / "templates/t/template.jinja").write_text("{{ x }}")
+    assert call("apply", "chat", "--target", site, "--workspace", tmp_path).code == 0
+    assert "is in already" in call("check", "chat", "--target", site).out
+    assert call("status", "chat", "--target", site).code == 0

@@ -188,18 +188,51 @@ class Commands(RuleBasedStateMachine):
     @rule(version=st.sampled_from([*RELEASES, "rebuilt"]), first=st.booleans())
     def pip(self, version: str, first: bool) -> None:  # noqa: FBT001
         """Upgrade or reinstall; with ``first`` uninstall before."""
-        files = REBUILT if version == "rebuilt" else RELEASES[version]
+        left = self.unlisted_files()
+        self.install(version, first=first)
+        self.installed(version, left)
+        self.agree()
+
+    @rule(names=NAMES, kill=st.integers(1, 80), version=st.sampled_from([*RELEASES, "rebuilt"]))
+    def pip_after_a_kill(self, names: list[str], kill: int, version: str) -> None:
+        """Install before anything has recovered: what is put back is never of the installation that is gone."""
+        chosen = self.library.mods(*names)
+
+        def killed() -> None:
+            faults.at(kill, faults.kill)
+            vm.apply(chosen, self.root, source_date_epoch=1_700_000_000)
+
+        if faults.in_child(killed) == -9:
+            COUNT.kills[0] += 1
+            unfinished = vm.status(self.root).unfinished
+            if self.receipt() != self.mods and not unfinished:
+                self.applied([mod.name for mod in chosen])
+            left = self.unlisted_files()
+            self.install(version, first=kill % 2 == 0)
+            transaction.recover(str(self.root))
+            self.installed(version, left)
+        elif self.on_disk() != self.files or self.receipt() != self.mods:
+            self.applied([mod.name for mod in chosen])
+        self.agree()
+
+    def unlisted_files(self) -> Files:
+        """Return what pip leaves where it is."""
         (rows,) = (path.read_bytes() for path in self.root.glob("vllm-*.dist-info/RECORD"))
-        left = {p: d for p, d in self.files.items() if not record.lists(rows, p)}
+        return {p: d for p, d in self.files.items() if not record.lists(rows, p)}
+
+    def install(self, version: str, *, first: bool) -> None:
+        files = REBUILT if version == "rebuilt" else RELEASES[version]
         if first:
             installing.uninstall(self.root)
         installing.install(self.root, files, "0.19.1" if version == "rebuilt" else version)
+
+    def installed(self, version: str, left: Files) -> None:
+        files = REBUILT if version == "rebuilt" else RELEASES[version]
         mine = {p: d for p, d in left.items() if p not in self.after or p in self.base}
         self.base = mine | files
         self.files = left | self.base
         self.undone |= {path for path in self.after if path.startswith("vllm/")}
         self.unlisted = self.base.keys() - files.keys()
-        self.agree()
 
     @rule(path=st.sampled_from(sorted({*A, "vllm/sub/new.py", "kernels/a.py", "vllm/mine.py"})))
     def edit(self, path: str) -> None:
@@ -212,7 +245,10 @@ class Commands(RuleBasedStateMachine):
         path=st.sampled_from(sorted({*A, "vllm/sub/new.py", "kernels/a.py"} - {"vllm/__init__.py"}))
     )
     def delete(self, path: str) -> None:
-        if path in self.files:
+        # what a mod removed and pip brought back may be gone again: nothing tells whose doing that is
+        if path in self.files and path not in {
+            one for one, data in self.after.items() if data is None
+        }:
             self.write(path, None)
             self.agree()
 

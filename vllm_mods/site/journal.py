@@ -14,8 +14,9 @@ import stat
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import NotRestored
-from vllm_mods.site import journal_text, site
+from vllm_mods.site import journal_text, site, undone
 from vllm_mods.site.journal_text import Folder, Journal, Step
+from vllm_mods.trees.folder import FolderTree
 
 __all__ = ["Folder", "Journal", "Step"]
 
@@ -171,10 +172,23 @@ def put_back(held: Held, work: str, journal: Journal, *, reached: int | None = N
     for step in journal.steps:
         if _is_there(held, step.temp):
             os.unlink(held.at(step.temp))
-    tried = [_put_back(held, work, step) for step in journal.steps[:reached]]
+    theirs = undone.installed_anew(
+        FolderTree(held.root),
+        journal.steps,
+        lambda step: None if step.backup is None else site.read(held.at(f"{work}/{step.backup}")),
+    )
+    tried = [
+        _put_back(held, work, step) for step in journal.steps[:reached] if step.path not in theirs
+    ]
     for made in reversed(journal.made):
         _unmake(held, real(made))
-    folders = [*journal.kept, *journal.gone]
+    for emptied in sorted({os.path.dirname(path) for path in theirs}, key=len, reverse=True):
+        _unmake(held, real(emptied))  # no uninstall removes a folder that something was staged in
+    folders = [
+        one
+        for one in (*journal.kept, *journal.gone)
+        if not theirs or _is_there(held, real(one.path))
+    ]
     for one in folders:
         give_mtime(held.folder(real(one.path)), one.mtime_ns)
     sync_folders(held, [one.path for one in folders])
@@ -233,7 +247,8 @@ def _put_backup(
         return None  # never replaced
     if saved is None or site.digest(kept) != step.before:
         return (f"{step.path}: its original {backup} is damaged", f"ls -la {path} {backup}")
-    if info is not None and there not in {step.before, step.after}:
+    # Bytecode is no work of anybody's: an import since then made it, of what lay there half done.
+    if info is not None and there not in {step.before, step.after} and path[-4:] != ".pyc":
         return (
             f"{step.path}: somebody has changed it since; its original is {backup}",
             f"cp -p {backup} {path}",

@@ -16,8 +16,11 @@ from vllm_mods.formats import receipt, record
 from vllm_mods.site import bytecode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from vllm_mods.base.model import Tree
     from vllm_mods.formats.receipt import Receipt, ReceiptFile
+    from vllm_mods.site.journal_text import Step
 
 
 class Undone(NamedTuple):
@@ -44,7 +47,7 @@ def look(there: Receipt, tree: Tree) -> Undone:
     installation that is gone.
     """
     new = [one for one in there.files if one.kind == receipt.RECORD and _is_new(one, there, tree)]
-    listed = [base for one in new if (base := _list_of(tree, one)) is not None]
+    lists = {base: one for one in new if (base := _list_of(tree, one)) is not None}
     paths, edited = set(), []
     for file in there.files:
         if file.kind != receipt.FILE or file.path.startswith(f"{receipt.STATE}/"):
@@ -54,7 +57,7 @@ def look(there: Receipt, tree: Tree) -> Undone:
         except VllmModsError:  # behind a link, say; or in a workspace that is not at hand
             edited += [] if file.path.startswith("/") else [file.path]
             continue
-        if _is_undone(tree, file, data, listed):
+        if _is_undone(tree, file, data, lists):
             paths.add(file.path)
         elif sha256(data) != file.after and (data is not None or file.before is not None):
             edited.append(file.path)
@@ -68,6 +71,49 @@ def look(there: Receipt, tree: Tree) -> Undone:
             and any(bytecode.is_of(one.path, path) for path in files)
         )
     return Undone(frozenset(paths), tuple(edited))
+
+
+def installed_anew(
+    tree: Tree, steps: Sequence[Step], before: Callable[[Step], bytes | None]
+) -> set[str]:
+    """Return the paths of an interrupted transaction that an installer has put files of its own at since.
+
+    ``before`` returns a file as it was. A file is theirs that a RECORD lists, and that neither was there nor
+    was to be; and so is all that a RECORD listed which is another one now, if what the transaction would have
+    left is nowhere but where a RECORD lists it.
+    """
+    found: set[str] = set()
+    for step in steps:
+        data = _plain(tree, step.path)
+        if not step.path.endswith(".dist-info/RECORD"):
+            other = data is not None and sha256(data) not in {step.before, step.after}
+            if other and tree.is_released(step.path, data or b""):
+                found.add(step.path)
+            continue
+        if data is not None and sha256(data) in {step.before, step.after}:
+            continue
+        base = before(step) or b""
+        mine = [one for one in steps if record.lists(base, one.path) and one is not step]
+        left = [(one, now) for one in mine if _as_left(one, now := _plain(tree, one.path))]
+        if all(tree.is_released(one.path, now or b"") for one, now in left) and (
+            data is None or len(left) < len(mine)
+        ):
+            found.update([one.path for one in mine], [step.path])
+    return found | {
+        step.path for step in steps if any(bytecode.is_of(step.path, source) for source in found)
+    }
+
+
+def _plain(tree: Tree, path: str) -> bytes | None:
+    """Return a file, None where there is none, or what lies behind a link or in a workspace."""
+    try:
+        return tree.read(path)
+    except VllmModsError:
+        return None
+
+
+def _as_left(step: Step, data: bytes | None) -> bool:
+    return data is not None and sha256(data) == step.after != step.before
 
 
 def free_name(root: str) -> str:
@@ -88,23 +134,19 @@ def _is_new(one: ReceiptFile, there: Receipt, tree: Tree) -> bool:
     )
 
 
-def _is_undone(tree: Tree, file: ReceiptFile, data: bytes | None, listed: list[bytes]) -> bool:
+def _is_undone(
+    tree: Tree, file: ReceiptFile, data: bytes | None, new: dict[bytes, ReceiptFile]
+) -> bool:
     digest = sha256(data)
-    if not any(_lists_any(base, [file.path]) for base in listed):
+    owner = next((new[base] for base in new if _lists_any(base, [file.path])), None)
+    if owner is None:
         return data is not None and digest == file.before != file.after
     if digest != file.after or file.before == file.after:
         return True
-    # As a mod left it: an installer did that, if there is a list and it does not have what was there before.
+    # As a mod left it, beside a RECORD that somebody put back; or there is none, which says nothing.
     package = file.path.partition("/")[0]
     listing = tree.is_released(f"{package}/__init__.py", b"") is not None
-    return listing and not _was_listed(tree, file)
-
-
-def _was_listed(tree: Tree, file: ReceiptFile) -> bool:
-    if file.before is None:
-        return tree.is_released(file.path, b"") is None
-    base = _original(tree, file)
-    return base is not None and tree.is_released(file.path, base) is True
+    return listing and sha256(tree.read(owner.path)) != owner.before
 
 
 def _lists_any(base: bytes | None, paths: list[str]) -> bool:
