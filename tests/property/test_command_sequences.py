@@ -204,8 +204,8 @@ class Commands(RuleBasedStateMachine):
 
         if faults.in_child(killed) == -9:
             COUNT.kills[0] += 1
-            unfinished = vm.status(self.root).unfinished
-            if self.receipt() != self.mods and not unfinished:
+            halfway = [*self.root.glob(f"{PREFIX}*/journal.json")]
+            if not halfway and (self.on_disk(), self.receipt()) != (self.files, self.mods):
                 self.applied([mod.name for mod in chosen])
             left = self.unlisted_files()
             self.install(version, first=kill % 2 == 0)

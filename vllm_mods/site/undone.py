@@ -85,7 +85,8 @@ def installed_anew(
     found: set[str] = set()
     for step in steps:
         data = _plain(tree, step.path)
-        if not step.path.endswith(".dist-info/RECORD"):
+        folder, _slash, name = step.path.rpartition("/")
+        if name != "RECORD" or "/" in folder:  # one that we keep is no RECORD of the tree's
             other = data is not None and sha256(data) not in {step.before, step.after}
             if other and tree.is_released(step.path, data or b""):
                 found.add(step.path)
