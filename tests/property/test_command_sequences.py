@@ -218,7 +218,8 @@ class Commands(RuleBasedStateMachine):
     def unlisted_files(self) -> Files:
         """Return what pip leaves where it is."""
         (rows,) = (path.read_bytes() for path in self.root.glob("vllm-*.dist-info/RECORD"))
-        return {p: d for p, d in self.files.items() if not record.lists(rows, p)}
+        there = self.on_disk()
+        return {p: d for p, d in self.files.items() if p in there and not record.lists(rows, p)}
 
     def install(self, version: str, *, first: bool) -> None:
         files = REBUILT if version == "rebuilt" else RELEASES[version]
