@@ -56,7 +56,7 @@ ROOMS = {
         ),
     ),
     "placing": Room(
-        ("placing/locate", "base/diff3"),
+        ("placing/locate", "placing/headers", "placing/target", "placing/nearest", "base/diff3"),
         (
             "placing/test_locate.py",
             "planning/test_plan.py",
@@ -67,6 +67,9 @@ ROOMS = {
     "planning": Room(
         (
             "planning/planner",
+            "planning/context",
+            "planning/applied",
+            "planning/refusal",
             "planning/patching",
             "planning/known_trees",
             "planning/origins",

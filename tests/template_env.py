@@ -18,7 +18,7 @@ import jinja2.nodes
 from vllm_mods.library.catalog import data_root
 from vllm_mods.template import calls
 from vllm_mods.template.conversation import ToolCall
-from vllm_mods.template.sandbox import environment
+from vllm_mods.template.sandbox import environment, rust_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +74,12 @@ def render(
         add_generation_prompt=add_generation_prompt,
         **kwargs,
     )
+
+
+def render_by_minijinja(name: str, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+    """Render as vLLM's Rust frontend does."""
+
+    return rust_environment(source(name)).render_template("", messages=messages, **variables)
 
 
 def undeclared(text: str) -> set[str]:

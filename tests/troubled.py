@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff
-from vllm_mods.placing import locate
+from vllm_mods.placing import target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -476,9 +476,9 @@ class Case:
             "several hunks": len(hunks) > 1,
             "one line": len(lines) == 1,
             "empty": not self.base or not self.after,
-            "text twice": any(len(locate.matches(self.base, one.old)) > 1 for one in hunks),
+            "text twice": any(len(target.matches(self.base, one.old)) > 1 for one in hunks),
             "text twice in the target": any(
-                len(locate.matches(self.target, one.old)) > 1 for one in hunks
+                len(target.matches(self.target, one.old)) > 1 for one in hunks
             ),
             "name twice": any(n > 1 for n in Counter(_names(self.base)).values()),
             "name twice in the target": any(n > 1 for n in Counter(_names(self.target)).values()),

@@ -38,10 +38,11 @@ from vllm_mods.images import layer, oci
 from vllm_mods.lint import places
 from vllm_mods.making import reading
 from vllm_mods.placing import locate, scopes
+from vllm_mods.placing.target import MOST_PLACES, Target
 from vllm_mods.planning import planner
 from vllm_mods.port import textual
 from vllm_mods.recipes import yaml_source
-from vllm_mods.scripts import bash, command_line
+from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.trees import archive
 from vllm_mods.trees.archive import TarArchive, ZipArchive
 
@@ -375,9 +376,9 @@ def test_lines_without_an_anchor_are_matched_only_while_that_is_quick() -> None:
 
 def test_a_text_in_more_places_than_anybody_could_read_of_belongs_to_none() -> None:
     (file,) = diff.parse(b"--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n a\n", "x")
-    (lost,) = locate.place(file, locate.Target(b"a\nb\n" * 5_000 + b"a\n", None))
+    (lost,) = locate.place(file, Target(b"a\nb\n" * 5_000 + b"a\n", None))
     assert isinstance(lost, locate.Lost)
-    assert (lost.code, len(lost.lines)) == ("ambiguous", locate.MOST_PLACES + 1)
+    assert (lost.code, len(lost.lines)) == ("ambiguous", MOST_PLACES + 1)
 
 
 def test_a_quoted_path_as_long_as_a_patch() -> None:
@@ -406,7 +407,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("kind", SCRIPTS)
 def test_scripts_that_are_too_long_or_nested_too_deeply(kind: str) -> None:
-    with pytest.raises(bash.BashError):
+    with pytest.raises(statements.BashError):
         bash.read(SCRIPTS[kind])
     assert [flaw.code for flaw in places.script(SCRIPTS[kind])] == ["not-bash"]
 
@@ -422,13 +423,13 @@ def test_scripts_that_are_too_long_or_nested_too_deeply(kind: str) -> None:
     ],
 )
 def test_a_script_that_runs_without_end_is_read_to_an_end(text: str) -> None:
-    with contextlib.suppress(bash.BashError):
+    with contextlib.suppress(statements.BashError):
         reading.read("mine", {"run.sh": text.encode()}, None)
 
 
 def test_functions_that_call_themselves_in_loops_are_named() -> None:
     text = b"f() {\n for i in 1 2 3; do f; done\n}\nf\n"
-    with pytest.raises(bash.BashError, match="more than 20,000 commands"):
+    with pytest.raises(statements.BashError, match="more than 20,000 commands"):
         reading.read("mine", {"run.sh": text}, None)
 
 

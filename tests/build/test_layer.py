@@ -165,6 +165,22 @@ def test_files_keep_their_owner_and_mode(image: FolderBase) -> None:
     assert original.mtime == int((image.root / SITE / "vllm/b.py").stat().st_mtime)
 
 
+def test_a_mode_is_set_when_all_is_written(
+    image: FolderBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writing to a file takes its setuid bit away, from everybody but root."""
+    sizes = {}
+    real = os.chmod
+
+    def chmod(place: str, mode: int, **given: bool) -> None:
+        sizes[mode] = os.stat(place).st_size
+        real(place, mode, **given)
+
+    monkeypatch.setattr(os, "chmod", chmod)
+    layer_of(image, transition(write("vllm/b.py", B, b"B = 2\n")))
+    assert sizes[0o4755] == len(B)
+
+
 def test_a_path_through_a_link_of_the_base_goes_where_it_leads(image: FolderBase) -> None:
     (image.root / "lib").symlink_to("usr/lib")
     (image.root / "usr/lib").mkdir()

@@ -332,9 +332,10 @@ def test_a_patched_file_that_was_changed_since(call: Call, site: Path) -> None:
 
 
 def interrupted(site: Path) -> None:
-    """Leave what a transaction leaves that was killed when it had just begun."""
+    """Leave what a transaction leaves that was killed before its first change."""
     root = os.open(site, os.O_RDONLY)
-    journal.open_work(Held(Site(root=str(site)), root))
+    held = Held(Site(root=str(site)), root)
+    journal.save(held, journal.open_work(held), journal.Journal((), (), (), ()))
     os.close(root)
 
 
@@ -408,9 +409,7 @@ def test_two_distributions(call: Call, site: Path) -> None:
 
 def test_links_into_a_cache(call: Call, site: Path, tmp_path: Path) -> None:
     os.link(site / "vllm/loader.py", tmp_path / "cached.py")
-    found = look(call, site)
-    assert wrong(found) == {"not-writable"}
-    assert "--break-links" in hint(found, "not-writable")
+    assert not wrong(look(call, site))
     (tmp_path / "cached.py").rename(tmp_path / "other.py")
     (site / "vllm/loader.py").unlink()
     (site / "vllm/loader.py").symlink_to(tmp_path / "other.py")

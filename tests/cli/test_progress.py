@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from vllm_mods.cli import complain, options
+from vllm_mods.cli import options
+from vllm_mods.cli.ending import complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

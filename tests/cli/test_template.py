@@ -77,7 +77,8 @@ def test_a_template_alone_is_enough(call: Call, small: Path) -> None:
 def test_the_bundled_ones_are_as_they_should_be(call: Call) -> None:
     answer = call("template", "check", "qwen3.5-enhanced", "qwen3.6-enhanced")
     assert answer.code == 0
-    assert "31 conversations, all as they should be" in answer.out
+    assert "36 conversations, all as they should be" in answer.out
+    assert "the cache is found again for 17 of 17 turns in 6 conversations" in answer.out
     assert "content format openai, as every vLLM from 0.15 on takes it" in answer.out
 
 
@@ -98,9 +99,9 @@ def test_a_file_is_held_against_the_conversations_of_another(
     call: Call, small: Path, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine.jinja"
-    mine.write_text("{{ messages[0].content }}\n\n")
+    mine.write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}")
     answer = call("template", "check", str(mine))
-    assert (answer.code, "no conversations: --conversations" in answer.out) == (0, True)
+    assert (answer.code, "found again for 4 of 4 turns" in answer.out) == (0, True)
     for others in ("small", str(small / "conversations")):
         answer = call("template", "check", str(mine), "--conversations", others)
         assert (answer.code, "1 conversation, all as they" in answer.out) == (0, True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping  # noqa: TC003  (a type that is decoded to)
+from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, NamedTuple
 
@@ -74,6 +74,12 @@ def test_what_may_be_none_or_has_a_default_may_be_left_out() -> None:
 )
 def test_every_problem_has_its_place(change: dict[str, Any], problem: str) -> None:
     assert problems({**RAW, **change}) == (problem,)
+
+
+def test_nothing_may_be_left_out_of_what_is_read_whole() -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode(Whole, RAW, whole=True)
+    assert caught.value.problems == ("owner: is missing", "deep: is missing", "more: is missing")
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -85,7 +85,7 @@ def test_every_problem_is_named_with_its_place() -> None:
         "files[1].size: must be a whole number",
         "files[1].mode: must be four octal digits",
         "workspace: must be an absolute path",
-        "colour: unknown",
+        "colour: is not known",
     ):
         assert expected in message
 
@@ -103,7 +103,15 @@ def test_lists_must_be_lists_of_objects_and_hold_nothing_twice(key: str) -> None
 
 
 def test_null_is_no_string() -> None:
-    assert "tool: must be a string" in problems({**raw(), "tool": None})
+    assert "tool: must be text" in problems({**raw(), "tool": None})
+
+
+@pytest.mark.parametrize("key", ["before", "after", "mode", "size"])
+def test_what_is_none_has_to_say_so(key: str) -> None:
+    """Without it, a file that was there before the mods would be taken for one of theirs."""
+    broken = raw()
+    del broken["files"][1][key]
+    assert f"files[1].{key}: is missing" in problems(broken)
 
 
 def test_bytes_that_are_no_json() -> None:

@@ -70,7 +70,9 @@ def _journal(data: bytes, folder: str) -> None:
     with open(outside, "wb") as file:
         file.write(X)
     work = f"{root}/{journal.PREFIX}1"
-    os.mkdir(work)
+    os.mkdir(work, 0o700)
+    # who packs a tree cannot know the inode of its folders: here it is guessed
+    data = data.replace(b'"folder": 0', b'"folder": %d' % os.stat(work).st_ino)
     for name, text in (("0", b"x = 0\n"), (journal.FILE, data)):
         with open(f"{work}/{name}", "wb") as file:
             file.write(text)
@@ -86,6 +88,7 @@ def _journal_seeds() -> tuple[bytes, ...]:
     before, after = sha256(b"x = 0\n"), sha256(X)
     raw = {
         "schema": 1,
+        "folder": 0,
         "steps": [["vllm/x.py", before, after, "0", "/vllm/.x.py.vllm-mods0"]],
         "kept": [["vllm", 0o755, 0, 0, 1]],
         "made": ["vllm/new"],

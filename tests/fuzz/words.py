@@ -19,7 +19,7 @@ from vllm_mods.lint import places
 from vllm_mods.making import exporting, from_script, python_code, reading
 from vllm_mods.making.compose import Wanted
 from vllm_mods.recipes import pasted_text, reader, writer
-from vllm_mods.scripts import bash, command_line
+from vllm_mods.scripts import command_line, statements
 from vllm_mods.serve import check, command
 from vllm_mods.serve.known import KnownFlags
 
@@ -200,7 +200,7 @@ TARGETS = (
     Target("recipe", _recipe, lambda: (SOUND.encode(), SUPERSET.encode(), PASTED.encode())),
     Target("recipe-export", _export, lambda: (SOUND.encode(), SUPERSET.encode())),
     Target("recipe-repair", _repair, lambda: (PASTED.encode(), SOUND.encode())),
-    Target("script", _script, _script_seeds, (bash.BashError,)),
+    Target("script", _script, _script_seeds, (statements.BashError,)),
     Target(
         "shell",
         _shell,

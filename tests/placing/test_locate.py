@@ -9,9 +9,10 @@ import pytest
 from mod_making import diff_of
 
 from vllm_mods.formats.diff import parse
-from vllm_mods.placing import locate
-from vllm_mods.placing.locate import Near, Target
+from vllm_mods.placing import nearest
+from vllm_mods.placing.nearest import Near
 from vllm_mods.placing.scopes import read_scopes
+from vllm_mods.placing.target import Target
 
 if TYPE_CHECKING:
     from vllm_mods.formats.diff import Hunk
@@ -40,22 +41,22 @@ def test_git_s_name_of_a_content_may_be_abbreviated_but_not_to_nothing() -> None
 def test_nearest_is_the_first_line_that_differs() -> None:
     wanted = hunk("a = 1\nb = 2\nc = 3\n", "a = 1\nb = 9\nc = 3\n")
     said = "line 2 is `b = 7`, and the patch has `b = 2`"
-    assert locate.nearest(wanted, target("a = 1\nb = 7\nc = 3\n"), None) == Near(2, said, 1)
+    assert nearest.nearest(wanted, target("a = 1\nb = 7\nc = 3\n"), None) == Near(2, said, 1)
     moved = "z = 0\n\n\na = 1\nb = 7\nc = 3\n"
-    assert locate.nearest(wanted, target(moved), None) == Near(5, said.replace("2 i", "5 i"), 4)
+    assert nearest.nearest(wanted, target(moved), None) == Near(5, said.replace("2 i", "5 i"), 4)
 
 
 def test_nearest_may_begin_before_the_file_and_end_after_it() -> None:
     wanted = hunk("a = 1\nb = 2\nc = 3\n", "a = 1\nb = 9\nc = 3\n")
-    near = locate.nearest(wanted, target("b = 2\nc = 3\n"), None)
+    near = nearest.nearest(wanted, target("b = 2\nc = 3\n"), None)
     assert near == Near(1, "line 1 is the end of the file, and the patch has `a = 1`", 1)
-    near = locate.nearest(wanted, target("a = 1\nb = 2\n"), None)
+    near = nearest.nearest(wanted, target("a = 1\nb = 2\n"), None)
     assert near == Near(3, "line 3 is the end of the file, and the patch has `c = 3`", 1)
 
 
 def test_nearest_tells_line_ends() -> None:
     wanted = hunk("a = 1\nb = 2\n", "a = 1\nb = 9\n")
-    near = locate.nearest(wanted, target("x = 0\na = 1\r\nb = 2\r\n"), None)
+    near = nearest.nearest(wanted, target("x = 0\na = 1\r\nb = 2\r\n"), None)
     assert near == Near(2, "line 2 differs in its line end only", 2)
 
 
@@ -63,30 +64,30 @@ def test_nearest_looks_in_the_scope_first() -> None:
     body = "    x = 1\n    y = {}\n    return x\n"
     text = f"def f():\n{body.format(3)}\n\ndef g():\n{body.format(4)}"
     wanted = hunk(body.format(2), body.format(9))
-    assert locate.nearest(wanted, target(text), "g") == Near(
+    assert nearest.nearest(wanted, target(text), "g") == Near(
         9, "line 9 is `y = 4`, and the patch has `y = 2`", 8
     )
-    near = locate.nearest(wanted, target(text), "gone")
+    near = nearest.nearest(wanted, target(text), "gone")
     assert near is not None
     assert near.line == 3
 
 
 def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     wanted = hunk("something_long = compute(1)\n", "x = 2\n")
-    near = locate.nearest(wanted, target("other = 0\nsomething_long = compute(17)\n"), None)
+    near = nearest.nearest(wanted, target("other = 0\nsomething_long = compute(17)\n"), None)
     said = (
         "line 2 is `something_long = compute(17)`, and the patch has `something_long = compute(1)`"
     )
     assert near == Near(2, said, 2)
-    assert locate.nearest(wanted, target("z\n"), None) is None
+    assert nearest.nearest(wanted, target("z\n"), None) is None
 
 
-@pytest.mark.parametrize("length", [1, locate._WIDEST, locate._WIDEST + 1])
+@pytest.mark.parametrize("length", [1, nearest._WIDEST, nearest._WIDEST + 1])
 def test_long_lines_are_cut(length: int) -> None:
     text = "x" * length
     wanted = hunk(f"a = 1\n{text}\nb = 2\n", "a = 1\nb = 2\n")
-    near = locate.nearest(wanted, target("a = 1\nother\nb = 2\n"), None)
+    near = nearest.nearest(wanted, target("a = 1\nother\nb = 2\n"), None)
     assert near is not None
-    shown = text if length <= locate._WIDEST else text[: locate._WIDEST - 1] + "…"
+    shown = text if length <= nearest._WIDEST else text[: nearest._WIDEST - 1] + "…"
     assert near.words == f"line 2 is `other`, and the patch has `{shown}`"
-    assert len(shown) <= locate._WIDEST
+    assert len(shown) <= nearest._WIDEST

@@ -14,7 +14,7 @@ from sampling import examples
 
 from vllm_mods.making import reading
 from vllm_mods.making.effects import SITE, Assume, Edit, Left, Remove, Whole
-from vllm_mods.scripts.bash import BashError
+from vllm_mods.scripts.statements import BashError
 
 F1 = '"$PYTHON_ROOT/vllm/f1.py"'
 FILES = {"a.py": b"A\n", "sub/b.py": b"B\n", "sub/c.txt": b"C"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -104,10 +105,11 @@ def _change(root: Path, change: str) -> None:
 
 
 def planted(root: Path, *steps: list[str | None], **more: object) -> Path:
+    """Plant a journal whose inode was guessed."""
     work = root / f"{PREFIX}1500000000000000000"
-    work.mkdir()
+    work.mkdir(mode=0o700)
     (work / "0").write_bytes(b"evil\n")
-    rows = {"kept": [], "made": [], "gone": [], **more}
+    rows = {"kept": [], "made": [], "gone": [], "folder": work.stat().st_ino, **more}
     (work / FILE).write_text(json.dumps({"schema": 1, "steps": steps, **rows}))
     return work
 
@@ -140,8 +142,8 @@ def test_a_planted_journal_changes_nothing_outside_of_the_tree(tmp_path: Path, r
     planted(root, *steps, **more)
     (tmp_path / "empty").mkdir()
     before = snapshot(outside, tmp_path / "empty")
-    with pytest.raises(NotRestored):
-        recover(str(root))
+    with contextlib.suppress(NotRestored):  # what would lead through a link
+        assert not recover(str(root))
     assert snapshot(outside, tmp_path / "empty") == before
 
 
@@ -160,8 +162,9 @@ def test_a_copy_of_a_tree_says_that_its_journal_was_written_elsewhere(tmp_path: 
     assert faults.in_child(work) < 0
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, symlinks=True)
-    with pytest.raises(NotRestored, match="was not written here"):
-        recover(str(copy))
+    said: list[str] = []
+    assert not recover(str(copy), said.append)
+    assert "outside of the tree, and was not written here" in said[0]
     assert recover(str(root))
     assert (workspace / "t.jinja").read_bytes() == b"old"
 

@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 
-from vllm_mods.scripts import bash
-from vllm_mods.scripts.bash import Assign, Call, Chain, For, If, Other, Pipe
+from vllm_mods.scripts import bash, statements
+from vllm_mods.scripts.statements import Assign, Call, Chain, For, If, Other, Pipe
 
 
-def only(text: str) -> bash.Statement:
+def only(text: str) -> statements.Statement:
     (one,) = bash.read(text).body
     return one
 
@@ -87,7 +87,7 @@ def test_a_redirect_belongs_to_the_last_command_of_a_list() -> None:
 def test_here_documents(text: str, kind: type, body: str) -> None:
     one = only(text)
     assert isinstance(one, kind)
-    call = next(part for part in (one, *bash.inside(one)) if isinstance(part, Call))
+    call = next(part for part in (one, *statements.inside(one)) if isinstance(part, Call))
     here = next(redirect for redirect in call.redirects if redirect.operator == "<<")
     assert here.target.value({"A": "1", "1": "x"}) == body
 
@@ -103,9 +103,9 @@ def test_branches_loops_and_functions() -> None:
     assert texts == [[["a"], ["b", "c"]], [["d"], ["e"]], [[], ["f"]]]
     assert isinstance(loop, For)
     assert (loop.name, [word.text for word in loop.values]) == ("x", ["1", "2"])
-    assert [one.text for one in bash.inside(function)] == ["i"]
-    assert [one.text for one in bash.inside(other)] == ["j", "k"]
-    assert [one.text for one in bash.inside(case)] == ["l"]
+    assert [one.text for one in statements.inside(function)] == ["i"]
+    assert [one.text for one in statements.inside(other)] == ["j", "k"]
+    assert [one.text for one in statements.inside(case)] == ["l"]
     assert isinstance(background, Other)
     assert background.kind == "background"
 
@@ -117,8 +117,8 @@ def test_what_goes_into_a_block_is_not_forgotten() -> None:
     for one in (block, loop):
         assert isinstance(one, Other)
         assert one.kind == "redirected_statement"
-    assert [type(one) for one in bash.inside(block)] == [bash.Block]
-    assert isinstance(quiet, bash.Block)
+    assert [type(one) for one in statements.inside(block)] == [statements.Block]
+    assert isinstance(quiet, statements.Block)
 
 
 def test_assignments_above_a_command_are_none_of_its_own() -> None:
@@ -127,14 +127,14 @@ def test_assignments_above_a_command_are_none_of_its_own() -> None:
     )
     told = [
         (type(one).__name__, one.line)
-        for one in bash.walk(script.body)
-        if isinstance(one, Assign | Call | bash.Test)
+        for one in statements.walk(script.body)
+        if isinstance(one, Assign | Call | statements.Test)
     ]
     assert told == [
         *[("Assign", 1), ("Assign", 1), ("Test", 2), ("Call", 3)],
         *[("Assign", 5), ("Assign", 5), ("Call", 6), ("Assign", 7), ("Assign", 7), ("Call", 8)],
     ]
-    calls = [one for one in bash.walk(script.body) if isinstance(one, Call)]
+    calls = [one for one in statements.walk(script.body) if isinstance(one, Call)]
     assert [len(one.assignments) for one in calls] == [2, 1, 0]
     assert [len(one.redirects) for one in calls] == [0, 1, 1]
 
@@ -150,6 +150,6 @@ def test_assignments() -> None:
 
 @pytest.mark.parametrize(("text", "line"), [("a\nif b; then c\n", 3), ("a 'b", 1), ("a\n\n)\n", 3)])
 def test_what_bash_would_not_read_is_refused(text: str, line: int) -> None:
-    with pytest.raises(bash.BashError) as caught:
+    with pytest.raises(statements.BashError) as caught:
         bash.read(text)
     assert caught.value.line == line

@@ -13,10 +13,12 @@ from serve_tree import FILES, LATER
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Level, ModPlan, TemplateFile, Verdict
-from vllm_mods.serve.check import ContainerSettings, ServeAnswer, ServeFault, Serving, check
+from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
+from vllm_mods.serve.faults import ServeFault
 from vllm_mods.serve.history import told
 from vllm_mods.serve.known import KnownFlags
+from vllm_mods.serve.template import ContainerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

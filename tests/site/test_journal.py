@@ -13,7 +13,8 @@ from small_site import FILES, OLD, ONE, build, sha, snapshot
 
 from vllm_mods.base.errors import NotRestored
 from vllm_mods.site import journal, journal_text
-from vllm_mods.site.journal import FILE, PREFIX, Folder, Journal
+from vllm_mods.site.journal import FILE, PREFIX, STAMP, Folder, Journal
+from vllm_mods.site.journal_text import JournalPlace
 from vllm_mods.site.site import Site
 from vllm_mods.site.transaction import commit, recover
 
@@ -39,6 +40,12 @@ def interrupt(root: Path, *names: str) -> Path:
     assert faults.in_child(work) < 0
     (found,) = root.glob(f"{PREFIX}*")
     return found
+
+
+def place(work: Path) -> JournalPlace:
+    """Return the place that a journal in this folder was written for."""
+    stamp = (work / STAMP).stat()
+    return JournalPlace(folder=work.stat().st_ino, stamp=(stamp.st_ino, stamp.st_ctime_ns))
 
 
 # --- finding it -----------------------------------------------------------------------------------
@@ -125,9 +132,7 @@ def test_a_folder_where_a_file_was_is_named(root: Path) -> None:
 def test_a_damaged_backup_is_named_and_not_put_back(root: Path, damage: str) -> None:
     work = interrupt(root)
     text = (work / FILE).read_bytes()
-    inode = work.stat().st_ino
-    where = Site(str(root))
-    steps = journal_text.parse(text, str(work), FILE, where, inode).steps
+    steps = journal_text.parse(text, Site(str(root)), place(work)).steps
     (backup,) = [one.backup for one in steps if one.path == "vllm/a.py"]
     assert backup is not None
     (work / backup).unlink()
@@ -182,10 +187,10 @@ def test_an_error_while_putting_back_says_what_is_in_the_way(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", replace)
-        with pytest.raises(NotRestored, match="could not be undone") as caught:
+        with pytest.raises(NotRestored, match="could not be undone in full") as caught:
             recover(str(root))
     assert f"Input/output error: '{root}/" in str(caught.value)
-    assert caught.value.hint == "put that right, then run the command again"
+    assert caught.value.hint == "the disk fails: dmesg | tail  # then run the command again"
     assert recover(str(root))
 
 
@@ -248,13 +253,7 @@ def test_a_tree_without_journal_is_not_locked(root: Path) -> None:
 
 def test_hashes_of_a_journal_are_of_the_files(root: Path) -> None:
     work = interrupt(root)
-    found: Journal = journal_text.parse(
-        (work / FILE).read_bytes(),
-        str(work),
-        FILE,
-        Site(str(root)),
-        work.stat().st_ino,
-    )
+    found: Journal = journal_text.parse((work / FILE).read_bytes(), Site(str(root)), place(work))
     steps = {one.path: one for one in found.steps}
     assert steps["vllm/a.py"].before == sha(FILES["vllm/a.py"])
     assert steps["vllm/a.py"].after == sha(b"A = 2\n")

@@ -315,9 +315,9 @@ def test_a_file_with_other_names_is_refused_unless_links_may_break(
 ) -> None:
     (tmp_path / "other").hardlink_to(file)
     with pytest.raises(Refused, match="file is hard-linked: 2 names share it") as caught:
-        site.check_writable("file", file.stat(), look(tmp_path), break_links=False)
+        site.check_writable("file", file.stat(), look(tmp_path), keep_links=True)
     assert caught.value.hint is not None
-    assert caught.value.hint.startswith("--break-links ")
+    assert caught.value.hint.startswith("without --keep-links ")
     site.check_writable("file", file.stat(), look(tmp_path))
 
 

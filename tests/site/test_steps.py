@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def steps(tmp_path: Path) -> Steps:
-    return Steps(Site(str(build(tmp_path / "site"))), None, break_links=False)
+    return Steps(Site(str(build(tmp_path / "site"))), None, keep_links=False)
 
 
 def put(steps: Steps, path: str, mode: int = 0o644) -> None:

@@ -364,13 +364,16 @@ def test_what_is_no_regular_file(site: Path) -> None:
     assert "not a folder" in refused(site, write("vllm/a.py/x.py", None, b"x")).message
 
 
-def test_hard_links_and_the_way_to_break_them(tmp_path: Path, site: Path) -> None:
+def test_a_hard_linked_file_is_replaced_and_its_other_names_are_not(
+    tmp_path: Path, site: Path
+) -> None:
     other = tmp_path / "cache.py"
     other.hardlink_to(site / "vllm/a.py")
     change = write("vllm/a.py", A, b"A = 2\n")
-    assert "--break-links" in (refused(site, change).hint or "")
+    assert "--keep-links" in (refused(site, change, keep_links=True).hint or "")
 
-    commit(str(site), transition(change), break_links=True)
+    (note,) = commit(str(site), transition(change)).notes
+    assert note.startswith("vllm/a.py is hard-linked")
     assert (site / "vllm/a.py").read_bytes() == b"A = 2\n"
     assert other.read_bytes() == A
     other.write_bytes(b"changed through the other name")
@@ -516,8 +519,8 @@ def test_a_failure_that_cannot_be_undone_says_so_and_the_next_command_undoes_it(
     assert said.startswith(
         f"{site}: the transaction failed ([Errno 5] Input/output error: '{site}/"
     )
-    assert f") and could not be undone ([Errno 5] Input/output error: '{site}/" in said
-    assert caught.value.hint == "put that right, then run the command again"
+    assert f") and could not be undone in full\n  {site}/vllm/" in said
+    assert caught.value.hint == "the disk fails: dmesg | tail  # then run the command again"
     assert snapshot(site) != before
     assert recover(str(site))
     assert snapshot(site) == before

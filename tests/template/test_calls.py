@@ -71,6 +71,6 @@ def test_what_is_no_turn_is_refused(prompt: str) -> None:
         calls.turns(prompt)
 
 
-def test_a_turn_has_reasoning_and_an_answer() -> None:
+def test_a_turn_without_its_end_is_open() -> None:
     (turn,) = calls.turns("<|im_start|>assistant\n<think>\nwhy\n</think>\n\nbecause\n" + CALL)
-    assert (turn.reasoning, turn.answer, turn.closed) == ("why", "because\n", False)
+    assert not turn.closed

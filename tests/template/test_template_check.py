@@ -68,7 +68,7 @@ def test_what_is_not_as_it_should_be(expect: dict[str, Any], code: str, message:
 
 
 def test_an_error_has_its_line_and_one_that_is_expected_is_right() -> None:
-    text = TEXT + "\n{{ raise_exception('no user') if true }}"
+    text = TEXT + "\n{{ raise_exception('no user') if messages[0].content == 'hi' }}"
     assert _check(text, error="no user").ok
     ((finding,),) = [one.findings for one in _check(text, error="no tools").outcomes]
     assert (finding.code, finding.line) == ("not-rendered", 3)

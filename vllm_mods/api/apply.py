@@ -11,15 +11,16 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from vllm_mods.api import ground
+from vllm_mods.api import claims, ground
 from vllm_mods.api.ground import Ground
+from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt, ReceiptMod
-from vllm_mods.planning import planner
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.library.catalog import data_root
+from vllm_mods.planning import next_step, planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import State
@@ -27,94 +28,6 @@ from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
-
-
-class Applied(NamedTuple):
-    """What ``apply`` did.
-
-    ``target`` is the site root, ``plan`` what was carried out, ``changed`` the paths of the files
-    that were written or removed (``()``: all was in already), ``notes`` what one should know of it,
-    ``templates`` the folder that chat templates are in.
-    """
-
-    target: str
-    plan: Plan
-    changed: tuple[str, ...]
-    notes: tuple[str, ...]
-    templates: str
-
-
-class Reverted(NamedTuple):
-    """What ``revert`` did.
-
-    ``target`` is the site root, ``version`` vLLM's; ``reverted`` names the mods that were taken out,
-    ``mods`` are those that stay, ``changed`` the paths of the files that were written or removed.
-    """
-
-    target: str
-    version: str | None
-    reverted: tuple[str, ...]
-    mods: tuple[ReceiptMod, ...]
-    changed: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-class Status(NamedTuple):
-    """What the receipt of a tree says, and whether the tree is so.
-
-    ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or
-    ``revert`` was interrupted: the next one puts the tree back first. ``findings`` are those of
-    ``verify``; ``undone`` are paths at which an installer has put its own files in place of what mods
-    had changed; ``hint`` is the command that puts things right, None where nothing is wrong.
-    """
-
-    target: str
-    version: str | None
-    receipt: Receipt | None
-    unfinished: bool
-    findings: tuple[Finding, ...] = ()
-    undone: frozenset[str] = frozenset()
-    hint: str | None = None
-
-    @property
-    def mods(self) -> tuple[ReceiptMod, ...]:
-        """The mods that went in, in the order they did."""
-        return () if self.receipt is None else self.receipt.mods
-
-    @property
-    def ok(self) -> bool:
-        """Whether all that went in is in, as it was left."""
-        return _all_well(self.findings)
-
-    def standing(self, mod: ReceiptMod) -> str:
-        """Tell of one of ``mods``: it is ``in``, an installer has ``undone`` it, or a file of it was ``changed``."""
-        if any(file.path in self.undone for file in mod.files):
-            return "undone"
-        return "in" if _all_well(_of(self.findings, [mod])) else "changed"
-
-
-class Verified(NamedTuple):
-    """In what a tree differs from its receipt: ``findings``, of the ``mods`` that were asked about."""
-
-    target: str
-    version: str | None
-    mods: tuple[ReceiptMod, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether all is as it was left; notes do not count."""
-        return _all_well(self.findings)
-
-
-def _all_well(findings: Sequence[Finding]) -> bool:
-    return not any(finding.level is Level.ERROR for finding in findings)
-
-
-def _of(findings: Sequence[Finding], mods: Sequence[ReceiptMod]) -> tuple[Finding, ...]:
-    """Return the findings of the files that some mods changed."""
-    mine = {file.path for entry in mods for file in entry.files}
-    return tuple(finding for finding in findings if finding.path in mine)
 
 
 def plan(
@@ -164,7 +77,8 @@ def apply(
     workspace: Folder | None = None,
     strict_version: bool = False,
     only_supported: bool = False,
-    break_links: bool = False,
+    keep_links: bool = False,
+    break_links: bool = False,  # noqa: ARG001  (what is done unless ``keep_links``; callers of before say so)
     source_date_epoch: int | None = None,
     planned: Callable[[Plan], object] | None = None,
 ) -> Applied:
@@ -172,9 +86,10 @@ def apply(
 
     ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an
     earlier run left half done is undone first. ``workspace``, ``strict_version`` and
-    ``only_supported`` are those of ``plan``; ``break_links`` gives hard-linked files a copy of this
-    tree's own; ``source_date_epoch`` (seconds) is the time of every file written, else now;
-    ``planned`` is called with the plan before anything is written.
+    ``only_supported`` are those of ``plan``. A hard-linked file is replaced by one of this tree's own,
+    its other names stay as they are, and a note says so: ``keep_links`` refuses that, ``break_links``
+    is accepted and changes nothing. ``source_date_epoch`` (seconds) is the time of every file written,
+    else now; ``planned`` is called with the plan before anything is written.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
     not every mod fits; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
@@ -187,8 +102,9 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
+    notes: list[str] = []
     with refusing():
-        tree, there = _opened(target, workspace, recovering=True)
+        tree, there = _opened(target, workspace, recovering=notes.append)
         base = ground.of(tree, there.receipt)
         made, whole = _planned(
             mods,
@@ -200,26 +116,26 @@ def apply(
         if planned is not None:
             planned(made)
         if not made.ok:
-            raise _refusal(made, tree)
+            raise _refusal(made, tree, notes)
         changed: tuple[str, ...] = ()
-        notes: tuple[str, ...] = ()
         if base.bare is not None or any(one.verdict.writes for one in made.mods):
             if base.bare is None:
                 wanted = transitions.forward(whole, there.receipt)
             else:
                 wanted = ground.transition(base, whole, tree.root)
-                notes = ground.notes(base, made, wanted)
+                notes += ground.notes(base, made, wanted)
             outcome = transaction.commit(
                 tree.root,
                 wanted,
                 workspace=tree.workspace,
                 source_date_epoch=source_date_epoch,
-                break_links=break_links,
+                keep_links=keep_links,
                 known=there,
             )
-            changed, notes = outcome.changed, (*notes, *outcome.notes)
+            changed = outcome.changed
+            notes += outcome.notes
     templates = tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
-    return Applied(tree.root, made, changed, notes, templates)
+    return Applied(tree.root, made, changed, tuple(notes), templates)
 
 
 def revert(
@@ -247,8 +163,9 @@ def revert(
     >>> vm.revert("site-packages").mods
     ()
     """
+    notes: list[str] = []
     with refusing():
-        tree, there = _opened(target, None, recovering=True)
+        tree, there = _opened(target, None, recovering=notes.append)
         _check_in(names, there, tree)
         known = tuple(entry.name for entry in there.mods)
         gone = names or known
@@ -258,11 +175,13 @@ def revert(
             # what an installer has undone is out already, and is not put in again by this
             gone = tuple(name for name in known if name in {*gone, *undone.mods(there.receipt)})
             left = Ground(tree, there.receipt, undone).left if undone.paths else there.receipt
+            try:
+                wanted = _without(tree, left, gone, discard_edits=discard_edits)
+            except OSError as error:
+                raise transaction.refusal(tree.root, error) from error
             outcome = transaction.commit(
                 tree.root,
-                _without(tree, left, gone, discard_edits=discard_edits)._replace(
-                    undone=undone.paths
-                ),
+                wanted._replace(undone=undone.paths),
                 workspace=there.receipt.workspace,
                 source_date_epoch=source_date_epoch,
                 known=there,
@@ -274,7 +193,7 @@ def revert(
         reverted=gone,
         mods=tuple(entry for entry in there.mods if entry.name not in gone),
         changed=() if outcome is None else outcome.changed,
-        notes=() if outcome is None else outcome.notes,
+        notes=(*notes, *(() if outcome is None else outcome.notes)),
     )
 
 
@@ -296,11 +215,11 @@ def status(target: Folder, *names: str) -> Status:
     >>> there.ok, [there.standing(mod) for mod in there.mods], there.hint
     (False, ['changed'], 'vllm-mods revert --discard-edits --target site-packages && vllm-mods apply fast --target site-packages')
     """
-    tree, there = _opened(target, None, recovering=False)
+    tree, there = _opened(target, None, recovering=None)
     undone = integrity.undone_in(there)
     found = integrity.findings(there, undone.paths)
     if names:
-        named = _of(found, [entry for entry in there.mods if entry.name in names])
+        named = of_mods(found, [entry for entry in there.mods if entry.name in names])
         found = (*(one for one in found if one.code == "unfinished"), *named)
     unfinished = there.unfinished is not None
     return Status(
@@ -310,7 +229,7 @@ def status(target: Folder, *names: str) -> Status:
         unfinished=unfinished,
         findings=found,
         undone=undone.paths,
-        hint=None if _all_well(found) else next_command(tree, there.receipt, undone, found),
+        hint=None if all_well(found) else next_command(tree, there.receipt, undone, found),
     )
 
 
@@ -330,11 +249,11 @@ def verify(target: Folder, *names: str) -> Verified:
     >>> [(found.code, found.path) for found in vm.verify("site-packages").findings]
     [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
     """
-    tree, there = _opened(target, None, recovering=False)
+    tree, there = _opened(target, None, recovering=None)
     _check_in(names, there, tree)
     found = integrity.findings(there, integrity.undone_in(there).paths)
     if names:
-        found = _of(found, [entry for entry in there.mods if entry.name in names])
+        found = of_mods(found, [entry for entry in there.mods if entry.name in names])
     mods = tuple(entry for entry in there.mods if not names or entry.name in names)
     return Verified(tree.root, tree.version, mods, found)
 
@@ -367,7 +286,7 @@ def next_command(
 
 def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:
     """Return those of the named mods that went into a tree, as they were then."""
-    tree, there = _opened(target, None, recovering=False)
+    tree, there = _opened(target, None, recovering=None)
     return tuple(ground.kept_mod(tree, entry.name) for entry in there.mods if entry.name in names)
 
 
@@ -381,10 +300,11 @@ def refusing() -> Iterator[None]:
 
 
 def _opened(
-    target: Folder, workspace: Folder | None, *, recovering: bool
+    target: Folder, workspace: Folder | None, *, recovering: Callable[[str], object] | None
 ) -> tuple[FolderTree, State]:
-    """Open a folder, with what lies in it of earlier runs; ``recovering`` undoes first what was interrupted.
+    """Open a folder, with what lies in it of earlier runs.
 
+    With ``recovering``, which is told what one should know, what was interrupted is undone first.
     Whatever is to be changed comes from here, so nothing of it was read before that.
     """
     spec = os.fspath(target)
@@ -395,8 +315,8 @@ def _opened(
             hint="a folder that holds vllm/, such as site-packages",
         )
     root = find_site_root(spec)
-    if recovering:
-        transaction.recover(root)
+    if recovering is not None:
+        transaction.recover(root, recovering)
     there = state_folder.read_state(root)
     place = os.path.realpath(workspace) if workspace else None
     if there.receipt is not None and there.receipt.workspace is not None:
@@ -445,7 +365,7 @@ def _planned(
                 f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
             )
 
-    ask: planner.Origin | None = None
+    ask: Callable[[Mod, Variant], Tree | None] | None = None
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:
         nonlocal ask
@@ -474,9 +394,7 @@ def _planned(
 
 def hint_of(made: Plan, tree: Tree) -> str | None:
     """Return the command that helps where a plan for a tree is refused, None where none does."""
-    from vllm_mods.library.catalog import data_root  # noqa: PLC0415
-    from vllm_mods.planning import next_step  # noqa: PLC0415  (for plans that are refused)
-    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415  (packaging is slow)
 
     def edited(path: str) -> bool:
         try:
@@ -490,9 +408,12 @@ def hint_of(made: Plan, tree: Tree) -> str | None:
     )
 
 
-def _refusal(made: Plan, tree: Tree) -> Refused:
+def _refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
-    lines = [f"nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"]
+    said = "".join(f"{note}; " for note in notes)
+    lines = [
+        f"{said}nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"
+    ]
     for one in made.mods:
         if not one.verdict.ok:
             lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
@@ -504,6 +425,7 @@ def _without(
     tree: FolderTree, there: Receipt, gone: Sequence[str], *, discard_edits: bool
 ) -> Transition:
     """Return the transition to the untouched tree with the remaining mods planned on it anew."""
+    claims.check(tree, there)
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import Finding, Level, Plan
+from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.library import packed_mod
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -70,6 +70,10 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
     """Plan mods on what is there, those that stay with them."""
     if ground.bare is None or ground.receipt is None:
         made = planner(mods, ground.tree, ground.receipt)
+        gone = () if ground.receipt is None else ground.undone.mods(ground.receipt)
+        made = made._replace(
+            mods=tuple(_between(one, ground) if one.mod.name in gone else one for one in made.mods)
+        )
         return Planned(made, made)
     stay = {mod.name for mod in ground.stay}
     first = planner(ground.stay, ground.bare, None)
@@ -131,6 +135,14 @@ def kept_mod(tree: Tree, name: str) -> Mod:
             hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
         )
     return packed_mod.unpack(raw, f"{tree.spec}: {path}", name)
+
+
+def _between(one: ModPlan, ground: Ground) -> ModPlan:
+    """Return the plan of a mod that was undone, beside files that were edited: one or the other has to be given up."""
+    message = f"{one.mod.name} was undone by another installation of vLLM, and since the mods went in somebody changed "
+    edited = ground.undone.edited
+    found = Finding("changed-since", message + ", ".join(edited), path=edited[0])
+    return one._replace(verdict=Verdict.PARTIAL, findings=(found,)) if one.verdict.ok else one
 
 
 def _was_in(name: str) -> Finding:

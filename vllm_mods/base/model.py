@@ -7,7 +7,7 @@ the site root: its path is absolute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable  # noqa: TC003  (get_type_hints resolves the protocol)
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 

@@ -1,9 +1,12 @@
-"""A file that somebody asked for by name."""
+"""A file or a folder that somebody asked for by name."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Mapping
 
 
 def write_whole(path: str, data: bytes) -> None:
@@ -29,4 +32,23 @@ def write_whole(path: str, data: bytes) -> None:
     except OSError as error:
         if not isinstance(error, FileExistsError) and os.path.lexists(staged):
             os.unlink(staged)
+        raise
+
+
+def write_folder(place: str, files: Mapping[str, bytes]) -> None:
+    """Make a folder of files, by their paths in it, which appears in one step. Raises ``OSError``.
+
+    One that is there already is replaced only if it is empty.
+    """
+    parent, name = os.path.split(os.path.abspath(place))
+    staged = tempfile.mkdtemp(dir=parent, prefix=f".{name}-")
+    try:
+        for path, data in files.items():
+            os.makedirs(os.path.dirname(os.path.join(staged, path)), exist_ok=True)
+            with open(os.path.join(staged, path), "wb") as file:
+                file.write(data)
+        os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
+        os.rename(staged, place)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
         raise

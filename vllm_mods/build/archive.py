@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from vllm_mods.build import oci, tarball
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.tarball import TarEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.build.oci import BuiltImage
 
 
 class ArchivedBlob(NamedTuple):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from vllm_mods.build import layer, oci
 from vllm_mods.build.content import content
 from vllm_mods.build.layer import Node
+from vllm_mods.build.oci import BuiltImage
+from vllm_mods.build.resolving import Resolved
 from vllm_mods.formats import pairing_lock
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images.model import Base
 from vllm_mods.site import transitions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.build.oci import BuiltImage
-    from vllm_mods.build.resolving import Resolved
-    from vllm_mods.formats.pairing_lock import PairingLock
-    from vllm_mods.images.model import Base
 
 _FROM_BASE = ("org.opencontainers.image.source", "org.opencontainers.image.revision")
 

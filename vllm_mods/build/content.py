@@ -11,22 +11,17 @@ import os
 import shutil
 import stat
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.build.layer import Node
 from vllm_mods.formats import receipt
-from vllm_mods.images.model import DIR, FILE, LINK
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.images.model import DIR, FILE, LINK, Base, ImageEntry
 from vllm_mods.site import bytecode, site
-from vllm_mods.site.operations import NEW_FILE_MODE
+from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.staging import draft
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.images.model import Base, ImageEntry
-    from vllm_mods.site.operations import Draft, Op, Transition
 
 
 class Content(NamedTuple):
@@ -139,7 +134,7 @@ class _Slice:
         elif entry.kind == FILE:
             with open(place, "wb") as file:
                 file.write(self.base.read(path) or b"")
-                os.fchmod(file.fileno(), entry.mode)
+            os.chmod(place, entry.mode)  # last: whoever writes, and is not root, loses setuid
             os.utime(place, (entry.mtime, entry.mtime))
         else:
             os.mkfifo(place)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from vllm_mods.formats import pairing_lock
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.formats.pairing_lock import PairingLock
 
 BUILD_TYPE = "vllm-mods:build:1"  # a URI whose scheme is ours: no domain is
 _URLS = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import posixpath
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing_lock, receipt, receipt_diff
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.model import DIR, FILE, LINK, resolve
 from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.formats.pairing_lock import PairingLock
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.formats.receipt_diff import Disagreement
-    from vllm_mods.trees.image import ImageTree
+from vllm_mods.trees.image import ImageTree
 
 LOCK = pairing_lock.PLACE
 _OURS = ("vllm-mods.", "org.opencontainers.image.")

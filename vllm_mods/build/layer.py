@@ -9,16 +9,12 @@ the image.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.build import tarball
-from vllm_mods.images.model import DIR, resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.images.model import Base
+from vllm_mods.images.model import DIR, Base, resolve
 
 WHITEOUT = ".wh."
 

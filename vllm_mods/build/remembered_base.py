@@ -9,21 +9,26 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.images.model import ImageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.model import Base
+from vllm_mods.formats.decode import decode
+from vllm_mods.images.model import Base, ImageEntry
 
 _KIND = "image-files"
 _FORMAT = 1
 _LARGEST_FILE = 4 << 20
-_KINDS: list[type] = [str, str, int, int, int, int, str, int]
+
+
+class _Memory(NamedTuple):
+    """What is known of an image: entries but for their path, contents in base64, what a folder has in it."""
+
+    format: int = _FORMAT
+    entries: Mapping[str, tuple[str, int, int, int, int, str, int] | None] = {}
+    files: Mapping[str, str | None] = {}
+    folders: Mapping[str, tuple[str, ...]] = {}
 
 
 class Remembered:
@@ -42,9 +47,9 @@ class Remembered:
         self._cache = cache
         self._learnt = False
         kept = self._load()
-        self._entries: dict[str, list[Any] | None] = kept["entries"]
-        self._files: dict[str, str | None] = kept["files"]
-        self._folders: dict[str, list[str]] = kept["folders"]
+        self._entries = dict(kept.entries)
+        self._files = dict(kept.files)
+        self._folders = dict(kept.folders)
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
@@ -70,7 +75,7 @@ class Remembered:
             found = tuple(self._base.paths(under))
             for entry in found:
                 self._learn(entry.path, entry)
-            self._folders[under] = [entry.path for entry in found]
+            self._folders[under] = tuple(entry.path for entry in found)
         entries = (self.entry(path) for path in self._folders[under])
         return tuple(entry for entry in entries if entry is not None)
 
@@ -78,38 +83,26 @@ class Remembered:
         """Keep what was learnt, and close the image behind it."""
         self._base.close()
         if self._learnt:
-            kept = {"entries": self._entries, "files": self._files, "folders": self._folders}
-            data = json.dumps({"format": _FORMAT, **kept}, sort_keys=True).encode()
+            kept = _Memory(_FORMAT, self._entries, self._files, self._folders)
+            data = json.dumps(kept._asdict(), sort_keys=True).encode()
             digest = self._cache.put(zlib.compress(data, 1))
             self._cache.record(_KIND, self.config_digest, data=digest.encode())
             self._learnt = False
 
     def _learn(self, path: str, entry: ImageEntry | None) -> None:
-        self._entries[path] = None if entry is None else list(entry[1:])
+        self._entries[path] = None if entry is None else entry[1:]
         self._learnt = True
 
-    def _load(self) -> dict[str, Any]:
+    def _load(self) -> _Memory:
         link = self._cache.lookup(_KIND, self.config_digest)
         packed = self._cache.get(link.decode("ascii", "replace")) if link is not None else None
         if packed is not None:
             try:
-                return _checked(json_of(zlib.decompress(packed)))
-            except (zlib.error, ValueError, KeyError, TypeError, AttributeError):
-                pass  # of another version, or not what this wrote
-        return {"entries": {}, "files": {}, "folders": {}}
-
-
-def _checked(kept: dict[str, Any]) -> dict[str, Any]:
-    """Return what was kept if all of it is of the right kind. Raises ``ValueError`` and others."""
-    if kept["format"] != _FORMAT:
-        raise ValueError(kept["format"])
-    for path, row in kept["entries"].items():
-        if row is not None and [*map(type, ImageEntry(path, *row))] != _KINDS:
-            raise TypeError(path)
-    for data in kept["files"].values():
-        if data is not None:
-            b64decode(data, validate=True)
-    for paths in kept["folders"].values():
-        if {*map(type, paths)} - {str}:
-            raise TypeError(paths)
-    return kept
+                kept = decode(_Memory, json_of(zlib.decompress(packed)), whole=True)
+                for data in filter(None, kept.files.values()):
+                    b64decode(data, validate=True)
+            except (zlib.error, ValueError):
+                return _Memory()  # of another version, or not what this wrote
+            if kept.format == _FORMAT:
+                return kept
+        return _Memory()

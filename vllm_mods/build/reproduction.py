@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.build.compare import differences
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class Conditions(NamedTuple):

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
 from vllm_mods.formats import pairing, receipt
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import (
     LockedBase,
     LockedChange,
     LockedMod,
     LockedTemplate,
     LockedVllm,
+    LockedWheel,
     PairingLock,
 )
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.images.model import Base
 from vllm_mods.images.model import resolve as resolve_path
 from vllm_mods.planning import planner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
-    from vllm_mods.formats.pairing import Pairing
-    from vllm_mods.formats.pairing_lock import LockedWheel
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.images.model import Base
 
 
 class Resolved(NamedTuple):

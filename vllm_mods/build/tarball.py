@@ -7,10 +7,8 @@ layer is a promise, and the bytes that tarfile writes have changed between Pytho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 FILE, FOLDER = b"0", b"5"
 _BLOCK = 512

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -28,9 +29,6 @@ from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build.layer import Node
 from vllm_mods.formats import record, tree_names, zips
 from vllm_mods.formats.pairing_lock import LockedWheel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}

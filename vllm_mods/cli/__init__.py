@@ -7,22 +7,23 @@ and nowhere else.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import itertools
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
+from vllm_mods.cli.ending import Said, complain, drop_output, print_error
+from vllm_mods.cli.help_text import explained, write_examples
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from click.shell_completion import CompletionItem
+
 
 COMMANDS = {
     "list": "List the mods that can be applied, and the pairings.",
@@ -100,8 +101,6 @@ class _Commands(click.Group):
             raise click.UsageError(f"there is no command `{args[0]}`{meant}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not _HELP.isdisjoint(rest):  # or it stands behind a `--`
-            from vllm_mods.cli.help_text import explained  # noqa: PLC0415  (when somebody asks)
-
             command = explained(command, name or "")
         return name, command, rest
 
@@ -111,8 +110,6 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        from vllm_mods.cli.help_text import write_examples  # noqa: PLC0415
-
         write_examples(formatter, "")
 
 
@@ -129,15 +126,6 @@ def main() -> None:
     or rolled back, the tree is as it was; 4 the tree was changed and could not
     be restored; 70 a bug; 130 interrupted.
     """  # noqa: D301
-
-
-class Said(NamedTuple):
-    """What ends a command that has no answer. ``code`` names the kind of error."""
-
-    code: str
-    message: str
-    hint: str | None
-    exit_code: int
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -176,36 +164,5 @@ def run(arguments: Sequence[str]) -> int:
         return code if isinstance(code, int) else EXIT_OK
     complain(said.message, said.hint)
     if "answered" not in made and "--json" in itertools.takewhile("--".__ne__, arguments):
-        _print_error(said)
+        print_error(said)
     return said.exit_code
-
-
-def _print_error(said: Said) -> None:
-    """Print on stdout, for who asked for JSON, one object all the same."""
-    import json  # noqa: PLC0415
-
-    from vllm_mods.report import data  # noqa: PLC0415
-
-    try:
-        click.echo(json.dumps(data.error(*said), indent=2))
-        sys.stdout.flush()
-    except OSError:  # nobody reads it
-        drop_output()
-
-
-def drop_output() -> None:
-    """Let what was not written of the answer go, and whatever would still come."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def complain(message: str, hint: str | None = None) -> None:
-    """Say on stderr what is wrong, where and why, and what to do next.
-
-    Where that cannot be written either, the exit code has to do.
-    """
-    with contextlib.suppress(OSError):
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\033[K")  # what showed the progress ends here
-        click.echo(f"error: {message}", err=True)
-        if hint:
-            click.echo(f"\nhint: {hint}", err=True)

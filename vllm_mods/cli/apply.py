@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from vllm_mods.api import apply
+from vllm_mods.api.outcomes import Applied
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.base.model import Plan
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
-from vllm_mods.report import text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.api.apply import Applied
-    from vllm_mods.base.model import Plan
-    from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.report import data, text
 
 
 @click.command(name="apply")
@@ -31,9 +29,14 @@ if TYPE_CHECKING:
 @options.strict_version
 @options.only_supported
 @click.option(
+    "--keep-links",
+    is_flag=True,
+    help="Refuse to replace a hard-linked file, whose other names would stay as they are.",
+)
+@click.option(
     "--break-links",
     is_flag=True,
-    help="Give a hard-linked file a copy of its own before changing it.",
+    help="Replace a hard-linked file by one of this tree's own: what is done anyway.",
 )
 @options.json_output
 def command(
@@ -45,6 +48,7 @@ def command(
     *,
     strict_version: bool,
     only_supported: bool,
+    keep_links: bool,
     break_links: bool,
     as_json: bool,
 ) -> int:
@@ -54,6 +58,10 @@ def command(
     are left as they are. If any mod does not fit, nothing is changed (exit code 3).
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
+    if keep_links and break_links:
+        raise UsageError(
+            "--keep-links and --break-links say the contrary", hint="leave one of them out"
+        )
     epoch = source_date_epoch()
     library = options.open_library(libraries)
     paired = None if pairing is None else library.pairing(pairing)
@@ -69,14 +77,12 @@ def command(
             workspace=workspace,
             strict_version=strict_version,
             only_supported=only_supported,
-            break_links=break_links,
+            keep_links=keep_links,
             source_date_epoch=epoch,
             planned=lambda planned: told(planned, chosen, paired),
         )
     except Refused as error:
         if as_json and error.plan is not None:
-            from vllm_mods.report import data  # noqa: PLC0415
-
             said = data.error(error.code, error.message, error.hint, error.exit_code)
             options.print_json({**data_of(error.plan, ()), **said})
         if error.plan is None:
@@ -103,8 +109,6 @@ def command(
 
 def serve_script(pairing: Pairing, done: Applied) -> str:
     """Return the serve command of a pairing, its template where it lies in this tree."""
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
-
     files = [
         template.file
         for one in done.plan.mods
@@ -117,8 +121,6 @@ def serve_script(pairing: Pairing, done: Applied) -> str:
 
 def data_of(planned: Plan, changed: Sequence[str]) -> dict[str, Any]:
     """Return the answer of ``check``, and the paths that were changed."""
-    from vllm_mods.report import data  # noqa: PLC0415
-
     return {**data.plan(planned), "changed": list(changed)}
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
+from vllm_mods.base.model import Tree
 from vllm_mods.cli import options
 from vllm_mods.grid import bisect
 from vllm_mods.report import bisect as report
 from vllm_mods.trees.release import Releases
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Tree
 
 
 @click.command(name="bisect")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
 from vllm_mods.api.apply import refusing
 from vllm_mods.base.errors import EXIT_OK, Refused
+from vllm_mods.build import archive, building, documents, outputs, wheels
+from vllm_mods.build.building import Built
+from vllm_mods.build.layer import Node
+from vllm_mods.build.reproduction import build_again
 from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.lock import describe
+from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
-
-if TYPE_CHECKING:
-    from vllm_mods.build.building import Built
-    from vllm_mods.build.layer import Node
-    from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 
 
 @click.command(name="build")
@@ -59,8 +58,6 @@ def command(
     files that the mods touch are read out of the base, and nothing of it is copied that is there
     already. A tag that names another image is not moved.
     """
-    from vllm_mods.build import archive, outputs  # noqa: PLC0415
-
     library = options.open_library(libraries)
     wanted = library.pairing(name)
     kept = pairing_arguments.read_lock(
@@ -74,8 +71,6 @@ def command(
         place = outputs.parse(output, opened.base)
         built = _build(kept, opened)
         if verify:
-            from vllm_mods.build.reproduction import build_again  # noqa: PLC0415
-
             again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
             again += [
                 part for folder in libraries for part in ("--library", os.path.abspath(folder))
@@ -117,12 +112,8 @@ def _check(kept: ReadLock, opened: OnBase) -> None:
 
 
 def _build(kept: ReadLock, opened: OnBase) -> Built:
-    from vllm_mods.build import building  # noqa: PLC0415
-
     nodes: list[Node] = []
     if kept.lock.wheels:
-        from vllm_mods.build import wheels  # noqa: PLC0415
-
         target = wheels.target(opened.site_root, kept.lock.base.platform, ())
         for wheel in kept.lock.wheels:
             data = wheels.fetch(wheel, target)
@@ -132,8 +123,6 @@ def _build(kept: ReadLock, opened: OnBase) -> Built:
 
 
 def _documents(kept: ReadLock, built: Built, folder: str | None, *, is_layer: bool) -> None:
-    from vllm_mods.build import documents  # noqa: PLC0415
-
     place = os.path.splitext(kept.path)[0]
     if folder is not None:
         place = os.path.join(folder, os.path.basename(place))

@@ -9,7 +9,6 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
 from vllm_mods.report import data, text
-from vllm_mods.trees.open import open_tree
 
 
 @click.command(name="check")
@@ -40,10 +39,7 @@ def command(
     Exit code 0 if and only if every mod would end up in the tree.
     """
     library = options.open_library(libraries)
-    tree = open_tree(
-        target, offline=offline, workspace=workspace, progress=options.progress(), note=options.note
-    )
-    options.close_later(tree)
+    tree = options.open_tree(target, offline=offline, workspace=workspace)
     paired = None if pairing is None else library.pairing(pairing)
     chosen = choose(library, mods, paired)
     planned = plan(

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from vllm_mods.base.errors import EXIT_OK
-from vllm_mods.cli import shell_completion
+from vllm_mods.cli import COMPLETE, main, shell_completion
 
 
 @click.command(name="completion")
@@ -16,8 +16,6 @@ def command(shell: str) -> int:
 
     Commands, options, mods, pairings, and trees: kinds, folders, the releases that locks know.
     """
-    from vllm_mods.cli import COMPLETE, main  # noqa: PLC0415  (the group that this is part of)
-
     shell_completion.register()
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  (click has all three)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.model import Tree
 from vllm_mods.cli import options
 from vllm_mods.trees.open import open_tree
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Tree
 
 
 @click.command(name="doctor")

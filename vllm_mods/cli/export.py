@@ -7,8 +7,11 @@ import os
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import options
+from vllm_mods.cli import new, options
 from vllm_mods.cli.import_command import write_new
+from vllm_mods.making import exporting
+from vllm_mods.planning import planner
+from vllm_mods.recipes import writer
 
 
 @click.command(name="export")
@@ -56,13 +59,9 @@ def command(
         )
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
-    from vllm_mods.cli import new  # noqa: PLC0415
-    from vllm_mods.making import exporting  # noqa: PLC0415
-    from vllm_mods.planning import planner  # noqa: PLC0415
-
     mod = library.load(name)
     alone = mod._replace(requires=(), conflicts=(), after=())
-    trees = [new.opened(spec, offline=offline) for spec in specs]
+    trees = [options.open_tree(spec, offline=offline) for spec in specs]
     planned = [(tree.version or tree.spec, planner.plan([alone], tree).mods[0]) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
     new.write_folder(output, files)
@@ -77,8 +76,6 @@ def command(
 
 
 def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
-    from vllm_mods.recipes import writer  # noqa: PLC0415
-
     pairing = options.open_library(libraries).pairing(name)
     text = writer.write(pairing)
     if output is None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.build import inspection
+from vllm_mods.build.inspection import Inspection
+from vllm_mods.build.inspection import inspect as look
 from vllm_mods.cli import options
 from vllm_mods.report import data, text
-
-if TYPE_CHECKING:
-    from vllm_mods.build.inspection import Inspection
-    from vllm_mods.trees.image import ImageTree
+from vllm_mods.trees.image import ImageTree, open_image
 
 _reference = click.argument("reference", metavar="REF")
 
@@ -50,8 +50,6 @@ def verify(reference: str, lock: str | None, *, offline: bool, as_json: bool) ->
 
     Exit code 1 if anything is not as it was left.
     """
-    from vllm_mods.build import inspection  # noqa: PLC0415
-
     tree, found = _look(reference, offline=offline)
     if lock is not None:
         try:
@@ -78,8 +76,6 @@ def diff(reference: str, other: str, *, offline: bool, as_json: bool) -> int:
 
     Exit code 1 if anything does.
     """
-    from vllm_mods.build import inspection  # noqa: PLC0415
-
     old, new = (_open(one, offline=offline) for one in (reference, other))
     mods, files = inspection.diff(old, new)
     same = not mods and not files and old.version == new.version
@@ -107,8 +103,6 @@ def diff(reference: str, other: str, *, offline: bool, as_json: bool) -> int:
 
 
 def _open(reference: str, *, offline: bool) -> ImageTree:
-    from vllm_mods.trees.image import open_image  # noqa: PLC0415
-
     reference = reference.removeprefix("image:")
     tree = open_image(
         reference,
@@ -122,8 +116,6 @@ def _open(reference: str, *, offline: bool) -> ImageTree:
 
 
 def _look(reference: str, *, offline: bool) -> tuple[ImageTree, Inspection]:
-    from vllm_mods.build.inspection import inspect as look  # noqa: PLC0415
-
     tree = _open(reference, offline=offline)
     return tree, look(tree)
 

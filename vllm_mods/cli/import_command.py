@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -12,14 +13,12 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.cli import import_mod, options
 from vllm_mods.cli.import_mod import ImportArguments
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.recipes.pasted_text import TextRepair
-    from vllm_mods.recipes.reader import ImportedRecipe
-
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.library.catalog import Library
+from vllm_mods.recipes import pasted_text, reader
+from vllm_mods.recipes.pasted_text import TextRepair
+from vllm_mods.recipes.reader import ImportedRecipe
+from vllm_mods.report import data
 
 MOST_BYTES = 1 << 18
 
@@ -100,8 +99,6 @@ def command(
         output = os.path.join(
             make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
         )
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
-
     made = pairings.dump(pairing)
     if output:
         write_new(output, made)
@@ -179,8 +176,6 @@ def read(
     mend: bool,
 ) -> tuple[ImportedRecipe, tuple[TextRepair, ...]]:
     """Read a recipe; tell what a repair changed, or would change."""
-    from vllm_mods.recipes import pasted_text, reader  # noqa: PLC0415  (PyYAML is 20 ms)
-
     for target in mods.values():
         if target not in library.names():
             library.load(target)  # says which there are
@@ -215,8 +210,6 @@ def say(
         level = "note" if found.level is Level.NOTE else "error"
         click.echo(f"{path}{line}: {level}: {found.message} [{found.code}]", err=True)
     if changes and not mend:
-        from vllm_mods.recipes import pasted_text  # noqa: PLC0415
-
         for line in pasted_text.summary(changes):
             click.echo(f"{path}: error: needs repair, and was read as it is: {line}", err=True)
         click.echo(f"\nhint: vllm-mods import {path} --repair", err=True)
@@ -233,8 +226,6 @@ def answer(
     ok: bool,
 ) -> dict[str, Any]:
     """Return what was made of a recipe, for scripts."""
-    from vllm_mods.report import data  # noqa: PLC0415
-
     return {
         "schema": 1,
         "kind": "recipe",

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.cli import new, options
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod, ModPlan, Tree
-    from vllm_mods.making.folder import LauncherFolder
-    from vllm_mods.making.from_script import Understood
+from vllm_mods.library import catalog
+from vllm_mods.making import compose, exporting, folder, from_script, reading
+from vllm_mods.making.folder import LauncherFolder
+from vllm_mods.making.from_script import Understood
+from vllm_mods.making.recording import Limits
+from vllm_mods.planning import planner
+from vllm_mods.report import script
+from vllm_mods.report.data import finding
+from vllm_mods.scripts.statements import BashError
 
 
 class ImportArguments(NamedTuple):
@@ -43,13 +48,10 @@ class Made(NamedTuple):
 
 def run(asked: ImportArguments) -> int:
     """Make a mod of what a script does. Exit code 1, and nothing written, if something is left."""
-    from vllm_mods.making import exporting, folder, from_script, reading  # noqa: PLC0415
-    from vllm_mods.scripts.bash import BashError  # noqa: PLC0415
-
     source = folder.read(asked.path)
     if (exported := exporting.taken_back(source.files)) is not None:
         return _take_back(asked, *exported)
-    tree = None if asked.tree is None else new.opened(asked.tree, offline=asked.offline)
+    tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
     try:
         effects = reading.read(source.name, source.files, tree)
     except BashError as error:
@@ -73,9 +75,6 @@ def run(asked: ImportArguments) -> int:
 
 def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int:
     """Take the mod out of a folder that ``export`` wrote."""
-    from vllm_mods.making.from_script import Understood  # noqa: PLC0415
-    from vllm_mods.planning import planner  # noqa: PLC0415
-
     if asked.name not in {None, mod.name} or any((asked.summary, asked.terms, asked.spec)):
         raise UsageError(
             f"{asked.path} was written by `vllm-mods export`, and is taken back as it was",
@@ -83,7 +82,7 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
         )
     planned = None
     if asked.tree is not None:
-        tree = new.opened(asked.tree, offline=asked.offline)
+        tree = options.open_tree(asked.tree, offline=asked.offline)
         planned = planner.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
     place = None if asked.library is None else new.write(asked.library, mod.name, files)
     _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)
@@ -91,9 +90,6 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
 
 
 def _made(asked: ImportArguments, name: str, understood: Understood, tree: Tree | None) -> Made:
-    from vllm_mods.library import catalog  # noqa: PLC0415
-    from vllm_mods.making import compose, from_script  # noqa: PLC0415
-
     wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
     if tree is not None:
         made = from_script.on_tree(understood, wanted, tree)
@@ -111,9 +107,6 @@ def _recorded(
     tree: Tree | None,
 ) -> Made:
     """Make a mod of what the script does when it is run; say what else it did."""
-    from vllm_mods.making import compose, from_script  # noqa: PLC0415
-    from vllm_mods.making.recording import Limits  # noqa: PLC0415
-
     if tree is None or asked.record is None:
         raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
     done = new.recorded(["./run.sh"], source.name, source.files, tree, Limits(*asked.record))
@@ -131,9 +124,6 @@ def _tell(
     made: Made | None,
     place: str | None,
 ) -> None:
-    from vllm_mods.report import script  # noqa: PLC0415
-    from vllm_mods.report.data import finding  # noqa: PLC0415
-
     findings = () if made is None or made.planned is None else made.planned.findings
     if asked.as_json:
         options.print_json(

@@ -6,6 +6,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.cli import options
+from vllm_mods.lint import places
 
 
 @click.command(name="lint")
@@ -17,8 +18,6 @@ def command(paths: tuple[str, ...], *, as_json: bool) -> int:
     PATH is a mod's folder or zip with a run.sh, a script, or a library: its manifests and patches
     are read whole. Nothing is run. Exit code 0 if nothing was found, 1 if something was.
     """
-    from vllm_mods.lint import places  # noqa: PLC0415
-
     found = [one for path in paths for one in places.lint(path)]
     flaws = [(one.path, flaw) for one in found for flaw in one.flaws]
     if as_json:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, EXIT_USAGE, DiffError, ManifestError
+from vllm_mods.base.model import Mod
 from vllm_mods.cli import options
+from vllm_mods.formats import diff
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.report import data
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vllm_mods.base.model import Mod
-    from vllm_mods.formats.pairing import Pairing
 
 T = TypeVar("T")
 
@@ -73,8 +71,6 @@ def readable(
 
 def faulty_patches(mod: Mod) -> ManifestError | None:
     """Return what is wrong with a mod's patches, the first fault of each, if anything is."""
-    from vllm_mods.formats import diff  # noqa: PLC0415  (a list does not read patches)
-
     problems = []
     for patch in dict.fromkeys(patch for variant in mod.variants for patch in variant.patches):
         try:
@@ -87,10 +83,7 @@ def faulty_patches(mod: Mod) -> ManifestError | None:
 def mod_data(mod: Mod) -> dict[str, Any]:
     """Return what the list has of a mod."""
     return {
-        "name": mod.name,
-        "version": mod.version,
-        "summary": mod.summary,
-        "default": mod.default,
+        **data.fields(mod, "name", "version", "summary", "default"),
         "vllm": [variant.vllm for variant in mod.variants],
         "directory": mod.directory,
     }
@@ -98,16 +91,8 @@ def mod_data(mod: Mod) -> dict[str, Any]:
 
 def pairing_data(pairing: Pairing) -> dict[str, Any]:
     """Return what the list has of a pairing."""
-    return {
-        "name": pairing.name,
-        "summary": pairing.summary,
-        "model": pairing.model,
-        "base": pairing.base,
-        "vllm": pairing.vllm,
-        "mods": list(pairing.mods),
-        "templates": list(pairing.templates),
-        "topology": pairing.topology,
-    }
+    told = ("name", "summary", "model", "base", "vllm", "mods", "templates", "topology")
+    return data.fields(pairing, *told)
 
 
 def mod_lines(mods: Sequence[Mod]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -12,12 +13,8 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.formats import pairing_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
-    from vllm_mods.library.catalog import Library
+from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
+from vllm_mods.library.catalog import Library
 
 
 @click.command(name="lock")

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import click
 
 from vllm_mods.base import versions
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.model import Mod
 from vllm_mods.base.output import write_whole
 from vllm_mods.cli import options
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
-from vllm_mods.grid.cell import MatrixResult
+from vllm_mods.grid.cell import Cell, MatrixResult
+from vllm_mods.grid.run import Computed
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.base.model import Mod
-    from vllm_mods.grid.cell import Cell
-    from vllm_mods.grid.run import Computed
-    from vllm_mods.grid.work import Executor
 
 
 @click.command(name="matrix")
@@ -185,7 +179,7 @@ def _explain(
     return EXIT_OK if cell.verdict.ok else EXIT_NO
 
 
-def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> Executor:
+def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> work.Executor:
     if where is None:
         return spread.local(jobs or len(os.sched_getaffinity(0)), workshop)
     if where != "ray" and not where.startswith("ray://"):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import click
 
+from vllm_mods.base import output
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.base.model import Tree
 from vllm_mods.cli import options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.making.compose import Composed
-    from vllm_mods.making.recording import Limits, Recording
+from vllm_mods.making import compose, from_diff, from_trees, recording
+from vllm_mods.making.compose import Composed
+from vllm_mods.making.recording import Limits, Recording
+from vllm_mods.report.data import finding
 
 
 @click.command(name="new")
@@ -66,8 +63,6 @@ def command(
     the current folder to run in and nothing else of this machine. The mod is planned on the tree that it was made from, and written only if it makes
     these very changes and would work. What nobody could know is said.
     """
-    from vllm_mods.making import compose, from_diff, from_trees  # noqa: PLC0415
-
     if sum((diff_file is not None, trees is not None, record)) != 1 or bool(argv) is not record:
         raise UsageError(
             "give --from-diff, --from-trees or --record with a command, one of them",
@@ -77,25 +72,23 @@ def command(
     templates: dict[str, bytes] = {}
     wanted = compose.Wanted(name, summary, terms, spec)
     if record:
-        from vllm_mods.making import recording  # noqa: PLC0415
-
         if base is None:
             raise UsageError("on which vLLM is the command to run?", hint="--tree TREE")
-        tree = opened(base, offline=offline)
+        tree = options.open_tree(base, offline=offline)
         limits = recording.Limits(network, seconds, also, environ)
         done = recorded(argv, name, recording.contents(os.getcwd()), tree, limits)
         changes, templates = done.changes, done.templates
         wanted = wanted._replace(python=done.python)
         told += [f"it wrote {path}, which no mod can have" for path in done.elsewhere]
     elif trees is not None:
-        tree, other = (opened(one, offline=offline) for one in trees)
+        tree, other = (options.open_tree(one, offline=offline) for one in trees)
         found = from_trees.difference(tree, other)
         changes = found.changes
         told += [f"left out {path}: {why}" for path, why in found.passed_over]
     else:
         if base is None:
             raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
-        tree = opened(base, offline=offline)
+        tree = options.open_tree(base, offline=offline)
         data, where = _read(diff_file or "-")
         changes, meant = from_diff.changes(data, where, tree)
         told += [f"{one.named} is {one.path}" for one in meant if one.named != one.path]
@@ -109,8 +102,6 @@ def recorded(
     argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
 ) -> Recording:
     """Record a command. Raises ``Refused`` also if it changes nothing: it may have failed unseen."""
-    from vllm_mods.making import recording  # noqa: PLC0415
-
     done = recording.record(argv, name, files, tree, limits)
     if not done.changes and not done.templates:
         raise Refused(
@@ -132,24 +123,14 @@ def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
 
 def write_folder(place: str, files: Mapping[str, bytes]) -> None:
     """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
-    parent, name = os.path.split(os.path.abspath(place))
+    parent = os.path.dirname(os.path.abspath(place))
     if os.path.lexists(place):
         raise Refused(
             f"{place} is there already: nothing was written", hint=f"rm -r {place}, or another name"
         )
     try:
         os.makedirs(parent, exist_ok=True)
-        staged = tempfile.mkdtemp(dir=parent, prefix=f".{name}-")
-        try:
-            for path, data in files.items():
-                os.makedirs(os.path.dirname(os.path.join(staged, path)), exist_ok=True)
-                with open(os.path.join(staged, path), "wb") as file:
-                    file.write(data)
-            os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
-            os.rename(staged, place)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
+        output.write_folder(place, files)
     except OSError as error:
         raise Refused(
             f"{place} cannot be written: {error.strerror}; nothing was written",
@@ -159,8 +140,6 @@ def write_folder(place: str, files: Mapping[str, bytes]) -> None:
 
 def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
     """Say what was written, and what is still to be said by a person."""
-    from vllm_mods.report.data import finding  # noqa: PLC0415
-
     planned = made.planned
     if as_json:
         options.print_json(
@@ -184,15 +163,6 @@ def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
         click.echo(f"note: {line}")
     for line in made.unknown:
         click.echo(f"to be said by you, in mod.toml: {line}")
-
-
-def opened(spec: str, *, offline: bool) -> Tree:
-    """Open a tree; it is closed when the command ends."""
-    from vllm_mods.trees.open import open_tree  # noqa: PLC0415
-
-    tree = open_tree(spec, offline=offline, progress=options.progress(), note=options.note)
-    options.close_later(tree)
-    return tree
 
 
 def _read(path: str) -> tuple[bytes, str]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.library.catalog import Library
+from vllm_mods.base.model import Tree, Verdict
+from vllm_mods.library import checksums
+from vllm_mods.library.catalog import Library
+from vllm_mods.trees import open as trees
 
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {
@@ -25,25 +25,21 @@ _COLOURS = {
 }
 
 
-def complete_mods(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
-    """Return the names of mods that begin with what was typed, for the shell."""
-    return [name for name in open_library(()).names() if name.startswith(typed)]
+def completer(
+    *kinds: Callable[[Library], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return what tells a shell the names, of these kinds, that begin with what was typed."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+        library = open_library(())
+        return [name for names in kinds for name in names(library) if name.startswith(typed)]
+
+    return complete
 
 
-def complete_pairings(
-    _context: click.Context, _parameter: click.Parameter, typed: str
-) -> list[str]:
-    """Return the names of pairings that begin with what was typed, for the shell."""
-    return [name for name in open_library(()).pairing_names() if name.startswith(typed)]
-
-
-def complete_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Return the names of mods and pairings that begin with what was typed, for the shell."""
-    return [
-        *complete_mods(context, parameter, typed),
-        *complete_pairings(context, parameter, typed),
-    ]
-
+complete_mods = completer(Library.names)
+complete_pairings = completer(Library.pairing_names)
+complete_names = completer(Library.names, Library.pairing_names)
 
 mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=complete_mods)
 pairing = click.option(
@@ -162,8 +158,6 @@ def open_library(extra: tuple[str, ...]) -> Library:
 
     Raises ``UsageError`` and ``Refused`` as ``Library`` and ``pinning.sums`` do.
     """
-    from vllm_mods.library.catalog import Library  # noqa: PLC0415
-
     folders = library_folders(extra)
     context = click.get_current_context(silent=True)
     meta: dict[str, Any] = {} if context is None else context.meta
@@ -175,8 +169,6 @@ def open_library(extra: tuple[str, ...]) -> Library:
             "there is no library to pin: the mods that come with vllm-mods are its own",
             hint="--library DIR, or take --require-hashes and --allowed-signers away",
         )
-    from vllm_mods.library import checksums  # noqa: PLC0415
-
     return Library(*folders, pins=lambda folder: checksums.sums(folder, required, signers))
 
 
@@ -210,10 +202,17 @@ def close_later(tree: object) -> None:
 
 def print_json(answer: dict[str, Any]) -> None:
     """Print one object on stdout."""
-    import json  # noqa: PLC0415
-
     click.echo(json.dumps(answer, indent=2))
     remember("answered", thing=True)
+
+
+def open_tree(spec: str, *, offline: bool, workspace: str | None = None) -> Tree:
+    """Open a tree; it is closed when the command ends."""
+    tree = trees.open_tree(
+        spec, offline=offline, workspace=workspace, progress=progress(), note=note
+    )
+    close_later(tree)
+    return tree
 
 
 def note(text: str) -> None:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.output import write_whole
-from vllm_mods.build import resolving
+from vllm_mods.build import resolving, wheels
+from vllm_mods.build.content import children
 from vllm_mods.build.outputs import engine
 from vllm_mods.build.remembered_base import Remembered
+from vllm_mods.build.resolving import Resolved
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import advise
 from vllm_mods.formats import pairing_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.build.resolving import Resolved
-    from vllm_mods.build.wheels import WheelTarget
-    from vllm_mods.formats.pairing import Pairing
-    from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
-    from vllm_mods.images.model import Base
-    from vllm_mods.library.catalog import Library
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
+from vllm_mods.images.model import Base
+from vllm_mods.images.open import open_base
+from vllm_mods.library.catalog import Library
+from vllm_mods.trees.image import ImageTree, find_site_root
 
 
 class ReadLock(NamedTuple):
@@ -83,9 +82,6 @@ def on_base(
 
     ``afresh`` leaves aside what is remembered of the base.
     """
-    from vllm_mods.images.open import open_base  # noqa: PLC0415
-    from vllm_mods.trees.image import ImageTree, find_site_root  # noqa: PLC0415
-
     base: Base
     base = open_base(ref, progress=options.progress(), note=options.note)
     if base.where in engine.PROGRAMS and not afresh:
@@ -95,9 +91,7 @@ def on_base(
         tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
         advise(wanted, tree.version)
 
-        def wheels(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
-            from vllm_mods.build import wheels  # noqa: PLC0415  (zipfile, packaging: 30 ms)
-
+        def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
             if locked is not None:
                 return tuple(locked)
             return wheels.resolve(requirements, target_of(base, site_root, platform))
@@ -109,18 +103,15 @@ def on_base(
             tree,
             site_root,
             epoch=epoch,
-            wheels=wheels,
+            wheels=chosen,
         )
         yield OnBase(base=base, resolved=resolved, site_root=site_root)
     finally:
         base.close()
 
 
-def target_of(base: Base, site_root: str, platform: str) -> WheelTarget:
+def target_of(base: Base, site_root: str, platform: str) -> wheels.WheelTarget:
     """Return the Python of an image, for wheels."""
-    from vllm_mods.build import wheels  # noqa: PLC0415  (zipfile, packaging: 30 ms)
-    from vllm_mods.build.content import children  # noqa: PLC0415
-
     names = [os.path.basename(entry.path) for entry in children(base, site_root)]
     return wheels.target(site_root, platform, names)
 

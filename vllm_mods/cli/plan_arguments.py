@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.versions import in_range
 from vllm_mods.cli import options
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.model import Mod, Plan
-    from vllm_mods.formats.pairing import Pairing
-    from vllm_mods.library.catalog import Library
+from vllm_mods.formats.pairing import Pairing, specifier
+from vllm_mods.library.catalog import Library
 
 
 def choose(library: Library, names: Sequence[str], pairing: Pairing | None) -> tuple[Mod, ...]:
@@ -30,8 +26,6 @@ def choose(library: Library, names: Sequence[str], pairing: Pairing | None) -> t
 
 def advise(pairing: Pairing | None, version: str | None) -> None:
     """Tell of a tree that is not of the version that a pairing names: the mods decide."""
-    from vllm_mods.formats.pairing import specifier  # noqa: PLC0415
-
     if (
         pairing is not None
         and pairing.vllm is not None

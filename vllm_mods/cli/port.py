@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
+from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.cli import options
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod, Tree, Variant
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.port.job import Job, PortOutcome
-    from vllm_mods.port.writing import Unfinished
-    from vllm_mods.trees.release import Releases
+from vllm_mods.grid.choose import choose_releases
+from vllm_mods.library.catalog import Library, load_mod
+from vllm_mods.planning import lock_entries, planner
+from vllm_mods.port import job as porting
+from vllm_mods.port import span, writing
+from vllm_mods.port import variant as making
+from vllm_mods.port.job import Job, PortOutcome
+from vllm_mods.port.writing import Unfinished
+from vllm_mods.report import port as report
+from vllm_mods.trees.open import open_tree
+from vllm_mods.trees.release import Releases
 
 _SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
 
@@ -71,8 +76,6 @@ def command(
     --continue; nothing else is written then. Exit code 0 for a new variant or none needed, 1 for
     a conflict or one that would not work.
     """
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
-
     if sum((go_on, abort, target is not None)) != 1:
         raise UsageError(
             "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
@@ -96,9 +99,6 @@ def command(
 
 
 def _one(job: Job, *, as_json: bool) -> int:
-    from vllm_mods.port import job as porting  # noqa: PLC0415
-    from vllm_mods.port import writing  # noqa: PLC0415
-
     outcome = porting.run(job)
     notes: tuple[str, ...] = ()
     wrote = None
@@ -112,10 +112,6 @@ def _one(job: Job, *, as_json: bool) -> int:
 
 def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
     """Port to each release that no variant fits."""
-    from vllm_mods.grid.choose import choose_releases  # noqa: PLC0415
-    from vllm_mods.port import span, writing  # noqa: PLC0415
-    from vllm_mods.report import port as report  # noqa: PLC0415
-
     specs = choose_releases((), asked.releases.files(), spec)
     if not specs:
         raise UsageError(f"no release of vLLM is in {spec}", hint="such as --to '>=0.22,<0.26'")
@@ -140,10 +136,6 @@ def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
 
 def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
     """Finish or give up a port with conflicts."""
-    from vllm_mods.port import job as porting  # noqa: PLC0415
-    from vllm_mods.port import writing  # noqa: PLC0415
-    from vllm_mods.port.variant import Cut  # noqa: PLC0415
-
     mod = asked.mod
     work = writing.unfinished(mod)
     if abort:
@@ -167,7 +159,7 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
     job = porting.Job(
         mod, variant, None, work.base, tree, work.name, work.vllm, asked.library.roots
     )
-    cuts = [Cut(path, before, after) for path, (before, after) in edited.items()]
+    cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts)
     outcome = porting.PortOutcome(job, (), (), new, ())
     wrote = None
@@ -181,13 +173,10 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
 
 def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None) -> Job:
     """Say what is to be ported to a tree."""
-    from vllm_mods.port import job as porting  # noqa: PLC0415
-    from vllm_mods.port import variant as making  # noqa: PLC0415
-
     source = _opened(asked.base, asked.releases) if asked.base is not None else None
     if asked.variant is None:
         version = source.version if source is not None else tree.version
-        variant = making.nearest(mod, version, making.lock_of(asked.mod))
+        variant = making.nearest(mod, version, lock_entries.current(asked.mod))
     else:
         variant = _named(mod, asked.variant)
     if not variant.patches:
@@ -225,8 +214,6 @@ def _named(mod: Mod, name: str) -> Variant:
 
 
 def _opened(spec: str, releases: Releases) -> Tree:
-    from vllm_mods.trees.open import open_tree  # noqa: PLC0415
-
     if spec.startswith("pypi:"):
         return releases.open(spec.removeprefix("pypi:"))
     tree = open_tree(spec)
@@ -236,8 +223,6 @@ def _opened(spec: str, releases: Releases) -> Tree:
 
 def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod:
     """Return a mod of the library, or its copy in a library of the caller's, which may be made now."""
-    from vllm_mods.library.catalog import load_mod  # noqa: PLC0415
-
     mod = library.load(name)
     if output is None:
         return mod
@@ -260,44 +245,31 @@ def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod
 
 def _keep(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what could not be merged."""
-    from vllm_mods.port import writing  # noqa: PLC0415
-
     if outcome.clean:
         return None
-    changes = {one.path: one for one in outcome.changes}
-    return writing.keep(outcome.job.mod, _unfinished(outcome.job, outcome), outcome.files, changes)
-
-
-def _unfinished(job: Job, outcome: PortOutcome) -> Unfinished:
-    from vllm_mods.port import writing  # noqa: PLC0415
-
-    return writing.Unfinished(
+    job = outcome.job
+    target = job.target.spec  # in another folder too
+    work = writing.Unfinished(
         folder=writing.folder_of(job.mod, job.name),
         mod=job.mod.name,
         variant=job.variant.id,
         base=job.base_version,
         name=job.name,
         vllm=job.vllm,
-        target=_lasting(job.target.spec),
+        target=os.path.abspath(target) if os.path.exists(target) else target,
         files=tuple(
             (one.new_path, one.before is not None)
             for one in outcome.files
             if one.ported.text is not None or one.ported.stretches
         ),
     )
-
-
-def _lasting(spec: str) -> str:
-    """Return a tree's name that holds in another folder too."""
-    return os.path.abspath(spec) if os.path.exists(spec) else spec
+    changes = {one.path: one for one in outcome.changes}
+    return writing.keep(job.mod, work, outcome.files, changes)
 
 
 def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
     """Return mod.lock with the target in it, if it is of the mod as it was."""
-    from vllm_mods.planning import lock_entries  # noqa: PLC0415
-    from vllm_mods.port import variant as making  # noqa: PLC0415
-
-    locked = making.lock_of(mod)
+    locked = lock_entries.current(mod)
     if locked is None or outcome.new is None:
         return {}
     version = outcome.job.target.version
@@ -310,8 +282,6 @@ def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
 
 def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:
     """Say it if a variant that is there would do as well."""
-    from vllm_mods.planning import planner  # noqa: PLC0415
-
     assert outcome.new is not None  # noqa: S101  (the caller has looked)
     before = planner.plan([job.mod._replace(requires=(), conflicts=(), after=())], job.target).mods[
         0
@@ -333,8 +303,6 @@ def _tell(
     *,
     as_json: bool,
 ) -> None:
-    from vllm_mods.report import port as report  # noqa: PLC0415
-
     if as_json:
         options.print_json(report.data(outcome, work, wrote))
     else:

@@ -8,6 +8,8 @@ import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import options
+from vllm_mods.port import recut, writing
+from vllm_mods.trees.release import Releases
 
 
 @click.command(name="refresh")
@@ -25,9 +27,6 @@ def command(
     every recorded release has to get the same bytes as before. A patch that is so already stays
     as it is, to the byte.
     """
-    from vllm_mods.port import recut, writing  # noqa: PLC0415
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
-
     library = options.open_library(libraries)
     mod = library.load(name)
     variants = [one for one in mod.variants if one.patches and chosen in {None, one.id}]

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import click
+from packaging.version import Version
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, TreeError, UsageError
+from vllm_mods.base.model import Mod, Tree
 from vllm_mods.cli import options
+from vllm_mods.formats import pairing
+from vllm_mods.grid.choose import choose_releases
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.report import serve as report
 from vllm_mods.report import text
+from vllm_mods.scripts import command_line
+from vllm_mods.scripts.command_line import CommandScript
 from vllm_mods.serve import history, releases
 from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
 from vllm_mods.serve.known import KnownFlags, names_among
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from vllm_mods.base.model import Mod, Tree
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.scripts.command_line import CommandScript
-
+from vllm_mods.site.state_folder import receipt_of
+from vllm_mods.trees.image import ImageTree
+from vllm_mods.trees.release import Releases
 
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
@@ -81,10 +85,8 @@ def command(
 def _one(
     asked: _ServeArguments, target: str | None, spec: str | None, *, offline: bool, as_json: bool
 ) -> int:
-    from vllm_mods.trees.open import open_tree  # noqa: PLC0415  (as heavy as the tree's kind)
-
     chosen = target or _default_target(asked, offline=offline)
-    tree = open_tree(chosen, offline=offline, progress=options.progress(), note=options.note)
+    tree = options.open_tree(chosen, offline=offline)
     answer = _ask(asked)(tree)
     if unknown := history.unknown(answer.faults):
         known = {
@@ -123,15 +125,10 @@ def _ask(asked: _ServeArguments) -> Callable[[Tree], ServeAnswer]:
     """Return the question for one tree: the command on it, with the mods in."""
 
     def ask(tree: Tree) -> ServeAnswer:
-        from vllm_mods.trees.image import ImageTree  # noqa: PLC0415
-
         container = tree if isinstance(tree, ImageTree) else None
         serving = Serving(asked.argv, asked.env, asked.unknown, container=container)
         if not asked.mods:
             return check(KnownFlags(tree), serving)
-        from vllm_mods.planning import planner  # noqa: PLC0415  (only where there are mods)
-        from vllm_mods.site.state_folder import receipt_of  # noqa: PLC0415
-
         planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree))
         return check(
             KnownFlags(LayeredTree(tree, planned.changes)), serving._replace(mods=planned.mods)
@@ -141,9 +138,6 @@ def _ask(asked: _ServeArguments) -> Callable[[Tree], ServeAnswer]:
 
 
 def _of_line(line: str) -> _ServeArguments:
-    from vllm_mods.formats import pairing  # noqa: PLC0415
-    from vllm_mods.scripts import command_line  # noqa: PLC0415
-
     try:
         script = command_line.read(line)
     except command_line.ShellError as error:
@@ -156,8 +150,6 @@ def _of_line(line: str) -> _ServeArguments:
 
 
 def _of_pairing(name: str, libraries: tuple[str, ...]) -> _ServeArguments:
-    from vllm_mods.formats import pairing  # noqa: PLC0415
-
     library: Library = options.open_library(libraries)
     found = library.pairing(name)
     serving, script = pairing.serve_command(found)
@@ -185,8 +177,6 @@ def _default_target(asked: _ServeArguments, *, offline: bool) -> str:
         raise UsageError(f"{what}: which one is it to be held against?", hint="--target TREE")
     if re.fullmatch(r"\d[\w.+]*", asked.vllm):
         return f"pypi:{asked.vllm}"
-    from packaging.version import Version  # noqa: PLC0415
-
     _, specs = _releases(asked.vllm, offline=offline)
     plain = [one for one in specs if not one.endswith(".whl")]
     final = [one for one in plain if not Version(one.removeprefix("pypi:")).is_prerelease]
@@ -199,9 +189,6 @@ def _default_target(asked: _ServeArguments, *, offline: bool) -> str:
 
 
 def _releases(spec: str, *, offline: bool) -> tuple[Callable[[str], Tree], tuple[str, ...]]:
-    from vllm_mods.grid.choose import choose_releases  # noqa: PLC0415
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
-
     index = Releases(offline=offline, progress=options.progress(), note=options.note)
     specs = choose_releases((), index.files(), spec)
     if not specs:
@@ -213,13 +200,9 @@ def _known_flags(
     wanted: frozenset[str], spec: str | None, *, offline: bool
 ) -> dict[str, frozenset[str]]:
     """Return which releases in ``spec``, else of those in the cache, have flags; by version."""
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
-
     index = Releases(offline=offline or spec is None)
     known: dict[str, frozenset[str]] = {}
     try:
-        from vllm_mods.grid.choose import choose_releases  # noqa: PLC0415
-
         specs = choose_releases((), index.files(), spec or ">=0.9")
     except TreeError:
         return known  # it only adds to what is found already

@@ -12,7 +12,12 @@ import re
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem, ShellComplete, add_completion_class
+from click.shell_completion import (
+    CompletionItem,
+    ShellComplete,
+    add_completion_class,
+    split_arg_string,
+)
 
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.cli.options import open_library
@@ -96,8 +101,6 @@ class _CompletionShell(ShellComplete):
     """A shell that hands the whole line over."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        from click.shell_completion import split_arg_string  # noqa: PLC0415  (typed there only)
-
         line = os.environ.get("VLLM_MODS_LINE", "")  # none: code of an older version that was kept
         words = split_arg_string(line)[1:]
         if not words or re.search(r"(?<!\\)\s\Z", line):

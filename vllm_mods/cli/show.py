@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
+from vllm_mods.base.model import Mod, Variant
 from vllm_mods.cli import options
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod, Variant
-    from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats import diff
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.report import data
 
 
 @click.command(name="show")
@@ -45,20 +46,11 @@ def of_mod(mod: Mod) -> dict[str, Any]:
     """Return a mod with its variants and the files that they touch."""
     return {
         "schema": 1,
-        "name": mod.name,
-        "version": mod.version,
-        "summary": mod.summary,
-        "license": mod.license,
-        "default": mod.default,
-        "directory": mod.directory,
-        "digest": mod.digest,
-        "requires": list(mod.requires),
-        "conflicts": list(mod.conflicts),
-        "after": list(mod.after),
+        **data.fields(mod, "name", "version", "summary", "license", "default", "directory"),
+        **data.fields(mod, "digest", "requires", "conflicts", "after"),
         "upstream": {"status": mod.upstream_status, "issues": list(mod.upstream_issues)},
         "evidence": dict(mod.evidence),
-        "serve_args": list(mod.serve_args),
-        "compute_capability": list(mod.compute_capability),
+        **data.fields(mod, "serve_args", "compute_capability"),
         "variants": [
             {
                 "id": variant.id,
@@ -73,8 +65,6 @@ def of_mod(mod: Mod) -> dict[str, Any]:
 
 def touched(mod: Mod, variant: Variant) -> list[str]:
     """Return the paths of the files that a variant changes or brings."""
-    from vllm_mods.formats import diff  # noqa: PLC0415  (a pairing has no patches)
-
     paths = [
         file.path
         for patch in variant.patches
@@ -110,25 +100,14 @@ def mod_lines(mod: Mod) -> list[str]:
 
 def of_pairing(pairing: Pairing, file: str) -> dict[str, Any]:
     """Return a pairing with its command as a template, filled in, and as the words of it."""
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415  (a mod does without)
-
     return {
         "schema": 1,
         "kind": "pairing",
-        "name": pairing.name,
-        "summary": pairing.summary,
+        **data.fields(pairing, "name", "summary"),
         "file": file,
         "digest": pairings.digest(pairing),
-        "model": pairing.model,
-        "revision": pairing.revision,
-        "base": pairing.base,
-        "vllm": pairing.vllm,
-        "topology": pairing.topology,
-        "mods": list(pairing.mods),
-        "templates": list(pairing.templates),
-        "defaults": dict(pairing.defaults),
-        "env": dict(pairing.env),
-        "command": pairing.command,
+        **data.fields(pairing, "model", "revision", "base", "vllm", "topology", "mods"),
+        **data.fields(pairing, "templates", "defaults", "env", "command"),
         "rendered": pairings.rendered(pairing),
         "arguments": list(pairings.arguments(pairing)),
         "recipe": None if pairing.recipe is None else pairing.recipe.name,
@@ -137,8 +116,6 @@ def of_pairing(pairing: Pairing, file: str) -> dict[str, Any]:
 
 def pairing_lines(pairing: Pairing, file: str) -> list[str]:
     """Return what there is to say of a pairing, for a person; the command last."""
-    from vllm_mods.formats import pairing as pairings  # noqa: PLC0415
-
     return [
         f"{pairing.name}: {pairing.summary}",
         *aligned(

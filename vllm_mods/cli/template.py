@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, NotRendered, UsageError
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import options
 from vllm_mods.cli.listing import readable, told
+from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
+from vllm_mods.template import check as checking
+from vllm_mods.template import conversation, rendering
+from vllm_mods.template.conversation import Conversation
+from vllm_mods.template.source import Template, conversations, open_template
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.template.conversation import Conversation
-    from vllm_mods.template.source import Template
-
-
-def _complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
-    return [name for name in options.open_library(()).template_names() if name.startswith(typed)]
+_complete = options.completer(Library.template_names)
 
 
 def _argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -50,8 +49,6 @@ def command() -> None:
 @options.json_output
 def list_(libraries: tuple[str, ...], *, as_json: bool) -> int:
     """List the chat templates, bundled ones and those of --library."""
-    from vllm_mods.template.source import open_template  # noqa: PLC0415
-
     library = options.open_library(libraries)
     faults: list[ManifestError] = []
     found = readable(library.template_names(), lambda name: open_template(library, name), faults)
@@ -75,9 +72,6 @@ def check(
     Also which content format each vLLM takes a template for, which arguments it reads, and
     whether its template.toml says so. Exit code 1 if anything is not as it should be.
     """
-    from vllm_mods.template import check as checking  # noqa: PLC0415
-    from vllm_mods.template.source import conversations, open_template  # noqa: PLC0415
-
     library = options.open_library(libraries)
     given = conversations(library, others) if others is not None else None
     opened = [open_template(library, name) for name in templates or library.template_names()]
@@ -116,9 +110,6 @@ def render(
     /v1/chat/completions; or the name of a conversation beside the template. A message's
     content reaches the template as it stands there.
     """
-    from vllm_mods.template import rendering  # noqa: PLC0415
-    from vllm_mods.template.source import open_template  # noqa: PLC0415
-
     opened = open_template(options.open_library(libraries), template)
     asked = _asked(opened, messages)
     asked = asked._replace(
@@ -152,9 +143,6 @@ def diff(
     For the conversations beside either of them, or those of --conversations. Exit code 1 if
     any differs.
     """
-    from vllm_mods.template import rendering  # noqa: PLC0415
-    from vllm_mods.template.source import conversations, open_template  # noqa: PLC0415
-
     library = options.open_library(libraries)
     first, second = open_template(library, old), open_template(library, new)
     if others is not None:
@@ -185,8 +173,6 @@ def diff(
 
 
 def _asked(template: Template, messages: str) -> Conversation:
-    from vllm_mods.template import conversation  # noqa: PLC0415
-
     for one in template.conversations:
         if one.name == messages:
             return one
@@ -207,8 +193,6 @@ def _asked(template: Template, messages: str) -> Conversation:
 
 
 def _kwargs(text: str | None) -> dict[str, Any]:
-    from vllm_mods.base.untrusted import json_of  # noqa: PLC0415
-
     example = """--chat-template-kwargs '{"enable_thinking": false}'"""
     try:
         read = json_of(text) if text is not None else {}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
 from vllm_mods.base.model import Plan
-from vllm_mods.cli import Said, drop_output
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from vllm_mods.cli.ending import Said, drop_output
 
 
 def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:
@@ -26,6 +24,13 @@ def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object])
         drop_output()
         return Said(
             "output", f"the answer could not be written: {error.strerror}", "df -h", EXIT_NO
+        )
+    if isinstance(error, BlockingIOError | RuntimeError) and _no_process(error):
+        return Said(
+            "processes",
+            f"there are no more processes or threads to be had: {error}",
+            "ulimit -u; cat /sys/fs/cgroup/pids.max  # allow more, of a container with --pids-limit",
+            EXIT_NO,
         )
     if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
         said = str(error).strip() or type(error).__name__
@@ -93,6 +98,13 @@ def _output_is_broken(error: OSError) -> bool:
     except OSError:
         return True
     return False
+
+
+def _no_process(error: BlockingIOError | RuntimeError) -> bool:
+    """Tell whether a limit on processes was met: of fork(2), or in the words of ``threading``."""
+    if isinstance(error, RuntimeError):
+        return "can't start new thread" in str(error)
+    return error.errno == errno.EAGAIN and error.filename is None
 
 
 def _current_is_gone() -> bool:

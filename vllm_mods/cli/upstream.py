@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.model import Tree
 from vllm_mods.cli import options
 from vllm_mods.grid import upstream
 from vllm_mods.planning.origins import Origins
@@ -14,9 +13,6 @@ from vllm_mods.report import upstream as report
 from vllm_mods.site.state_folder import receipt_of
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Tree
 
 
 @click.command(name="upstream")

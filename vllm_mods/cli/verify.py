@@ -7,6 +7,7 @@ import click
 from vllm_mods.api import apply
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.cli import options
+from vllm_mods.formats import receipt, receipt_diff
 from vllm_mods.report import data, text
 
 
@@ -65,8 +66,6 @@ def command(
 
 
 def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> int:
-    from vllm_mods.formats import receipt, receipt_diff  # noqa: PLC0415
-
     names = list(files)
     there: list[receipt.Receipt | None] = []
     for path in files:

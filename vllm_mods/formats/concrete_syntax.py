@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Container
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
@@ -19,8 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     import libcst
 
 

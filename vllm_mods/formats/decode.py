@@ -24,14 +24,15 @@ class DecodeError(ValueError):
         self.problems = tuple(problems)
 
 
-def decode(kind: type[T], raw: object, *, more: bool = False) -> T:
+def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = False) -> T:
     """Return ``raw``, as ``json.loads`` has it, as a ``kind``. Raises ``DecodeError`` with every problem.
 
     A kind is text, a number, an enumeration, ``X | None``, ``tuple[X, ...]``, ``Mapping[str, X]``, a
     ``NamedTuple`` of such, or ``Annotated[X, check]``, where ``check(value)`` returns what is wrong, else None.
-    What may be None or has a default may be left out. Keys that are not known are a problem, unless ``more``.
+    What may be None or has a default may be left out, unless ``whole``. Keys that are not known are a problem,
+    unless ``more``.
     """
-    reading = _Reading(more=more)
+    reading = _Reading(more=more, whole=whole)
     found = reading.value(kind, raw, "")
     if reading.problems:
         raise DecodeError(reading.problems)
@@ -51,8 +52,9 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 class _Reading:
-    def __init__(self, *, more: bool) -> None:
+    def __init__(self, *, more: bool, whole: bool) -> None:
         self.more = more
+        self.whole = whole
         self.problems: list[str] = []
 
     def value(self, kind: Any, raw: object, at: str) -> Any:  # noqa: ANN401  (what ``kind`` says)
@@ -108,9 +110,9 @@ class _Reading:
         for key, hint in hints.items():
             if key in raw:
                 found[key] = self.value(hint, raw[key], path + key)
-            elif key not in kind._field_defaults:
+            elif self.whole or key not in kind._field_defaults:
                 found[key] = None
-                if types.NoneType not in get_args(hint):
+                if self.whole or types.NoneType not in get_args(hint):
                     self.problems.append(f"{path}{key}: is missing")
         return kind(**found)
 

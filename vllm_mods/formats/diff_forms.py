@@ -1,6 +1,6 @@
 """Name what is in a patch file that is no unified diff as it stands, and what mends it. Pure."""
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import re
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """The names in the heads of a unified diff, as `git apply` reads them. Pure, on bytes."""
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import re
 

@@ -7,12 +7,9 @@ Format: git-diff(1), "Generating patch text with -p". Behind ``@@`` stands the n
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from vllm_mods.base import line_diff
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 CONTEXTS = (3, 5, 8, 12, 20)
 """How many lines of context to try until a patch has one proven place."""

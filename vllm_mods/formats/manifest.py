@@ -7,15 +7,13 @@ reads a file: ``library`` does, and turns a manifest into a ``model.Mod``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Allowance, Expectation
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats.toml_table import NAME, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.

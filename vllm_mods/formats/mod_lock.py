@@ -5,18 +5,21 @@ tree whose files have the hashes recorded here needs no parsing: the places of t
 hunks are known, and so is the hash of the result.
 """
 
-# No `from __future__ import annotations`: see model.py.
+from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Verdict
 from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats.decode import decode, encode
 
 SCHEMA = 1
+_VERDICTS = frozenset(Verdict)
+_Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is no verdict"]
 
 
 class LockedFile(NamedTuple):
@@ -47,7 +50,7 @@ class LockedTree(NamedTuple):
     vllm: tuple[str, ...]
     in_range: bool
     variant: str
-    verdict: str
+    verdict: _Verdict
     files: tuple[LockedFile, ...]
     hunks: tuple[LockedHunk, ...]
     beside: tuple[str, ...]
@@ -81,46 +84,13 @@ def parse(data: bytes, where: str) -> Lock:
                     f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}",
                 ),
             )
-        trees = tuple(tree_of(tree) for tree in raw["trees"])
-        return Lock(
-            mod=raw["mod"],
-            version=raw["version"],
-            digest=raw["digest"],
-            manifest_sha256=raw["manifest_sha256"],
-            manifest=raw["manifest"],
-            trees=trees,
-            others=tuple((str(label), str(verdict)) for label, verdict in raw.get("others", ())),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return decode(Lock, {"others": [], **raw}, more=True, whole=True)
+    except (ValueError, KeyError, TypeError) as error:
         raise ManifestError(
             where,
             (f"not a lock file: {error!r}",),
             hint="it is generated: `vllm-mods matrix --update-lock` writes it anew",
         ) from error
-
-
-def tree_of(data: Mapping[str, Any]) -> LockedTree:
-    """Read one state out of JSON. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
-    tree = LockedTree(
-        vllm=tuple(data["vllm"]),
-        in_range=bool(data["in_range"]),
-        variant=data["variant"],
-        verdict=data["verdict"],
-        files=tuple(LockedFile(**file) for file in data["files"]),
-        hunks=tuple(LockedHunk(**hunk) for hunk in data["hunks"]),
-        beside=tuple(data["beside"]),
-        witness=tuple(data["witness"]),
-    )
-    texts = [tree.variant, *tree.vllm, *tree.beside, *tree.witness]
-    for file in tree.files:
-        texts += [file.path, file.before or "", file.after or ""]
-    for hunk in tree.hunks:
-        texts += [hunk.patch, hunk.path, hunk.scope]
-    numbers = [number for hunk in tree.hunks for number in (hunk.number, hunk.line)]
-    if {*map(type, texts)} - {str} or {*map(type, numbers)} - {int}:
-        raise TypeError("a text or a number is something else")
-    Verdict(tree.verdict)
-    return tree
 
 
 def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
@@ -153,33 +123,8 @@ def dump(lock: Lock) -> bytes:
         "digest": lock.digest,
         "manifest": lock.manifest,
         "manifest_sha256": lock.manifest_sha256,
-        "trees": [tree_data(tree) for tree in lock.trees],
+        "trees": encode(lock.trees),
         # left out where there are none: most mods have none, and older versions know none
-        **({"others": [list(one) for one in lock.others]} if lock.others else {}),
+        **({"others": encode(lock.others)} if lock.others else {}),
     }
     return (json.dumps(raw, indent=1) + "\n").encode()
-
-
-def tree_data(tree: LockedTree) -> dict[str, Any]:
-    """Return one state as what JSON can hold."""
-    return {
-        "vllm": list(tree.vllm),
-        "in_range": tree.in_range,
-        "variant": tree.variant,
-        "verdict": tree.verdict,
-        "files": [
-            {"path": file.path, "before": file.before, "after": file.after} for file in tree.files
-        ],
-        "hunks": [
-            {
-                "patch": hunk.patch,
-                "path": hunk.path,
-                "number": hunk.number,
-                "line": hunk.line,
-                "scope": hunk.scope,
-            }
-            for hunk in tree.hunks
-        ],
-        "beside": list(tree.beside),
-        "witness": list(tree.witness),
-    }

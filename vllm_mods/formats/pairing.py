@@ -7,7 +7,9 @@ The command is a template as launchers of recipes know it: ``{name}`` stands for
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
@@ -15,9 +17,6 @@ from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import toml_writer
 from vllm_mods.formats.toml_table import NAME, Table, in_words
 from vllm_mods.scripts import command_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 SCHEMA = 1
 TOPOLOGIES = ("any", "solo", "cluster")
@@ -201,7 +200,6 @@ def serve_script(pairing: Pairing, templates: Mapping[str, str]) -> str:
     ``templates`` has the path of each chat template by its file name, which takes the place of that
     name behind ``--chat-template``.
     """
-    import shlex  # noqa: PLC0415
 
     def placed(match: re.Match[str]) -> str:
         name = match[2].strip("'\"").rsplit("/", 1)[-1]

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import DecodeError, decode, encode
 from vllm_mods.formats.receipt import TOOL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 SCHEMA = 1
 LAYER_FORMAT = 1

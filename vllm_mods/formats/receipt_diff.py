@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from vllm_mods.formats.receipt import FILE, RECORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats.receipt import FILE, RECORD, Receipt
 
 
 class Disagreement(NamedTuple):

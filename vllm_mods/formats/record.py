@@ -7,10 +7,7 @@ Format: "Recording installed projects" of the Python packaging specifications: C
 from __future__ import annotations
 
 from binascii import a2b_hex, b2a_base64
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 
 def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
@@ -55,15 +52,20 @@ def takes(record: bytes, path: str) -> bool:
 
 def agrees(record: bytes, path: str, digest: str, size: int) -> bool | None:
     """Compare a file with its row; None where there is no row or the row states no sha256."""
+    stated = columns(record, path)
+    if stated is None or not stated.startswith(b",sha256="):
+        return None
+    return stated == _columns((digest, size))
+
+
+def columns(record: bytes, path: str) -> bytes | None:
+    """Return what stands behind a path in its row, the comma first; None where there is no row."""
     start = _find(record, path)
     if start is None:
         return None
     end = record.find(b"\n", start)
     row = (record[start:] if end < 0 else record[start:end]).rstrip(b"\r")
-    columns = row[len(_name(row)) :]
-    if not columns.startswith(b",sha256="):
-        return None
-    return columns == _columns((digest, size))
+    return row[len(_name(row)) :]
 
 
 def _find(record: bytes, path: str) -> int | None:

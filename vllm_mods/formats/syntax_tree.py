@@ -6,11 +6,9 @@ import ast
 import re
 import sys
 import warnings
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+from typing import Any
 
 DEEPEST = 100
 """How deep a file may be nested for LibCST, which has no limit of its own: no file of vLLM is past 30."""

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import sys
 import tarfile
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
+from collections.abc import Iterator
+from typing import BinaryIO
 
 BROKEN = (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, IndexError)
 """What the standard library raises for wrong bytes in a tar."""

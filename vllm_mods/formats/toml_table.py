@@ -6,10 +6,8 @@ What manifests of mods, pairings and templates have in common. Nothing here rais
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
 
 # PEP 440 in outline. packaging would cost a fifth of the time that `apply` has on a known tree;
 # it reads the specifier for real when a version is compared with it.

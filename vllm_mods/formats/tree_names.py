@@ -6,10 +6,15 @@ Pure, and shared by every kind of tree.
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.formats import record
+from vllm_mods.formats.receipt import STATE
 
 _DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>\d[^-/]*)\.dist-info\Z")
+# The tool's folders in a site root, and a file that it stages beside its target.
+_RESERVED = rf"{re.escape(STATE)}|\..*{re.escape(STATE)}\d+\Z"
 # What setuptools-scm writes: `__version__ = version = '0.19.1'`.
 _MODULE = (
     r"""(?m)^__version__\s*(?::[^=\n]+)?=\s*(?:version\s*=\s*)?(['"])(?P<version>[^'"\n]+)\1"""
@@ -42,6 +47,24 @@ def is_plain(path: str) -> bool:
     )
 
 
+def is_reserved(path: str) -> bool:
+    r"""Tell whether a name in a path is one that only this tool gives to what it keeps in a tree.
+
+    However a file system may take it: in letters of another case or form, with marks that do not
+    show, with ``\\`` between folders.
+    """
+    if not path.isascii():
+        import unicodedata  # noqa: PLC0415  (for names that few mods have)
+
+        path = "".join(
+            letter
+            for letter in unicodedata.normalize("NFKD", path)
+            if unicodedata.category(letter) not in {"Cc", "Cf", "Mn"}
+        )
+    names = path.casefold().replace("\\", "/").split("/")
+    return any(re.match(_RESERVED, name) for name in names)
+
+
 def dist_info(folder: str) -> tuple[str, str] | None:
     """Return (distribution, version) of a folder named ``<name>-<version>.dist-info``."""
     match = _DIST_INFO.match(folder)
@@ -65,42 +88,28 @@ def pkg_info_version(data: bytes | None) -> str | None:
     return match[1] if match else None
 
 
-def recorded_hash(record: bytes, path: str) -> str | None:
+def recorded_hash(rows: bytes, path: str) -> str | None:
     """Return the hash column of ``path`` in a ``RECORD``, ``None`` if the path has no row.
 
-    A row without a hash gives ``""``. Format: "Recording installed projects" of the Python
-    packaging specifications. The row is found by its bytes: parsing thousands of rows to read one
-    would cost more than everything else that ``apply`` does.
+    A row without a hash gives ``""``.
     """
-    name = path.encode("utf-8", "surrogateescape")
-    if any(mark in name for mark in (b",", b'"', b"\r", b"\n")):
-        name = b'"' + name.replace(b'"', b'""') + b'"'
-    start = record.find(b"\n" + name + b",")
-    if start < 0:
-        if not record.startswith(name + b","):
-            return None
-        start = -1
-    start += len(name) + 2
-    return record[start : record.find(b",", start)].decode("ascii", "replace")
+    columns = record.columns(rows, path)
+    return None if columns is None else columns.split(b",")[1].decode("ascii", "replace")
 
 
 def hash_agrees(recorded: str, data: bytes) -> bool | None:
     """Compare ``data`` with a RECORD hash; ``None`` where the row has no hash we know."""
     import hashlib  # noqa: PLC0415  (the hot path has not always a RECORD to ask)
-    from binascii import b2a_base64  # noqa: PLC0415
 
     algorithm, _, expected = recorded.partition("=")
     if algorithm not in {"sha256", "sha384", "sha512"} or not expected:
         return None
     digest = hashlib.new(algorithm, data).digest()
-    found = b2a_base64(digest, newline=False).decode().rstrip("=")
-    return found.replace("+", "-").replace("/", "_") == expected.rstrip("=")
+    return urlsafe_b64encode(digest).decode().rstrip("=") == expected.rstrip("=")
 
 
 def sha256_of(recorded: str) -> str | None:
     """Return a RECORD's hash in hexadecimal, ``None`` if it is not a sha256."""
-    from base64 import urlsafe_b64decode  # noqa: PLC0415  (the hot path never asks)
-
     algorithm, _, value = recorded.partition("=")
     try:
         digest = urlsafe_b64decode(value + "=" * (-len(value) % 4))

@@ -10,11 +10,8 @@ import lzma
 import struct
 import zipfile
 import zlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
-    from zipfile import ZipInfo
+from typing import BinaryIO
+from zipfile import ZipInfo
 
 BROKEN = (
     zipfile.BadZipFile,

@@ -5,13 +5,16 @@ Reads two trees and writes nothing. What is shown beside a verdict never decides
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.model import FileChange, Verdict
 from vllm_mods.formats.concrete_syntax import UnparsableError
-from vllm_mods.grid.cell import Explanation, History, HunkView
+from vllm_mods.grid.answer import Shown
+from vllm_mods.grid.cell import History, HunkView
 from vllm_mods.placing import locate, scopes
+from vllm_mods.placing.nearest import nearest
 from vllm_mods.planning import known_trees, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from vllm_mods.base.model import Mod, Tree, Variant
     from vllm_mods.formats.diff import FileDiff, Hunk
     from vllm_mods.grid.cell import Cell
+    from vllm_mods.placing.target import Target
 
 _BESIDE = 3
 _IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
@@ -42,14 +46,14 @@ class _ExplainedHunk(NamedTuple):
     shown: Hunk
 
 
-def explain(mod: Mod, cell: Cell, tree: Tree, before: Before | None) -> Explanation:
+def explain(mod: Mod, cell: Cell, tree: Tree, before: Before | None) -> Shown:
     """Explain a cell. ``before`` is asked only for a cell that is not good.
 
     Raises ``TreeError`` if one of the trees cannot be read, ``DiffError`` for a bad patch.
     """
     variant = _variant(mod, cell)
     if variant is None:
-        return Explanation(cell, (), ())
+        return Shown()
     taken_out = cell.verdict in _IN
     hunks = tuple(_views(mod, variant, tree, taken_out=taken_out))
     history: tuple[History, ...] = ()
@@ -58,7 +62,7 @@ def explain(mod: Mod, cell: Cell, tree: Tree, before: Before | None) -> Explanat
         there = before.cell.verdict in _IN
         places = tuple(_views(mod, worked, before.tree, taken_out=there))
         history = tuple(_history(places, before, tree))
-    return Explanation(cell, hunks, history)
+    return Shown(hunks, history)
 
 
 def last_good(cells: Sequence[Cell], cell: Cell) -> Cell | None:
@@ -84,8 +88,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
             continue
         file = part.diff.reversed() if taken_out else part.diff
         data = view.read(file.old_path) if file.old_path is not None else None
-        parse = scopes.read_scopes if file.path.endswith((".py", ".pyi")) else None
-        target = locate.Target(data=data or b"", parse=parse)
+        target = patching.target_of(file.path, data or b"")
         spots = []
         for hunk, shown, spot in zip(
             file.hunks, part.diff.hunks, _spots(file, target, back=taken_out), strict=True
@@ -99,7 +102,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
 
 
 def _spots(
-    file: FileDiff, target: locate.Target, *, back: bool
+    file: FileDiff, target: Target, *, back: bool
 ) -> tuple[locate.Located | locate.Lost, ...]:
     try:
         return locate.place(file, target, back=back)
@@ -108,9 +111,7 @@ def _spots(
         return (lost,) * len(file.hunks)
 
 
-def _view(
-    of: _ExplainedHunk, target: locate.Target, spot: locate.Located | locate.Lost
-) -> HunkView:
+def _view(of: _ExplainedHunk, target: Target, spot: locate.Located | locate.Lost) -> HunkView:
     line: int | None
     first: int | None  # where the hunk would begin; `line` is the first that differs
     proof: str | None = None
@@ -120,7 +121,7 @@ def _view(
     else:
         line = first = spot.lines[0] if spot.lines else None
         if line is None and spot.code == "absent":
-            near = locate.nearest(of.hunk, target, spot.scope)
+            near = nearest(of.hunk, target, spot.scope)
             line, first = (near.line, near.start) if near is not None else (None, None)
         if of.file.old_path is None and not target.data:
             proof = "new file"
@@ -137,7 +138,7 @@ def _view(
     )
 
 
-def _around(target: locate.Target, line: int | None, extent: int) -> tuple[tuple[int, str], ...]:
+def _around(target: Target, line: int | None, extent: int) -> tuple[tuple[int, str], ...]:
     if line is None:
         return ()
     first = max(1, line - _BESIDE)
@@ -147,8 +148,6 @@ def _around(target: locate.Target, line: int | None, extent: int) -> tuple[tuple
 
 def _history(places: Sequence[HunkView], before: Before, tree: Tree) -> Iterator[History]:
     """Show what has changed in the touched files, where the hunks were."""
-    import difflib  # noqa: PLC0415
-
     for path in dict.fromkeys(place.path for place in places):
         old, new = before.tree.read(path), tree.read(path)
         if old is None or old == new:
@@ -159,16 +158,13 @@ def _history(places: Sequence[HunkView], before: Before, tree: Tree) -> Iterator
             yield History(path=path, since=since, diff=head)
             continue
         extents = _extents([place for place in places if place.path == path], old)
-        lines = (
-            [_text(line) for line in line_diff.split(old)],
-            [_text(line) for line in line_diff.split(new)],
-        )
-        matcher = difflib.SequenceMatcher(None, *lines, autojunk=len(lines[0]) > 2000)
+        mine, theirs = ([_text(line) for line in line_diff.split(side)] for side in (old, new))
+        matcher = difflib.SequenceMatcher(None, mine, theirs, autojunk=len(mine) > 2000)
         diff = [f"--- {path} ({since})", f"+++ {path} ({tree.version})"]
         for group in matcher.get_grouped_opcodes(_BESIDE):
             first, last = group[0][1] + 1, group[-1][2]
             if any(first <= end and start <= last for start, end in extents):
-                diff += _hunk(group, *lines)
+                diff += _hunk(group, mine, theirs)
         if len(diff) > 2:
             yield History(path=path, since=since, diff=tuple(diff))
 

@@ -25,25 +25,16 @@ def lock_from(mod: Mod, computed: Iterable[Computed]) -> Lock:
 
     The answers must be those of the mod without its old lock.
     """
-    labels: dict[LockedTree, list[str]] = {}
-    witnesses: dict[LockedTree, list[str]] = {}
-    others: list[tuple[str, str]] = []
+    found: list[tuple[LockedTree, str, str]] = []
+    others: dict[tuple[str, str], None] = {}
     for one in computed:
         answer = one.answers[mod.name]
         version = one.version or "unknown"
-        entry = answer.locked
-        if entry is None:
-            if answer.verdict.ok and (version, answer.verdict.value) not in others:
-                others.append((version, answer.verdict.value))
-            continue
-        for kept, said in ((labels, version), (witnesses, answer.witness)):
-            if said not in kept.setdefault(entry, []):
-                kept[entry].append(said)
-    trees = (
-        entry._replace(vllm=tuple(labels[entry]), witness=tuple(witnesses[entry]))
-        for entry in labels
-    )
-    return lock_entries.of(mod, trees)._replace(others=tuple(others))
+        if answer.locked is not None:
+            found.append((answer.locked, version, answer.witness))
+        elif answer.verdict.ok:
+            others[version, answer.verdict.value] = None
+    return lock_entries.of(mod, lock_entries.merged(found))._replace(others=tuple(others))
 
 
 class Updated(NamedTuple):
@@ -122,12 +113,12 @@ def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tupl
 
 def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
     if mod.lock is None:
-        yield CellProblem("stale-lock", mod.name, None, f"{mod.name} has no mod.lock: {_UPDATE}")
+        yield _stale(mod, f"{mod.name} has no mod.lock: {_UPDATE}")
         return
     try:
         committed = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
     except ManifestError as error:
-        yield CellProblem("stale-lock", mod.name, None, f"{error.message}; {_UPDATE}")
+        yield _stale(mod, f"{error.message}; {_UPDATE}")
         return
     fresh = lock_from(mod, computed)
     yield from _worse(mod, committed, fresh, computed)
@@ -135,14 +126,16 @@ def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
     unread = {one.version or "" for one in computed if not one.answers[mod.name].readable}
     seen = {one.version for one in computed if one.version is not None} - unread
     if committed.digest != mod.digest:
-        message = f"mod.lock was made from another state of {mod.name}: {_UPDATE}"
-        yield CellProblem("stale-lock", mod.name, None, message)
+        yield _stale(mod, f"mod.lock was made from another state of {mod.name}: {_UPDATE}")
         return
     differing = _differing(_only(committed, seen), _only(fresh, seen))
     if differing:
-        named = ", ".join(differing)
-        message = f"mod.lock does not say what these releases are now ({named}): {_UPDATE}"
-        yield CellProblem("stale-lock", mod.name, None, message)
+        what = f"what these releases are now ({', '.join(differing)})"
+        yield _stale(mod, f"mod.lock does not say {what}: {_UPDATE}")
+
+
+def _stale(mod: Mod, message: str) -> CellProblem:
+    return CellProblem("stale-lock", mod.name, None, message)
 
 
 def _worse(
@@ -163,23 +156,15 @@ def _worse(
 
 
 def _good(of: Lock, version: str) -> int:
-    return sum(version in tree.vllm for tree in of.trees) + sum(
-        version == label for label, _ in of.others
-    )
+    others = [label for label, _ in of.others]
+    return sum(version in tree.vllm for tree in of.trees) + others.count(version)
 
 
 def _differing(committed: Lock, fresh: Lock) -> list[str]:
     """Return the releases of which two locks say different things, or the first knows too little."""
     was, now = _states(committed), _states(fresh)
-    return sorted(
-        {
-            label
-            for label, state in was.keys() | now.keys()
-            if (label, state) not in was
-            or (label, state) not in now
-            or not now[label, state] <= was[label, state]
-        }
-    )
+    agreed = {key for key in was.keys() & now.keys() if now[key] <= was[key]}
+    return sorted({label for label, _ in (was.keys() | now.keys()) - agreed})
 
 
 def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:

@@ -32,33 +32,24 @@ class Computed(NamedTuple):
     answers: dict[str, Answer]
 
 
-class Matrix:
+class Matrix(NamedTuple):
     """One run. ``named`` are trees that the user typed: one that is none at all is a wrong call.
 
     ``progress`` is told how many of how many subjects are answered.
     """
 
-    def __init__(
-        self,
-        workshop: Workshop,
-        setting: Setting,
-        executor: Executor,
-        *,
-        named: frozenset[str] = frozenset(),
-        progress: Progress | None = None,
-    ) -> None:
-        self._workshop = workshop
-        self._setting = setting
-        self._executor = executor
-        self._named = named
-        self._progress = progress
+    workshop: Workshop
+    setting: Setting
+    executor: Executor
+    named: frozenset[str] = frozenset()
+    progress: Progress | None = None
 
     def compute(self, specs: Sequence[str]) -> tuple[Computed, ...]:
         """Answer for every mod alone on every tree, in the order of ``specs``.
 
         Raises ``UsageError`` for a bad patch, and for a named tree that is none.
         """
-        subjects = tuple(Subject((mod.name,)) for mod in self._setting.mods)
+        subjects = tuple(Subject((mod.name,)) for mod in self.setting.mods)
         found = self._answers([(spec, subjects) for spec in specs])
         return tuple(
             Computed(
@@ -73,7 +64,7 @@ class Matrix:
         """Plan each two mods that meet, in both orders, on the trees where they do."""
         wanted = []
         for one in computed:
-            meeting = pairs.meeting(self._setting.mods, one.answers)
+            meeting = pairs.meeting(self.setting.mods, one.answers)
             if meeting:
                 wanted.append((one.spec, tuple(Subject(pair) for pair in meeting)))
         found = self._answers(wanted)
@@ -109,26 +100,26 @@ class Matrix:
         tasks = []
         for spec, subjects in wanted:
             for subject in subjects:
-                known = self._workshop.known(spec, subject) if spec.startswith("pypi:") else None
+                known = self.workshop.known(spec, subject) if spec.startswith("pypi:") else None
                 if known is not None:
                     found[spec, subject] = known
             unknown = tuple(one for one in subjects if (spec, one) not in found)
             if unknown:
                 tasks.append(Task(spec, unknown))
         total = sum(len(subjects) for _, subjects in wanted)
-        if self._progress is not None and tasks:
-            self._progress(len(found), total)
-        for outcome in self._executor(tasks, self._setting) if tasks else ():
+        if self.progress is not None and tasks:
+            self.progress(len(found), total)
+        for outcome in self.executor(tasks, self.setting) if tasks else ():
             self._check(outcome)
             for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True):
                 found[outcome.task.spec, subject] = (outcome.version, answer)
-            if self._progress is not None:
-                self._progress(len(found), total)
+            if self.progress is not None:
+                self.progress(len(found), total)
         return found
 
     def _check(self, outcome: TaskOutcome) -> None:
         fault = outcome.fault
-        if fault is not None and (fault.of == "mod" or outcome.task.spec in self._named):
+        if fault is not None and (fault.of == "mod" or outcome.task.spec in self.named):
             raise UsageError(fault.message, hint=fault.hint)
 
 
@@ -138,13 +129,13 @@ def cells(mods: Sequence[Mod], computed: Iterable[Computed]) -> tuple[Cell, ...]
         cell_of(
             mod,
             one.answers[mod.name],
-            version=one.version or named_version(one.spec),
+            version=version,
             tree=one.spec,
             # of a tree that nobody could read, and whose name says nothing, too much is better
-            meant=is_meant(mod, one.version or named_version(one.spec))
-            or (one.version is None and named_version(one.spec) == "unknown"),
+            meant=is_meant(mod, version) or (one.version is None and version == "unknown"),
         )
         for one in computed
+        for version in (one.version or named_version(one.spec),)
         for mod in mods
     )
 

@@ -14,7 +14,7 @@ import os
 import sys
 import zlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods import __version__
 from vllm_mods.base.digest import sha256
@@ -38,11 +38,10 @@ _KEPT_DAYS = 90
 BESIDE = frozenset({"cli", "report", "serve", "_data", "__pycache__"})
 
 
-class AnswerStore:
+class AnswerStore(NamedTuple):
     """Answers in a cache folder; without one, every question finds nothing."""
 
-    def __init__(self, cache: Cache | None) -> None:
-        self._cache = cache
+    cache: Cache | None
 
     def known(self, key: str, identity: str) -> tuple[str | None, Said] | None:
         """Return the version and the answer of a tree that is known by a hash."""
@@ -83,7 +82,7 @@ class AnswerStore:
             "asked": questions.pack(asked),
             "answer": to_data(answer),
         }
-        if self._cache is not None and asked:
+        if self.cache is not None and asked:
             traces = [one for one in self._traces(key, tree) if one != entry]
             self._keep("traces", key, _kind(tree), data={"of": [entry, *traces[: _TRACES - 1]]})
 
@@ -95,9 +94,9 @@ class AnswerStore:
 
     def sweep(self) -> None:
         """Drop answers that nobody has written for a long time: their mods have changed since."""
-        if self._cache is not None:
+        if self.cache is not None:
             for kind in ("answers", "traces"):
-                self._cache.sweep(kind, _KEPT_DAYS)
+                self.cache.sweep(kind, _KEPT_DAYS)
 
     def _traces(self, key: str, tree: Tree) -> list[dict[str, Any]]:
         found = self._take("traces", key, _kind(tree)) or {}
@@ -105,7 +104,7 @@ class AnswerStore:
         return traces if isinstance(traces, list) else []
 
     def _take(self, kind: str, *key: str) -> dict[str, Any] | None:
-        data = self._cache.lookup(kind, *key) if self._cache is not None else None
+        data = self.cache.lookup(kind, *key) if self.cache is not None else None
         if data is None:
             return None
         digest, packed = data[:32], data[32:]
@@ -118,10 +117,10 @@ class AnswerStore:
         return found if isinstance(found, dict) else None
 
     def _keep(self, kind: str, *key: str, data: dict[str, Any]) -> None:
-        if self._cache is not None:
+        if self.cache is not None:
             packed = zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
             digest = hashlib.sha256("\0".join(key).encode() + packed).digest()
-            self._cache.record(kind, *key, data=digest + packed)
+            self.cache.record(kind, *key, data=digest + packed)
 
 
 def key_of(mods: Sequence[Mod]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vllm_mods.base.model import HunkState, Mod, Tree
     from vllm_mods.formats.receipt import Receipt
     from vllm_mods.library.catalog import Library
-    from vllm_mods.planning.planner import Origin
+    from vllm_mods.planning.context import Origin
     from vllm_mods.trees.index import ReleaseFile
 
 

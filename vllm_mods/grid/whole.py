@@ -46,13 +46,8 @@ def matrix(
     setting = work.Setting(chosen, cache_folder(os.environ), offline=offline, store=kept)
     workshop = work.Workshop(setting, note=note)
     specs = choose.specs(workshop.releases.files, chosen, trees, vllm, pre=pre)
-    asked = run.Matrix(
-        workshop,
-        setting,
-        spread.local(jobs, workshop),
-        named=frozenset(trees),
-        progress=progress,
-    )
+    local = spread.local(jobs, workshop)
+    asked = run.Matrix(workshop, setting, local, named=frozenset(trees), progress=progress)
     computed = asked.compute(specs)
     cells = run.cells(chosen, computed)
     result = MatrixResult(cells, asked.together(computed), ranges.range_problems(chosen, cells))

@@ -6,6 +6,7 @@ are plain data.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from vllm_mods.base import versions
@@ -103,8 +104,6 @@ class Workshop:
         self._keys: dict[Subject, str] = {}
         self._fit = FitCache()
         self._note = note
-        self._releases: Releases | None = None
-        self._origins: Origins | None = None
 
     def known(self, spec: str, subject: Subject) -> tuple[str | None, Said] | None:
         """Return the version and the kept answer of a release, without opening it."""
@@ -116,38 +115,29 @@ class Workshop:
         try:
             tree = self.open(task.spec)
         except VllmModsError as error:
-            fault = (
-                Fault("tree", error.message, error.hint) if isinstance(error, UsageError) else None
-            )
-            return _all(task, _failed(error), fault)
+            fault = Fault("tree", error.message, error.hint)
+            return _all(task, _failed(error), fault if isinstance(error, UsageError) else None)
         try:
             answers = tuple(self._answer(subject, tree) for subject in task.subjects)
             return TaskOutcome(task, tree.version, answers)
         except VllmModsError as error:
-            fault = None
-            if not isinstance(error, TreeError):
-                fault = Fault("mod", error.message, error.hint)
-            return _all(task, _failed(error), fault)
+            fault = Fault("mod", error.message, error.hint)
+            return _all(task, _failed(error), None if isinstance(error, TreeError) else fault)
         finally:
             _close(tree)
             if len(self._fit.modules) > _SUMMARIES:
                 self._fit.modules.clear()
 
-    @property
+    @cached_property
     def releases(self) -> Releases:
         """The releases of the package index, with one pool of connections."""
-        if self._releases is None:
-            self._releases = Releases(
-                offline=self._setting.offline, cache_dir=self._setting.cache_dir, note=self._note
-            )
-        return self._releases
+        of = self._setting
+        return Releases(offline=of.offline, cache_dir=of.cache_dir, note=self._note)
 
-    @property
+    @cached_property
     def origins(self) -> Origins:
         """The releases that variants were written for."""
-        if self._origins is None:
-            self._origins = Origins(self.releases)
-        return self._origins
+        return Origins(self.releases)
 
     def sweep(self) -> None:
         """Drop what the cache has kept for too long."""
@@ -157,12 +147,8 @@ class Workshop:
         """Open a tree. Raises ``TreeError`` or ``UsageError``."""
         if spec.startswith("pypi:"):
             return self.releases.open(spec.removeprefix("pypi:"))
-        return open_tree(
-            spec,
-            offline=self._setting.offline,
-            cache_dir=self._setting.cache_dir,
-            note=self._note,
-        )
+        of = self._setting
+        return open_tree(spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note)
 
     def _identity(self, spec: str) -> str | None:
         """Return the hash that a release is known by; no other kind of tree has one unopened."""
@@ -192,15 +178,10 @@ class Workshop:
         recorder = Recorder(tree)
         answer, in_range = self._compute(subject, mods, recorder)
         if recorder.failure is None and not self.origins.missed:
-            self._store.put(
-                key,
-                answer,
-                tree,
-                identity=identity,
-                asked=recorder.questions(),
-                # What is said of a version that no range names, says which version that is.
-                ranges=ranges if in_range else None,
-            )
+            # What is said of a version that no range names, says which version that is.
+            known = ranges if in_range else None
+            asked = recorder.questions()
+            self._store.put(key, answer, tree, identity=identity, asked=asked, ranges=known)
         elif isinstance(recorder.failure, Unreachable):
             lost = _failed(recorder.failure)
             return lost if len(subject.mods) == 1 else unknown(lost)
@@ -212,16 +193,15 @@ class Workshop:
 
         def cell_on(there: Tree) -> Cell:
             answer = cast("Answer", self._answer(Subject(subject.mods), there))
-            return cell_of(
-                mod, answer, version=there.version or "unknown", tree=there.spec, meant=True
-            )
+            version = there.version or "unknown"
+            return cell_of(mod, answer, version=version, tree=there.spec, meant=True)
 
         cell = cell_on(tree)
         if subject.since is None:
-            return Shown(*explain.explain(mod, cell, tree, None)[1:])
+            return explain.explain(mod, cell, tree, None)
         old = self.open(subject.since)
         try:
-            return Shown(*explain.explain(mod, cell, tree, explain.Before(cell_on(old), old))[1:])
+            return explain.explain(mod, cell, tree, explain.Before(cell_on(old), old))
         finally:
             _close(old)
 
@@ -231,16 +211,15 @@ class Workshop:
             if len(subject.mods) == 2:
                 one, other = (self._mods[name] for name in subject.mods)
                 return pairs.judge(one, other, mods, tree, self._fit), False
-            planned = planner.plan(
-                mods, tree, receipt=_receipt(tree), cache=self._fit, origin=self.origins
-            ).mods
+            there = _receipt(tree)
+            whole = planner.plan(mods, tree, receipt=there, cache=self._fit, origin=self.origins)
         except TreeError as error:
             lost = _failed(error)
             return lost if len(subject.mods) == 1 else unknown(lost), False
-        mine = next(one for one in planned if one.mod.name == subject.mods[0])
+        mine = next(one for one in whole.mods if one.mod.name == subject.mods[0])
         if self._setting.strict:
             mine = second_reading(mine)
-        return answer_of(mine), all(one.in_range for one in planned)
+        return answer_of(mine), all(one.in_range for one in whole.mods)
 
     def _needed(self, subject: Subject) -> tuple[Mod, ...]:
         """Return the mods of a subject behind those that they require."""
@@ -269,12 +248,9 @@ class Workshop:
 
 def second_reading(planned: ModPlan) -> ModPlan:
     """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
+    differ = "the two readers of Python find other classes and functions in what"
     found = [
-        Finding(
-            code="scopes-differ",
-            message=f"{change.path}: the two readers of Python find other classes and functions in what {what}",
-            path=change.path,
-        )
+        Finding("scopes-differ", f"{change.path}: {differ} {what}", path=change.path)
         for change in planned.changes
         if change.path.endswith((".py", ".pyi"))
         for data, what in ((change.before, "is there"), (change.after, "the mod makes of it"))

@@ -14,10 +14,13 @@ import os
 import posixpath
 import tarfile
 import weakref
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from collections.abc import Iterator
+from io import FileIO
+from typing import Any, BinaryIO, cast
 
 import docker.errors
 import requests
+import urllib3
 from docker.api.client import APIClient
 from docker.context import ContextAPI
 from docker.utils import kwargs_from_env
@@ -25,12 +28,7 @@ from docker.utils import kwargs_from_env
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
-from vllm_mods.images.model import DIR, FILE, Descriptor, Opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.images.model import ImageEntry
+from vllm_mods.images.model import DIR, FILE, Descriptor, ImageEntry, Opened
 
 LABEL = "vllm-mods.reading"
 """On every container that is made here: `docker ps -aq --filter label=vllm-mods.reading`."""
@@ -139,7 +137,7 @@ class Container:
             if member is None:
                 raise TreeError(f"{self._what}: the engine sent nothing for /{path}", hint=_AGAIN)
             if content or (member.isreg() and member.size <= _LARGEST_KEPT):
-                self._contents[path] = _content(archive, member)
+                self._contents[path] = tarred.content(archive, member)
             return tarred.entry(member, path)
 
     def _list(self, under: str) -> None:
@@ -156,7 +154,7 @@ class Container:
                     first[path] = posixpath.join(under, member.linkname.partition("/")[2])
                 elif member.isreg() and member.size <= _LARGEST_KEPT and path.endswith(_KEPT):
                     assert archive is not None  # noqa: S101  (there is a member)
-                    self._contents[path] = _content(archive, member)
+                    self._contents[path] = tarred.content(archive, member)
         for path, target in first.items():
             if target in found:
                 found[path] = found[path]._replace(size=found[target].size)
@@ -218,12 +216,18 @@ class EngineImage(Opened):
         self.reference = reference
         self._client = client
         identity = ""
-        with asking(reference), client_errors(reference, name, container=container):
-            image = name
-            if container:
-                there = client.inspect_container(name)
-                identity, image = there["Id"], there["Image"]
-            self._told: dict[str, Any] = client.inspect_image(image)
+        image = name
+        try:
+            with asking(reference):
+                if container:
+                    there = client.inspect_container(name)
+                    identity, image = there["Id"], there["Image"]
+                self._told: dict[str, Any] = client.inspect_image(image)
+        except docker.errors.NotFound as error:
+            raise UsageError(
+                f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",
+                hint="docker ps -a" if container else f"docker pull {name}",
+            ) from error
         self.where = "containerd" if is_containerd(client) else "docker"
         self.diff_ids: tuple[str, ...] = tuple((self._told.get("RootFS") or {}).get("Layers") or ())
         self.config_digest: str = self._told["Id"]
@@ -274,9 +278,7 @@ class EngineImage(Opened):
             store = _EngineBlobs(f"{place}/io.containerd.content.v1.content/blobs")
             try:
                 data, picked = oci.pick(store, found, self.reference)
-                document = oci.parse(data, self.reference)
-                config = oci.descriptor(document["config"])
-                layers = tuple(oci.descriptor(layer) for layer in document["layers"])
+                config, layers = oci.contents(oci.parse(data, self.reference))
                 self.config = oci.document_of(store, config, self.reference)
             except (VllmModsError, KeyError, TypeError, ValueError):
                 continue  # Not there, or not to be read by us: the API's values have to do.
@@ -291,8 +293,6 @@ class _EngineBlobs:
         self._folder = folder
 
     def open(self, blob: Descriptor) -> Any:  # noqa: ANN401
-        from io import FileIO  # noqa: PLC0415
-
         path = f"{self._folder}/{blob.digest.replace(':', '/', 1)}"
         try:
             return FileIO(path)
@@ -322,17 +322,8 @@ def rebuilt(told: dict[str, Any]) -> bytes:
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def open_image(name: str, *, reference: str) -> EngineImage:
-    """Open an image of the local engine. Raises ``UsageError`` if it has none of that name."""
-    return _opened(name, reference, container=False)
-
-
-def open_container(name: str, *, reference: str) -> EngineImage:
-    """Open a container of the local engine, running or not."""
-    return _opened(name, reference, container=True)
-
-
-def _opened(name: str, reference: str, *, container: bool) -> EngineImage:
+def open_image(name: str, *, reference: str, container: bool = False) -> EngineImage:
+    """Open an image of the local engine, or a container. Raises ``UsageError`` if it has none of that name."""
     client = connect()
     try:
         return EngineImage(client, name, reference=reference, container=container)
@@ -344,8 +335,6 @@ def _opened(name: str, reference: str, *, container: bool) -> EngineImage:
 @contextlib.contextmanager
 def asking(what: str) -> Iterator[None]:
     """Turn an engine that does not answer, or not to the end, into ``TreeError``."""
-    import urllib3  # noqa: PLC0415
-
     try:
         yield
     except docker.errors.NotFound:
@@ -356,19 +345,6 @@ def asking(what: str) -> Iterator[None]:
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
         raise TreeError(
             f"{what}: the engine stopped in the middle: {_reason(error)}", hint=_AGAIN
-        ) from error
-
-
-@contextlib.contextmanager
-def client_errors(reference: str, name: str, *, container: bool) -> Iterator[None]:
-    """Say what is not there."""
-    try:
-        yield
-    except docker.errors.NotFound as error:
-        kind = "container" if container else "image"
-        raise UsageError(
-            f"{reference}: the docker engine here has no {kind} {name}",
-            hint="docker ps -a" if container else f"docker pull {name}",
         ) from error
 
 
@@ -384,15 +360,6 @@ def _remove(client: APIClient, identity: str) -> None:
             f"{_reason(error)}",
             hint=f"docker rm -v {identity[:12]}",
         ) from error
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    parts = [] if file is None else list(iter(lambda: file.read(1 << 20), b""))
-    data = b"".join(parts)
-    if len(data) != member.size:
-        raise EOFError(f"{member.name} is cut short")
-    return data
 
 
 def _said(response: requests.Response) -> str:

@@ -10,20 +10,16 @@ import json
 import posixpath
 import tarfile
 import zlib
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple, cast
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import streams, tarred
 from vllm_mods.images.model import ImageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.streams import Source
+from vllm_mods.images.streams import Source
 
 _FORMAT = "1"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
@@ -143,15 +139,7 @@ def _members(source: Source, what: str) -> Iterator[tuple[tarfile.TarInfo, str, 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, what: str) -> bytes:
     with tarred.reading(what, _AGAIN):
-        file = archive.extractfile(member)
-        data = b"" if file is None else b"".join(_chunks(file))
-        if len(data) != member.size:
-            raise EOFError(f"{member.name} is cut short")
-    return data
-
-
-def _chunks(file: Iterable[bytes]) -> Iterator[bytes]:
-    return iter(lambda: file.read(1 << 20), b"")  # type: ignore[attr-defined]
+        return tarred.content(archive, member)
 
 
 def _inside(name: str, what: str) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from io import RawIOBase
+from typing import NamedTuple
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.images import layer as layers
 from vllm_mods.images import streams
-from vllm_mods.images.model import DIR, FILE, ImageEntry
+from vllm_mods.images.layer import Layer
+from vllm_mods.images.model import DIR, FILE, ImageEntry, Opened
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from io import RawIOBase
+Progress = Callable[[str, int, int | None], None]
 
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.layer import Layer
-
-    Progress = Callable[[str, int, int | None], None]
 
 _ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
 
@@ -133,6 +131,20 @@ class LayeredFiles:
         show = self._progress
         place = f"reading layer {len(self._blobs) - len(self._layers)} of {len(self._blobs)}"
         return lambda done: show(place, done, blob.size)
+
+
+class LayeredImage(Opened):
+    """Of a ``Base`` that lies in layers: what reads its files."""
+
+    _files: LayeredFiles
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """The layers as they can be opened, the lowest first."""
+        return self._files.blobs
+
+    def _open(self) -> LayeredFiles:
+        return self._files
 
 
 def _above(path: str) -> list[str]:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 import weakref
 from io import FileIO
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
-from vllm_mods.images.layered import Blob, LayeredFiles
-from vllm_mods.images.model import Opened
+from vllm_mods.images.layered import Blob, LayeredFiles, LayeredImage, Progress
+from vllm_mods.images.model import Base, Descriptor, digest_of
 
 if TYPE_CHECKING:
-    import io
     import tarfile
 
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.layered import Progress
-    from vllm_mods.images.model import Base, Descriptor
 
 _AGAIN = "the copy is damaged or incomplete: get the image again"
 
@@ -188,7 +186,7 @@ def _saved(data: bytes, tag: str | None, reference: str) -> dict[str, Any]:
     )
 
 
-class _Saved(Opened):
+class _Saved(LayeredImage):
     """A ``Base``: an image as ``docker save`` writes it, without a manifest of its own."""
 
     manifest = None
@@ -205,15 +203,13 @@ class _Saved(Opened):
         cache: Cache,
         progress: Progress | None,
     ) -> None:
-        import hashlib  # noqa: PLC0415
-
         self.reference = reference
         try:
             name, names = str(image["Config"]), [str(layer) for layer in image["Layers"]]
         except (KeyError, TypeError) as error:
             raise TreeError(f"{reference}: its manifest.json is broken", hint=_AGAIN) from error
         self.config = archive.member(name).read()
-        self.config_digest = f"sha256:{hashlib.sha256(self.config).hexdigest()}"
+        self.config_digest = digest_of(self.config)
         stated = os.path.basename(name).removesuffix(".json")
         if len(stated) == 64 and self.config_digest != f"sha256:{stated}":
             raise TreeError(f"{reference}: its configuration is not that of {stated}", hint=_AGAIN)
@@ -233,13 +229,6 @@ class _Saved(Opened):
             cache,
             progress,
         )
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        return self._files.blobs
-
-    def _open(self) -> LayeredFiles:
-        return self._files
 
 
 def _layer(archive: _Tar, name: str, diff_id: str) -> Blob:

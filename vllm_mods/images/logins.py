@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 TOKEN_USER = "<token>"  # noqa: S105  (docker's own mark for an identity token)
 

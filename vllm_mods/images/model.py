@@ -6,12 +6,11 @@ root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 FILE, DIR, LINK, OTHER = "file", "dir", "link", "other"
 
@@ -25,6 +24,11 @@ class Descriptor(NamedTuple):
     media_type: str
     digest: str
     size: int
+
+
+def digest_of(data: bytes) -> str:
+    """Return the digest by which a blob is named."""
+    return f"sha256:{sha256(data)}"
 
 
 class ImageEntry(NamedTuple):
@@ -50,15 +54,12 @@ class Readable(Protocol):
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path, ``None`` if nothing does, a parent that is a link included."""
-        ...
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a regular file, ``None`` if there is none at that very path."""
-        ...
 
     def paths(self, under: str) -> Iterable[ImageEntry]:
         """Return everything below a folder, in no particular order, links not followed."""
-        ...
 
 
 class Base(Readable, Protocol):
@@ -70,7 +71,6 @@ class Base(Readable, Protocol):
     @property
     def reference(self) -> str:
         """The image as it was named."""
-        ...
 
     @property
     def where(self) -> str:
@@ -79,7 +79,6 @@ class Base(Readable, Protocol):
         ``docker``, ``containerd`` (docker's other store), ``podman``, ``buildah``, ``oci-layout``,
         ``archive`` or ``registry``.
         """
-        ...
 
     @property
     def config(self) -> bytes:
@@ -88,36 +87,29 @@ class Base(Readable, Protocol):
         Byte for byte, and ``config_digest`` its hash, everywhere but in docker: an engine tells the
         values only, and this is the canonical JSON of them.
         """
-        ...
 
     @property
     def config_digest(self) -> str:
         """The digest of the configuration: on docker's graph driver the image's ID."""
-        ...
 
     @property
     def diff_ids(self) -> tuple[str, ...]:
         """The digest of each layer's tar, the lowest first."""
-        ...
 
     @property
     def manifest(self) -> bytes | None:
         """The manifest of this one platform, byte for byte, where there is one."""
-        ...
 
     @property
     def manifest_digest(self) -> str | None:
         """Its digest; may be known where ``manifest`` is not."""
-        ...
 
     @property
     def layers(self) -> tuple[Descriptor, ...] | None:
         """The layers as the manifest names them, the lowest first."""
-        ...
 
     def close(self) -> None:
         """Give back what is held, more than once without harm."""
-        ...
 
 
 def resolve(base: Base, path: str) -> str:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
 

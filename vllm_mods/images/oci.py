@@ -6,21 +6,18 @@ Docker's "schema 2" manifests have the same shape and are read as such.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping  # noqa: TC003  (a type that is decoded to)
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from functools import partial
+from io import RawIOBase
+from typing import Any, NamedTuple, Protocol
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import DecodeError, decode
 from vllm_mods.images import streams
-from vllm_mods.images.layered import Blob, LayeredFiles
-from vllm_mods.images.model import Descriptor, Opened
-
-if TYPE_CHECKING:
-    from io import RawIOBase
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.layered import Progress
+from vllm_mods.images.layered import Blob, LayeredFiles, LayeredImage, Progress
+from vllm_mods.images.model import Descriptor
 
 TAG = "org.opencontainers.image.ref.name"
 # What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
@@ -36,10 +33,9 @@ class BlobStore(Protocol):
 
     def open(self, blob: Descriptor) -> RawIOBase:
         """Open a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
-        ...
 
 
-class OciImage(Opened):
+class OciImage(LayeredImage):
     """A ``Base``: an image in a place that gives out blobs by digest."""
 
     def __init__(
@@ -57,12 +53,9 @@ class OciImage(Opened):
         self.manifest: bytes | None
         self.manifest, raw = pick(store, manifest, reference)
         self.manifest_digest: str | None = raw.digest
-        document = parse(self.manifest, f"{reference}: its manifest")
+        self.layers: tuple[Descriptor, ...] | None
         try:
-            config = descriptor(document["config"])
-            self.layers: tuple[Descriptor, ...] | None = tuple(
-                descriptor(layer) for layer in document["layers"]
-            )
+            config, self.layers = contents(parse(self.manifest, f"{reference}: its manifest"))
         except (KeyError, TypeError, ValueError) as error:
             raise TreeError(
                 f"{reference}: its manifest {raw.digest} does not name a configuration and layers",
@@ -79,22 +72,10 @@ class OciImage(Opened):
             )
         self._files = LayeredFiles(
             reference,
-            tuple(_blob(store, layer) for layer in self.layers),
+            tuple(Blob(one.digest, one.size, partial(store.open, one)) for one in self.layers),
             cache,
             progress,
         )
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        """The layers as they can be opened, the lowest first."""
-        return self._files.blobs
-
-    def _open(self) -> LayeredFiles:
-        return self._files
-
-
-def _blob(store: BlobStore, layer: Descriptor) -> Blob:
-    return Blob(layer.digest, layer.size, lambda: store.open(layer))
 
 
 def pick(
@@ -157,6 +138,11 @@ def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
     if algorithm not in {"sha256", "sha512"} or not set(value) <= set("0123456789abcdef"):
         raise ValueError(f"{one.digest} is no digest")
     return one
+
+
+def contents(manifest: dict[str, Any]) -> tuple[Descriptor, tuple[Descriptor, ...]]:
+    """Return the configuration and the layers that a manifest names. Raises as ``descriptor`` does."""
+    return descriptor(manifest["config"]), tuple(map(descriptor, manifest["layers"]))
 
 
 def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.images.model import Base
+from vllm_mods.images import layout, storage
+from vllm_mods.images.model import Base
 
 FORMS = (
     "docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG], archive:FILE, "
@@ -45,12 +42,9 @@ def open_base(
     if kind in {"docker", "container"}:
         from vllm_mods.images import docker  # noqa: PLC0415  (docker's library: 160 ms)
 
-        opened = docker.open_image if kind == "docker" else docker.open_container
-        base: Base = opened(name, reference=reference)
+        base: Base = docker.open_image(name, reference=reference, container=kind == "container")
         return base
     if kind in {"podman", "buildah"}:
-        from vllm_mods.images import storage  # noqa: PLC0415
-
         return storage.open_image(kind, name, reference=reference)
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)
     if kind == "registry":
@@ -59,8 +53,6 @@ def open_base(
         return open_registry(
             name, reference=reference, cache=cache, progress=progress, offline=offline
         )
-    from vllm_mods.images import layout  # noqa: PLC0415
-
     opener = layout.open_layout if kind == "oci" else layout.open_archive
     return opener(name, reference=reference, cache=cache, progress=progress)
 

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import io
+import ipaddress
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
 
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.sessions import BROKEN, reason, session
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import logins, names, oci
-from vllm_mods.images.model import Descriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.images.layered import Progress
-    from vllm_mods.images.model import Base
-    from vllm_mods.images.names import Name
+from vllm_mods.images.layered import Progress
+from vllm_mods.images.model import Base, Descriptor, digest_of
+from vllm_mods.images.names import Name
 
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
 """The environment variable that lists, with commas, registries that may be asked without TLS."""
@@ -77,13 +74,11 @@ class Client:
 
     def manifest(self, reference: str) -> Descriptor:
         """Ask for the manifest or index that the name stands for."""
-        import hashlib  # noqa: PLC0415
-
         with self.get(f"manifests/{self.name.version}", accept=_ACCEPT) as response:
             data = response.raw.read(16 << 20)
             kind = response.headers.get("Content-Type", "")
             stated = response.headers.get("Docker-Content-Digest")
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = digest_of(data)
         for expected in (self.name.digest, stated):
             if expected and expected.startswith("sha256:") and expected != digest:
                 raise TreeError(
@@ -205,8 +200,6 @@ class Client:
 
 def is_plain(host: str, environ: Mapping[str, str]) -> bool:
     """Tell whether a registry is asked without TLS: on this machine, or where the user says so."""
-    import ipaddress  # noqa: PLC0415
-
     if host in environ.get(PLAIN_HTTP, "").split(","):
         return True
     bare = urlsplit(f"//{host}").hostname or ""

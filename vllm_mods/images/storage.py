@@ -7,22 +7,18 @@ read, which in a rootless storage takes a user namespace: ``podman unshare vllm-
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import shutil
 import subprocess
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import oci, streams
-from vllm_mods.images.model import Opened
+from vllm_mods.images.model import Descriptor, Opened, digest_of
 from vllm_mods.images.mounted import MountedFiles
-
-if TYPE_CHECKING:
-    import io
-
-    from vllm_mods.images.model import Descriptor
 
 PODMAN, BUILDAH = "podman", "buildah"
 _TIMEOUT = 300
@@ -38,18 +34,13 @@ class StoredImage(Opened):
         identity = _identity(tool, name, reference)
         store = _Kept(_graph_root(tool), identity)
         data = store.file("manifest")
-        document = oci.parse(data, f"{reference}: its manifest")
         self.manifest: bytes | None = data
+        self.layers: tuple[Descriptor, ...] | None
         try:
-            config = oci.descriptor(document["config"])
-            self.layers: tuple[Descriptor, ...] | None = tuple(
-                oci.descriptor(one) for one in document["layers"]
-            )
+            config, self.layers = oci.contents(oci.parse(data, f"{reference}: its manifest"))
         except (KeyError, TypeError, ValueError) as error:
             raise TreeError(f"{reference}: its manifest is broken", hint=_AGAIN) from error
-        import hashlib  # noqa: PLC0415
-
-        self.manifest_digest: str | None = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self.manifest_digest: str | None = digest_of(data)
         self.config = oci.document_of(store, config, f"{reference}: its configuration")
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
@@ -97,9 +88,7 @@ class _Kept:
             raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
 
     def open(self, blob: Descriptor) -> io.RawIOBase:
-        import io as io_  # noqa: PLC0415
-
-        return streams.Forward(io_.BytesIO(self.file(blob.digest)))
+        return streams.Forward(io.BytesIO(self.file(blob.digest)))
 
 
 def _file_name(key: str) -> str:

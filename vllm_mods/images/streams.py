@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
-import zlib
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from collections.abc import Callable
+from typing import BinaryIO, Protocol, cast
 
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CHUNK = 1 << 20
 # tarfile reads a member's extended header in one piece: a header of gigabytes must not get there.
@@ -24,7 +22,6 @@ class Source(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Return at most ``size`` bytes, ``b""`` at the end."""
-        ...
 
 
 class CheckedStream(io.RawIOBase):
@@ -106,31 +103,6 @@ class Limited:
         return self._source.read(size)
 
 
-class _Gunzip:
-    """The bytes of a gzip stream, of several members if it has them."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._engine = zlib.decompressobj(wbits=31)
-        self._rest = b""
-
-    def read(self, size: int) -> bytes:
-        while True:
-            if self._engine.eof:
-                self._rest = self._engine.unused_data or self._source.read(_CHUNK)
-                if not self._rest.strip(b"\0"):
-                    return b""
-                self._engine = zlib.decompressobj(wbits=31)
-            if not self._rest:
-                self._rest = self._source.read(_CHUNK)
-                if not self._rest:
-                    raise EOFError("the gzip stream ends early")
-            data = self._engine.decompress(self._rest, size)
-            self._rest = self._engine.unconsumed_tail
-            if data:
-                return data
-
-
 def unpacked(source: Source) -> Source:
     """Return a source of what a stream holds: gzip, zstd or nothing around it, by its first bytes."""
     head = b""
@@ -138,7 +110,7 @@ def unpacked(source: Source) -> Source:
         head += more
     whole = Limited(head, source)
     if head.startswith(b"\x1f\x8b"):
-        return _Gunzip(whole)
+        return gzip.GzipFile(fileobj=cast("BinaryIO", whole), mode="rb")
     if head == b"\x28\xb5\x2f\xfd":
         return _Unzstd(whole)
     return whole

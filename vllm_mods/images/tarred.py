@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError
@@ -12,8 +13,9 @@ from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
 
 if TYPE_CHECKING:
     import tarfile
-    from collections.abc import Iterator
 
+
+_CHUNK = 1 << 20
 BROKEN = (*tars.BROKEN, zlib.error)
 """What the standard library raises for wrong bytes in a tar or around it."""
 
@@ -36,6 +38,15 @@ def entry(member: tarfile.TarInfo, path: str) -> ImageEntry:
         target=member.linkname if kind == LINK else "",
         size=member.size if member.isreg() else 0,
     )
+
+
+def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """Return the bytes of a member. Raises ``EOFError`` if it is cut short."""
+    file = archive.extractfile(member)
+    data = b"" if file is None else b"".join(iter(lambda: file.read(_CHUNK), b""))
+    if len(data) != member.size:
+        raise EOFError(f"{member.name} is cut short")
+    return data
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from vllm_mods.formats import diff, zips
 from vllm_mods.library import catalog
 from vllm_mods.lint import rules
 from vllm_mods.lint.rules import Flaw
-from vllm_mods.scripts import bash
+from vllm_mods.scripts import bash, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def script(text: str) -> tuple[Flaw, ...]:
     """Look at the text of a script."""
     try:
         return rules.check(bash.read(text))
-    except bash.BashError as error:
+    except statements.BashError as error:
         return (Flaw("not-bash", error.line, error.why),)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods.scripts import bash
-from vllm_mods.scripts.bash import (
+from vllm_mods.scripts import statements
+from vllm_mods.scripts.statements import (
     Assign,
     BashFunction,
     Block,
@@ -25,9 +25,11 @@ from vllm_mods.scripts.bash import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from vllm_mods.scripts.bash import Script, Statement
+    from vllm_mods.scripts.statements import Script, Statement
+
+    _Flaws = Iterator[tuple[str, str]]
 
 
 class Flaw(NamedTuple):
@@ -53,6 +55,7 @@ _ADDRESS = re.compile(r"https?://")
 _MOVING = re.compile(r"/(?:main|master|HEAD)/|/refs/heads/")
 _COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 _EXACT = re.compile(r"===?[\w.+!-]+$|@\s*\S+@[0-9a-f]{40}|#sha256=[0-9a-f]{64}|\.whl$")
+_IN_PLACE = re.compile(r"\s-\w*i|--in-place")
 _LONGEST_PATH = 4096
 _TAKES_VALUE = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target"}
 _TAKES_VALUE |= {"--prefix", "--root", "--python", "-p", "--platform", "--python-version"}
@@ -61,9 +64,9 @@ _TAKES_VALUE |= {"--prefix", "--root", "--python", "-p", "--platform", "--python
 def check(script: Script) -> tuple[Flaw, ...]:
     """Return what is wrong with a script, by line."""
     found = [*_stops(script), *_lost_exports(script)]
-    for one in bash.walk(script.body):
-        for rule in _RULES:
-            found += rule(one, script)
+    for one in statements.walk(script.body):
+        for rule in _RULES.get(type(one), ()):
+            found += (Flaw(code, one.line, message) for code, message in rule(one, script))
     return tuple(sorted(dict.fromkeys(found), key=lambda flaw: (flaw.line, flaw.code)))
 
 
@@ -94,18 +97,14 @@ def _stops(script: Script) -> Iterator[Flaw]:
     """Find a script that goes on whatever fails."""
     flags = _shell_options(script)
     if "e" in flags:
-        off = next((one for one in bash.walk(script.body) if _sets(one, "+") >= {"e"}), None)
+        off = next((one for one in statements.walk(script.body) if _sets(one, "+") >= {"e"}), None)
         if off is not None:
             yield Flaw("set-e-off", off.line, "from here on a command that fails is passed over")
         return
     for one in script.body:
         if isinstance(one, Call | Pipe) and _changes(one):
-            yield Flaw(
-                "no-set-e",
-                one.line,
-                f"if `{_short(one)}` fails, the script goes on and may still exit with 0: put `set -euo "
-                "pipefail` at the top",
-            )
+            why = "the script goes on and may still exit with 0: put `set -euo pipefail` at the top"
+            yield Flaw("no-set-e", one.line, f"if `{_short(one)}` fails, {why}")
             return
 
 
@@ -118,11 +117,9 @@ def _shell_options(script: Script) -> set[str]:
 
 def _sets(one: Statement, sign: str) -> set[str]:
     """Return the options that a ``set`` turns on (``-``) or off (``+``)."""
-    return (
-        set(_letters(words_of(one)[1:], sign))
-        if isinstance(one, Call) and name_of(one) == "set"
-        else set()
-    )
+    if not isinstance(one, Call) or name_of(one) != "set":
+        return set()
+    return set(_letters(words_of(one)[1:], sign))
 
 
 def _letters(words: list[str], sign: str) -> Iterator[str]:
@@ -136,116 +133,74 @@ def _letters(words: list[str], sign: str) -> Iterator[str]:
         named = word.startswith(sign) and word.endswith("o")
 
 
-def _fails_open(one: Statement, _script: Script) -> Iterator[Flaw]:
+def _fails_open(one: Chain, _script: Script) -> _Flaws:
     """``… || true``: what failed counts as done."""
-    if not isinstance(one, Chain) or one.operator != "||" or not _cannot_fail(one.right):
+    if one.operator != "||" or not _cannot_fail(one.right):
         return
+    left, right = _short(one.left), _short(one.right)
     if _changes(one.left):
-        yield Flaw(
-            "fail-open",
-            one.line,
-            f"`{_short(one.left)}` may fail, and `{_short(one.right)}` makes that a success",
-        )
+        yield "fail-open", f"`{left}` may fail, and `{right}` makes that a success"
     elif _asks(one.left):
-        yield Flaw(
-            "check-cannot-fail",
-            one.line,
-            f"whatever `{_short(one.left)}` finds, `{_short(one.right)}` makes it a success",
-        )
+        yield "check-cannot-fail", f"whatever `{left}` finds, `{right}` makes it a success"
 
 
-def _passed_over(one: Statement, _script: Script) -> Iterator[Flaw]:
+def _passed_over(one: If, _script: Script) -> _Flaws:
     """``if patch …; then … fi``: no branch for what happens if it fails, or one that goes on."""
-    if not isinstance(one, If):
-        return
     condition, _body = one.branches[0]
     tried = [part for part in condition if not isinstance(part, Not) and _changes(part)]
     dry = any("--dry-run" in part.text or "--check" in part.text for part in tried)
     otherwise = one.branches[-1][1] if not one.branches[-1][0] else ()
     if tried and not dry and not _ends(otherwise):
-        yield Flaw(
-            "failure-passed-over",
-            one.line,
-            f"if `{_short(tried[0])}` fails, the script goes on: nothing in the other branch ends it",
-        )
+        why = "fails, the script goes on: nothing in the other branch ends it"
+        yield "failure-passed-over", f"if `{_short(tried[0])}` {why}"
 
 
-def _unwatched_pipe(one: Statement, script: Script) -> Iterator[Flaw]:
+def _unwatched_pipe(one: Pipe, script: Script) -> _Flaws:
     """``patch … | tee log``: the exit code is that of the last command."""
-    if not isinstance(one, Pipe) or "pipefail" in _shell_options(script):
-        return
     early = [stage for stage in one.stages[:-1] if _changes(stage)]
-    if early:
-        yield Flaw(
-            "pipe-unwatched",
-            one.line,
-            f"if `{_short(early[0])}` fails, the pipe still succeeds when its last command does: "
-            "`set -o pipefail`",
-        )
+    if early and "pipefail" not in _shell_options(script):
+        why = "fails, the pipe still succeeds when its last command does: `set -o pipefail`"
+        yield "pipe-unwatched", f"if `{_short(early[0])}` {why}"
 
 
-def _background(one: Statement, _script: Script) -> Iterator[Flaw]:
-    if (
-        isinstance(one, Other)
-        and one.kind == "background"
-        and any(map(_changes, bash.walk(one.body)))
-    ):
-        yield Flaw(
-            "background", one.line, f"nobody waits for `{_short(one)}`, or hears that it failed"
-        )
+def _background(one: Other, _script: Script) -> _Flaws:
+    if one.kind == "background" and any(map(_changes, statements.walk(one.body))):
+        yield "background", f"nobody waits for `{_short(one)}`, or hears that it failed"
 
 
 # --- what decides that is not in the mod
 
 
-def _network(one: Statement, script: Script) -> Iterator[Flaw]:
-    if isinstance(one, Pipe) and any(name_of(stage) in _FETCHES for stage in one.stages[:-1]):
-        last = one.stages[-1]
-        if name_of(last) in {"patch", "git", "bash", "sh", "python3"}:
-            yield Flaw(
-                "network-patch",
-                one.line,
-                f"what `{name_of(last)}` gets is whatever the server sends at that moment: keep it in "
-                "the mod",
-            )
-    if not isinstance(one, Call):
-        return
+def _piped_from_network(one: Pipe, _script: Script) -> _Flaws:
+    last = name_of(one.stages[-1])
+    fetched = any(name_of(stage) in _FETCHES for stage in one.stages[:-1])
+    if fetched and last in {"patch", "git", "bash", "sh", "python3"}:
+        why = "gets is whatever the server sends at that moment: keep it in the mod"
+        yield "network-patch", f"what `{last}` {why}"
+
+
+def _network(one: Call, script: Script) -> _Flaws:
     name, words = name_of(one), words_of(one)
-    if name in _FETCHES:
-        yield from _fetch(one)
-    if (
-        name == "git"
-        and "clone" in words[1:3]
-        and not any(_COMMIT.search(other.text) for other in script.body)
-    ):
-        yield Flaw(
-            "moving-clone", one.line, "a branch of another repository: what is in it changes"
-        )
-
-
-def _fetch(one: Call) -> Iterator[Flaw]:
+    clones = name == "git" and "clone" in words[1:3]
+    if clones and not any(_COMMIT.search(other.text) for other in script.body):
+        yield "moving-clone", "a branch of another repository: what is in it changes"
+    if name not in _FETCHES:
+        return
     if _PULL.search(one.text):
-        yield Flaw(
-            "live-diff",
-            one.line,
-            "the diff of a pull request changes with every push to it: keep a copy in the mod",
-        )
+        why = "the diff of a pull request changes with every push to it: keep a copy in the mod"
+        yield "live-diff", why
     elif any(_moves(word) for word in _WORD.findall(one.text)):
-        yield Flaw("moving-url", one.line, "this address names a branch: what it gives changes")
+        yield "moving-url", "this address names a branch: what it gives changes"
     else:
-        yield Flaw(
-            "network", one.line, "no network, no mod; and nothing says what the server will send"
-        )
+        yield "network", "no network, no mod; and nothing says what the server will send"
 
 
-def _unpinned(one: Statement, _script: Script) -> Iterator[Flaw]:
-    if not isinstance(one, Call):
-        return
+def _unpinned(one: Call, _script: Script) -> _Flaws:
     words = words_of(one)
-    if "install" not in words or not _is_pip(words[: words.index("install")]):
-        return
-    rest = words[words.index("install") + 1 :]
-    if "--require-hashes" in rest:
+    at = words.index("install") if "install" in words else 0
+    program, rest = words[:at], words[at + 1 :]
+    is_pip = any(word.rpartition("/")[2] in {"pip", "pip3", "uv"} for word in program)
+    if not is_pip or "--require-hashes" in rest:
         return
     loose = []
     while rest:
@@ -257,31 +212,19 @@ def _unpinned(one: Statement, _script: Script) -> Iterator[Flaw]:
         elif not word.startswith("-") and not _EXACT.search(word):
             loose.append(word)
     if loose:
-        yield Flaw(
-            "unpinned-install",
-            one.line,
-            f"which {', '.join(loose)} comes in depends on the day: name the version (`==`) or a wheel",
-        )
-
-
-def _is_pip(words: list[str]) -> bool:
-    return any(word.rpartition("/")[2] in {"pip", "pip3", "uv"} for word in words)
+        why = "comes in depends on the day: name the version (`==`) or a wheel"
+        yield "unpinned-install", f"which {', '.join(loose)} {why}"
 
 
 # --- what holds here only
 
 
-def _hard_coded(one: Statement, _script: Script) -> Iterator[Flaw]:
-    if not isinstance(one, Call | Assign | Test):
-        return
+def _hard_coded(one: Call | Assign | Test, _script: Script) -> _Flaws:
     redirects = one.redirects if isinstance(one, Call) else ()
     places = [redirect.target.text for redirect in redirects if redirect.operator != "<<"]
     if root := _root_in(_DEFAULT.sub("", "\n".join([one.text, *places]))):
-        yield Flaw(
-            "hard-coded-root",
-            one.line,
-            f"{root} is where vLLM lies in some images: take it from a variable, or ask Python",
-        )
+        why = "is where vLLM lies in some images: take it from a variable, or ask Python"
+        yield "hard-coded-root", f"{root} {why}"
 
 
 def _root_in(text: str) -> str:
@@ -303,7 +246,7 @@ def _moves(word: str) -> bool:
 def _lost_exports(script: Script) -> Iterator[Flaw]:
     last: dict[str, int] = {}
     exports = []
-    for one in bash.walk(script.body):
+    for one in statements.walk(script.body):
         for name in re.findall(r"\$\{?(\w+)", one.text):
             last[name] = max(one.line, last.get(name, 0))
         if isinstance(one, Assign) and one.exported:
@@ -311,73 +254,48 @@ def _lost_exports(script: Script) -> Iterator[Flaw]:
     for one in exports:
         used = last.get(one.name, 0) > one.line
         if not used and one.name not in {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"}:
-            yield Flaw(
-                "lost-export",
-                one.line,
-                f"{one.name} ends with this process: vLLM is started by another one. Put it into the "
-                "recipe's `env`",
-            )
+            why = "vLLM is started by another one. Put it into the recipe's `env`"
+            yield Flaw("lost-export", one.line, f"{one.name} ends with this process: {why}")
 
 
 # --- changes that succeed without changing anything
 
 
-def _in_place(one: Statement, _script: Script) -> Iterator[Flaw]:
-    if (
-        isinstance(one, Call)
-        and name_of(one) in {"sed", "perl"}
-        and re.search(r"\s-\w*i|--in-place", one.text)
-    ):
-        yield Flaw(
-            "edit-unchecked",
-            one.line,
-            f"`{name_of(one)}` succeeds also where its pattern matches nothing",
-        )
+def _in_place(one: Call, _script: Script) -> _Flaws:
+    name = name_of(one)
+    if name in {"sed", "perl"} and _IN_PLACE.search(one.text):
+        yield "edit-unchecked", f"`{name}` succeeds also where its pattern matches nothing"
 
 
-def _python_edit(one: Statement, _script: Script) -> Iterator[Flaw]:
-    if not isinstance(one, Call) or name_of(one) != "python3":
+def _python_edit(one: Call, _script: Script) -> _Flaws:
+    if name_of(one) != "python3":
         return
-    code = "\n".join(
-        [*(redirect.target.text for redirect in one.redirects), *(word.text for word in one.argv)]
-    )
+    words = (*(redirect.target for redirect in one.redirects), *one.argv)
+    code = "\n".join(word.text for word in words)
     edits = re.search(r"\.replace\(|re\.sub\(|\.sub\(", code) and re.search(r"write", code)
     if edits and not re.search(r"\b(?:raise|assert|sys\.exit|exit\()", code):
-        yield Flaw(
-            "edit-unchecked",
-            one.line,
-            "this Python succeeds also where the text that it replaces is not there",
-        )
+        why = "this Python succeeds also where the text that it replaces is not there"
+        yield "edit-unchecked", why
 
 
-def _fuzz(one: Statement, _script: Script) -> Iterator[Flaw]:
-    if not isinstance(one, Call):
-        return
+def _fuzz(one: Call, _script: Script) -> _Flaws:
     name, words = name_of(one), words_of(one)
     if name == "patch" and not any(re.match(r"--fuzz=0|-F0?$|-\w*F0", word) for word in words):
-        yield Flaw(
-            "fuzz",
-            one.line,
-            "`patch` leaves out context lines to find a place, and may take another function: `-F0`",
-        )
+        why = "leaves out context lines to find a place, and may take another function: `-F0`"
+        yield "fuzz", f"`patch` {why}"
     if name == "git" and "apply" in words and "--reject" in words:
-        yield Flaw(
-            "half-applied", one.line, "`--reject` puts in the hunks that fit and leaves the rest"
-        )
+        yield "half-applied", "`--reject` puts in the hunks that fit and leaves the rest"
 
 
-_RULES = (
-    _fails_open,
-    _passed_over,
-    _unwatched_pipe,
-    _background,
-    _network,
-    _unpinned,
-    _hard_coded,
-    _in_place,
-    _python_edit,
-    _fuzz,
-)
+_RULES: dict[type[Statement], tuple[Callable[[Any, Script], _Flaws], ...]] = {
+    Call: (_network, _unpinned, _hard_coded, _in_place, _python_edit, _fuzz),
+    Assign: (_hard_coded,),
+    Test: (_hard_coded,),
+    Chain: (_fails_open,),
+    If: (_passed_over,),
+    Pipe: (_unwatched_pipe, _piped_from_network),
+    Other: (_background,),
+}
 
 
 # --- small questions
@@ -388,8 +306,7 @@ def _changes(one: Statement) -> bool:
     if isinstance(one, BashFunction):
         return False
     return any(
-        name_of(part) in _CHANGES and not _only_asks(part)
-        for part in (one, *bash.walk(bash.inside(one)))
+        name_of(part) in _CHANGES and not _only_asks(part) for part in statements.walk((one,))
     )
 
 
@@ -399,29 +316,24 @@ def _only_asks(one: Statement) -> bool:
     if name_of(one) == "python3":
         return "-c" in words_of(one) and "write" not in one.text and "replace" not in one.text
     if name_of(one) == "git":
-        return not {"apply", "am", "clone", "checkout", "pull"} & set(
-            words_of(one)
-        ) or "--check" in words_of(one)
+        acts = {"apply", "am", "clone", "checkout", "pull"}
+        return acts.isdisjoint(words_of(one)) or "--check" in words_of(one)
     if name_of(one) == "sed":
-        return not re.search(r"\s-\w*i|--in-place", one.text)
+        return not _IN_PLACE.search(one.text)
     return "--dry-run" in words_of(one)
 
 
 def _asks(one: Statement) -> bool:
-    return any(
-        name_of(part) in _ASKS or _only_asks(part) for part in (one, *bash.walk(bash.inside(one)))
-    )
+    return any(name_of(part) in _ASKS or _only_asks(part) for part in statements.walk((one,)))
 
 
 def _cannot_fail(one: Statement) -> bool:
-    if isinstance(one, Block):
-        return not _ends(one.body)
-    return name_of(one) in _SAYS
+    return not _ends(one.body) if isinstance(one, Block) else name_of(one) in _SAYS
 
 
 def _ends(body: tuple[Statement, ...]) -> bool:
     """Tell whether statements end the script, and not with 0."""
-    for one in bash.walk(body):
+    for one in statements.walk(body):
         if isinstance(one, Call) and name_of(one) in {"exit", "return"}:
             return words_of(one)[1:] != ["0"]
         if isinstance(one, Call) and name_of(one) in {"false", "die", "fail", "abort"}:

@@ -7,10 +7,10 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods.making import conditions, tools
-from vllm_mods.making.effects import Clear, in_site
-from vllm_mods.making.shell_state import EndedError, Result
-from vllm_mods.scripts import bash
+from vllm_mods.making import conditions, file_commands, tools
+from vllm_mods.making.effects import Clear
+from vllm_mods.making.shell_state import DONE, EndedError, Result
+from vllm_mods.scripts import bash, statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,35 +19,19 @@ if TYPE_CHECKING:
 
     Handler = Callable[[ShellState, ShellCommand], Result]
 
-DONE = Result(status=True, out="")
 PURE = {
-    *(
-        "echo",
-        "printf",
-        "grep",
-        "egrep",
-        "fgrep",
-        "diff",
-        "cmp",
-        "sha256sum",
-        "md5sum",
-        "ls",
-        "date",
-    ),
-    *("sleep", "which", "type", "hash", "id", "uname", "whoami", "stat", "file", "wc", "head"),
+    *("echo", "printf", "grep", "egrep", "fgrep", "diff", "cmp", "sha256sum", "md5sum", "ls"),
+    *("date", "clear", "sleep", "which", "type", "hash", "id", "uname", "whoami", "stat", "file"),
     *("tail", "uniq", "cut", "tr", "set", "shopt", "true", ":", "wait", "nproc", "free", "df"),
     *("du", "nvidia-smi", "jobs", "umask", "ulimit", "sync", "hostname", "lscpu", "tput", "seq"),
-    "clear",
+    *("wc", "head"),
 }
-_CACHE = re.compile(
-    r"__pycache__|\.py[co]$|\.cache(?:/|$)|torch_compile|torchinductor|\.triton|_cache(?:/|$)"
-)
-_BACKUP = re.compile(r"(?:\.(?:bak|orig|backup|old|save)|~)(?:[.-]?\w*)?$")
-_CP = (
-    "abdfiLnpPrRsuvdHTt:S:D",
-    ["archive", "force", "recursive", "no-clobber", "preserve", "verbose"],
-)
-_INSTALL = ("m:o:g:bcDdTt:vpS:C", ["mode=", "owner=", "group=", "directory", "verbose"])
+_ENDS = {"exit", "return", "break", "continue"}
+_SURE = {
+    **dict.fromkeys(("true", ":", "shopt", "umask"), DONE),
+    "false": Result(status=False, out=""),
+}
+_IN_IMAGES = {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
 
 
 def run(shell: ShellState, command: ShellCommand) -> Result:
@@ -57,31 +41,22 @@ def run(shell: ShellState, command: ShellCommand) -> Result:
         return tools.script(shell, command, [command.argv[0], *command.argv[1:]])
     if re.fullmatch(r"python(3(\.\d+)?)?|pip(3(\.\d+)?)?", name):
         name = name.rstrip("0123456789.")
+    if name in _ENDS:
+        raise EndedError(command.argv[0])
+    if name in _SURE:
+        return _SURE[name]
     handler = _HANDLERS.get(name)
     if handler is not None:
         try:
             return handler(shell, command)
         except getopt.GetoptError as error:
-            return shell.left(command.place, command.text, f"`{name}`: {error.msg}")
+            return shell.leave(command, f"`{name}`: {error.msg}")
     if name in PURE:
         return Result()
-    why = _WHY.get(name, f"what `{name}` does is not known")
-    return shell.left(command.place, command.text, why)
+    return shell.leave(command, _WHY.get(name, f"what `{name}` does is not known"))
 
 
-# --- what ends, what asks
-
-
-def _end(_shell: ShellState, command: ShellCommand) -> Result:
-    raise EndedError(command.argv[0])
-
-
-def _true(_shell: ShellState, _command: ShellCommand) -> Result:
-    return DONE
-
-
-def _false(_shell: ShellState, _command: ShellCommand) -> Result:
-    return Result(status=False, out="")
+# --- what asks
 
 
 def _echo(_shell: ShellState, command: ShellCommand) -> Result:
@@ -116,10 +91,10 @@ def _trap(shell: ShellState, command: ShellCommand) -> Result:
     """``trap 'rm -r "$T"' EXIT``: nothing, if it changes nothing that lasts."""
     try:
         body = bash.read(command.argv[1] if len(command.argv) > 2 else ":").body
-    except bash.BashError:
+    except statements.BashError:
         body = ()
     if shell.would_last(body):
-        return shell.left(command.place, command.text, "when it runs is known only when it runs")
+        return shell.leave(command, "when it runs is known only when it runs")
     return DONE
 
 
@@ -152,15 +127,9 @@ def _test(shell: ShellState, command: ShellCommand) -> Result:
     return Result(conditions.evaluate(shell, command.argv[1:]), "")
 
 
-def _known(_shell: ShellState, command: ShellCommand) -> Result:
-    """``command -v patch``: what the images have is there."""
-    there = command.argv[-1] in {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
-    return Result(status=True if there else None)
-
-
 def _command(shell: ShellState, command: ShellCommand) -> Result:
     if command.argv[1:2] in (["-v"], ["-V"]):
-        return _known(shell, command)
+        return Result(status=True if command.argv[-1] in _IN_IMAGES else None)
     return _after(shell, command)
 
 
@@ -168,7 +137,7 @@ def _after(shell: ShellState, command: ShellCommand) -> Result:
     """``sudo x``, ``env A=b x``, ``exec x``: what stands behind."""
     argv = command.argv[1:]
     if command.argv[0] == "timeout":
-        argv = [word for word in argv if not re.fullmatch(r"[\d.]+[smh]?", word)][:]
+        argv = [word for word in argv if not re.fullmatch(r"[\d.]+[smh]?", word)]
     while argv and (argv[0].startswith("-") or re.match(r"\w+=", argv[0])):
         if "=" in argv[0] and not argv[0].startswith("-"):
             name, _, value = argv[0].partition("=")
@@ -213,179 +182,7 @@ def _real(shell: ShellState, command: ShellCommand) -> Result:
     return Result(status=True, out=None if path is None else f"{path}\n")
 
 
-def _make_temporary(shell: ShellState, command: ShellCommand) -> Result:
-    path = f"/tmp/made-{command.place.line}-{len(shell.made)}"  # noqa: S108
-    if any("d" in word for word in command.argv[1:] if word.startswith("-")):
-        shell.made.add(path)
-    else:
-        shell.files[path] = b""
-    return Result(status=True, out=f"{path}\n")
-
-
-def _make_folder(shell: ShellState, command: ShellCommand) -> Result:
-    for word in command.argv[1:]:
-        path = None if word.startswith("-") else shell.path(word)
-        if path is not None:
-            shell.made.add(path)
-    return DONE
-
-
-# --- files
-
-
-def _cat(shell: ShellState, command: ShellCommand) -> Result:
-    names = [word for word in command.argv[1:] if not word.startswith("-")]
-    if not names:
-        return Result(status=True, out=command.stdin if command.reads else None)
-    out = ""
-    for name in names:
-        path = shell.path(name)
-        data = None if path is None else shell.read(path)
-        if data is None:
-            return Result()
-        out += data.decode("utf-8", "surrogateescape")
-    return Result(status=True, out=out)
-
-
-def _tee(shell: ShellState, command: ShellCommand) -> Result:
-    for name in command.argv[1:]:
-        if name in {"-a", "--append"}:
-            return shell.left(command.place, command.text, "it adds to a file")
-        path = shell.path(name)
-        if path is not None and not shell.lasts(path):
-            shell.files[path] = None
-        elif not name.startswith("-"):
-            data = command.stdin
-            shell.write(
-                command.place,
-                command.text,
-                path,
-                None if data is None else data.encode("utf-8", "surrogateescape"),
-            )
-    return Result(status=True, out=command.stdin)
-
-
-def _copy(shell: ShellState, command: ShellCommand) -> Result:
-    options, operands = getopt.gnu_getopt(command.argv[1:], *_CP)
-    flags = {flag for flag, _ in options}
-    if flags & {"-n", "-u", "-s", "--no-clobber"}:
-        return shell.left(
-            command.place, command.text, "whether it copies is known only when it runs"
-        )
-    into = next((value for flag, value in options if flag == "-t"), None)
-    return _copied(shell, command, operands, into)
-
-
-def _install(shell: ShellState, command: ShellCommand) -> Result:
-    options, operands = getopt.gnu_getopt(command.argv[1:], *_INSTALL)
-    flags = {flag for flag, _ in options}
-    if flags & {"-d", "--directory"}:
-        return _make_folder(shell, command._replace(argv=["mkdir", *operands]))
-    into = next((value for flag, value in options if flag == "-t"), None)
-    return _copied(shell, command, operands, into)
-
-
-def _copied(
-    shell: ShellState, command: ShellCommand, operands: list[str], into: str | None
-) -> Result:
-    if into is None:
-        if len(operands) < 2:
-            return shell.left(command.place, command.text, "it names no target")
-        into = operands.pop()
-    folder = shell.path(into)
-    sources = [shell.path(name) for name in operands]
-    if folder is None or None in sources:
-        return shell.left(command.place, command.text, "the folder it runs in is not known")
-    is_folder = into.endswith(("/", "/.")) or len(operands) > 1 or shell.is_folder(folder)
-    for name, source in zip(operands, sources, strict=True):
-        assert source is not None  # noqa: S101  (just looked)
-        below = shell.below(source)
-        if below:
-            _copy_folder(shell, command, below, (name, source), (folder, is_folder))
-            continue
-        if is_folder is None:
-            is_folder = "." not in posixpath.basename(folder)
-        target = posixpath.join(folder, posixpath.basename(source)) if is_folder else folder
-        if in_site(target) and in_site(source) and _BACKUP.search(target):
-            shell.effects.append(Clear(command.place, f"a copy of {source} is kept beside it"))
-        elif shell.read(source) is None:
-            why = f"what {name} holds is not known: it is not in the mod"
-            shell.left(command.place, command.text, why)
-        else:
-            shell.write(command.place, command.text, target, shell.read(source))
-    return DONE
-
-
-def _copy_folder(
-    shell: ShellState,
-    command: ShellCommand,
-    below: dict[str, bytes | None],
-    source: tuple[str, str],
-    target: tuple[str, bool | None],
-) -> None:
-    name, place = source
-    folder, is_folder = target
-    if is_folder is None:
-        why = f"whether {folder} is there decides where the files go: --tree TREE"
-        shell.left(command.place, command.text, why)
-        return
-    contents = name.endswith("/.") or name in {".", "./"}
-    if is_folder and not contents:
-        folder = posixpath.join(folder, posixpath.basename(place))
-    for path, data in sorted(below.items()):
-        shell.write(command.place, command.text, folder + path.removeprefix(place), data)
-
-
-def _move(shell: ShellState, command: ShellCommand) -> Result:
-    options, operands = getopt.gnu_getopt(command.argv[1:], "fvT")
-    result = _copied(shell, command, list(operands), None)
-    if not options or operands:
-        for name in operands[:-1]:
-            _take_away(shell, command, name)
-    return result
-
-
-def _remove(shell: ShellState, command: ShellCommand) -> Result:
-    _, operands = getopt.gnu_getopt(command.argv[1:], "rRfvid", ["recursive", "force", "verbose"])
-    for name in operands:
-        _take_away(shell, command, name)
-    return DONE
-
-
-def _take_away(shell: ShellState, command: ShellCommand, name: str) -> None:
-    path = shell.path(name)
-    if path is None:
-        shell.left(command.place, command.text, "the folder it runs in is not known")
-    elif _CACHE.search(path) or _BACKUP.search(path):
-        shell.effects.append(Clear(command.place, path))
-    elif not shell.lasts(path):
-        for one in [path, *shell.below(path)]:
-            shell.files.pop(one, None)
-    elif in_site(path) is not None and shell.is_file(path) is True:
-        shell.remove(command.place, path)
-    elif shell.is_file(path) is not False:
-        shell.left(
-            command.place, command.text, f"it removes {path}: what that is needs --tree TREE"
-        )
-
-
-def _touch(shell: ShellState, command: ShellCommand) -> Result:
-    for name in command.argv[1:]:
-        path = None if name.startswith("-") else shell.path(name)
-        if path is None or shell.is_file(path) is True:
-            continue
-        if shell.lasts(path) and shell.is_file(path) is None:
-            shell.left(command.place, command.text, f"it may make {path}: --tree TREE")
-        else:
-            shell.write(command.place, command.text, path, b"")
-    return DONE
-
-
-def _chmod(shell: ShellState, command: ShellCommand) -> Result:
-    paths = [shell.path(name) for name in command.argv[2:]]
-    if all(path is not None and not shell.lasts(path) for path in paths):
-        return DONE
-    return shell.left(command.place, command.text, "a mod keeps the modes of files as they are")
+# --- what is found and edited
 
 
 def _find(shell: ShellState, command: ShellCommand) -> Result:
@@ -396,14 +193,14 @@ def _find(shell: ShellState, command: ShellCommand) -> Result:
     if cleared and re.search(r"-delete\b|-exec(?:dir)? rm\b", text):
         shell.effects.append(Clear(command.place, "bytecode and caches"))
         return DONE
-    return shell.left(command.place, command.text, "what it finds is known only when it runs")
+    return shell.leave(command, "what it finds is known only when it runs")
 
 
 def _xargs(shell: ShellState, command: ShellCommand) -> Result:
     rest = [word for word in command.argv[1:] if not word.startswith("-")]
     if rest and rest[0] in PURE:
         return Result()
-    return shell.left(command.place, command.text, "what it is given is known only when it runs")
+    return shell.leave(command, "what it is given is known only when it runs")
 
 
 def _sed(shell: ShellState, command: ShellCommand) -> Result:
@@ -412,25 +209,18 @@ def _sed(shell: ShellState, command: ShellCommand) -> Result:
         if command.reads:
             return _filter(shell, command)
         if re.search(r">|system|\|", text):
-            return shell.left(command.place, command.text, "what it writes is not followed")
-    edits = any(
-        re.match(r"-\w*i|--in-place|inplace", word)
-        for word in command.argv[1:]
-        if word != "--quiet"
-    )
-    if not edits:
+            return shell.leave(command, "what it writes is not followed")
+    words = [word for word in command.argv[1:] if word != "--quiet"]
+    if not any(re.match(r"-\w*i|--in-place|inplace", word) for word in words):
         return Result()
     return tools.edit(shell, command, f"`{command.argv[0]}` edits in place")
 
 
 _HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(("exit", "return", "break", "continue"), _end),
-    **dict.fromkeys(("true", ":", "shopt", "umask"), _true),
     **dict.fromkeys(("sudo", "env", "exec", "time", "nice", "stdbuf", "timeout"), _after),
     **dict.fromkeys(("sed", "perl", "awk", "gawk"), _sed),
     **dict.fromkeys(("sh", "bash"), tools.interpreter),
     **dict.fromkeys((".", "source"), tools.source),
-    "false": _false,
     "set": _set,
     "shift": _shift,
     "trap": _trap,
@@ -446,16 +236,16 @@ _HANDLERS: dict[str, Handler] = {
     "basename": _named(posixpath.basename),
     "realpath": _real,
     "readlink": _real,
-    "mktemp": _make_temporary,
-    "mkdir": _make_folder,
-    "cat": _cat,
-    "tee": _tee,
-    "cp": _copy,
-    "install": _install,
-    "mv": _move,
-    "rm": _remove,
-    "touch": _touch,
-    "chmod": _chmod,
+    "mktemp": file_commands.make_temporary,
+    "mkdir": file_commands.make_folder,
+    "cat": file_commands.cat,
+    "tee": file_commands.tee,
+    "cp": file_commands.copy,
+    "install": file_commands.install,
+    "mv": file_commands.move,
+    "rm": file_commands.remove,
+    "touch": file_commands.touch,
+    "chmod": file_commands.chmod,
     "find": _find,
     "xargs": _xargs,
     "patch": tools.patch,

@@ -61,10 +61,8 @@ def compose(
     very changes; ``UsageError`` for a name that is none, or a range that nothing tells.
     """
     if not re.fullmatch(NAME, wanted.name):
-        raise UsageError(
-            f"{wanted.name!r} is no name for a mod",
-            hint="lower case letters, digits, '.', '_', '-'",
-        )
+        allowed = "lower case letters, digits, '.', '_', '-'"
+        raise UsageError(f"{wanted.name!r} is no name for a mod", hint=allowed)
     if not changes and not templates:
         raise Refused("nothing was changed, so there is no mod", hint="vllm-mods new --help")
     if wanted.vllm is None and tree.version is None:
@@ -89,10 +87,10 @@ def _composed(
     tree: Tree,
     context: int,
 ) -> Composed:
-    variant = wanted.variant or _variant(tree.version)
+    variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
     files: dict[str, bytes] = {}
     overlay: list[dict[str, object]] = []
-    patch = b""
+    name, patch = f"{variant}/{wanted.name}.patch", b""
     for change in sorted(changes, key=lambda change: change.path):
         if _as_patch(change):
             patch += _diff(change, context)
@@ -105,15 +103,12 @@ def _composed(
         source = f"overlay/{change.path}"
         files[source] = change.after
         entry: dict[str, object] = {"source": source, "path": change.path}
-        overlay.append(
-            entry if change.before is None else {**entry, "replaces": [sha256(change.before)]}
-        )
+        known = {} if change.before is None else {"replaces": [sha256(change.before)]}
+        overlay.append(entry | known)
     if patch:
-        files[f"{variant}/{wanted.name}.patch"] = patch
+        files[name] = patch
     files.update(template_files(templates))
-    parts = Parts(
-        variant, [f"{variant}/{wanted.name}.patch"] if patch else [], overlay, list(templates)
-    )
+    parts = Parts(variant, [name] if patch else [], overlay, list(templates))
     files[catalog.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = catalog.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
@@ -125,9 +120,8 @@ def _diff(change: FileChange, context: int) -> bytes:
     try:
         return diff_writer.file_diff(change.path, change.before, change.after, context=context)
     except ValueError as error:
-        raise Refused(
-            f"{error}: no patch can name it", hint="give the file another name"
-        ) from error
+        why = f"{error}: no patch can name it"
+        raise Refused(why, hint="give the file another name") from error
 
 
 def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
@@ -166,6 +160,8 @@ def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
     """Write a manifest; without a tree the mod is for any vLLM that it fits."""
     value = toml_writer.value
     version = "of any version" if tree is None else tree.version or tree.spec
+    nobody = "# Which vLLM it was written for, nobody has said."
+    made_on = nobody if tree is None else f"# Made on vLLM {version}."
     terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
     rows = [
         "schema = 1",
@@ -175,9 +171,7 @@ def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
         *terms,
         f"license = {value(wanted.license or UNSTATED)}",
         "",
-        "# Which vLLM it was written for, nobody has said."
-        if tree is None
-        else f"# Made on vLLM {version}.",
+        made_on,
         "[[variant]]",
         f"id = {value(parts.id)}",
         f"vllm = {value(wanted.vllm or (ANY if tree is None else f'=={tree.version}'))}",
@@ -224,9 +218,7 @@ def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
 
 def _as_patch(change: FileChange) -> bool:
     """Tell whether a change is one of lines to a file that is there."""
-    if change.before is None:
-        return False
-    return _is_text(change.before) and (change.after is None or _is_text(change.after))
+    return change.before is not None and _is_text(change.before) and _is_text(change.after or b"")
 
 
 def _is_text(data: bytes) -> bool:
@@ -237,10 +229,6 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _variant(version: str | None) -> str:
-    return ".".join(re.split(r"[.+]", version or "any")[:2])
 
 
 def _stem(name: str) -> str:

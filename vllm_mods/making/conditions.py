@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vllm_mods.making import words
 from vllm_mods.scripts import bash
-from vllm_mods.scripts.bash import BashError, Call, Unread
+from vllm_mods.scripts.statements import BashError, Call, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

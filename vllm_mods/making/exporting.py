@@ -97,8 +97,7 @@ def _same(files: Mapping[str, bytes], mod: Mod, variant: str | None) -> bool:
 
 def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:
     """Return the mod's lock with further trees."""
-    old = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
-    kept = old if old is not None and old.digest == mod.digest else lock_entries.of(mod, ())
+    kept = lock_entries.current(mod) or lock_entries.of(mod, ())
     trees: list[LockedTree] = list(kept.trees)
     for version, one in planned:
         if one.vouched:
@@ -127,22 +126,12 @@ def _state(mod: Mod, tree: LockedTree, files: dict[str, bytes]) -> dict[str, Any
     """Say of one state of vLLM how each file gets from before to after."""
     variant = next(one for one in mod.variants if one.id == tree.variant)
     parts = patching.parts_of(mod, variant, known_trees.WORKSPACE, vouched=True)
-    return {
-        "vllm": list(tree.vllm),
-        "beside": list(tree.beside),
-        "witness": list(tree.witness),
-        "files": [
-            {
-                "path": file.path,
-                "before": file.before,
-                "after": file.after,
-                **_way(
-                    mod, variant, tree, [part for part in parts if part.path == file.path], files
-                ),
-            }
-            for file in tree.files
-        ],
-    }
+    found = []
+    for file in tree.files:
+        mine = [part for part in parts if part.path == file.path]
+        found.append({**file._asdict(), **_way(mod, variant, tree, mine, files)})
+    known = {name: list(getattr(tree, name)) for name in ("vllm", "beside", "witness")}
+    return {**known, "files": found}
 
 
 def _way(
@@ -155,9 +144,7 @@ def _way(
     passes = []
     for part in parts:
         file = part.diff
-        if file is None or (
-            file.old_path is not None and file.new_path not in {None, file.old_path}
-        ):
+        if file is None or (file.old_path and file.new_path not in {None, file.old_path}):
             break
         if file.old_path is None:
             data = b"".join(file.hunks[0].new) if file.hunks else b""
@@ -169,16 +156,11 @@ def _way(
         if file.new_path is None:
             return {"content": None, "passes": []}
         lines = {(one.patch, one.path, one.number): one.line for one in tree.hunks}
-        passes.append(
-            [
-                [
-                    lines[part.source, file.path, hunk.number],
-                    len(hunk.old),
-                    b"".join(hunk.new).decode("utf-8", "surrogateescape"),
-                ]
-                for hunk in file.hunks
-            ]
-        )
+        hunks = []
+        for hunk in file.hunks:
+            text = b"".join(hunk.new).decode("utf-8", "surrogateescape")
+            hunks.append([lines[part.source, file.path, hunk.number], len(hunk.old), text])
+        passes.append(hunks)
     else:
         if parts:
             return {"content": None, "passes": passes}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base.errors import DiffError, Refused
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import diff, diff_forms, diff_names
-from vllm_mods.placing import locate
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.patching import Part, PatchingStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,17 +60,13 @@ def changes(
         if part.old == _NO_FILE:
             path = _new_path(part, where, meant)
             (file,) = read(part, where)
-            there = tree.read(path)
-            if there is not None:
+            if tree.read(path) is not None:
                 raise Refused(
                     f"{where}:{part.line}: {part.new} is new, and {tree.spec} has {path} already",
                     hint="--tree TREE, one without it",
                 )
-            found.append(
-                FileChange(
-                    path=path, before=None, after=b"".join(file.hunks[0].new) if file.hunks else b""
-                )
-            )
+            after = b"".join(file.hunks[0].new) if file.hunks else b""
+            found.append(FileChange(path=path, before=None, after=after))
             meant.append(Meant(part.new, path))
     return tuple(found), tuple(meant)
 
@@ -135,9 +132,9 @@ def _place(
     candidates = _candidates(part.old, paths) or _candidates(part.new, paths)
     fitting: list[tuple[str, bytes, bytes | None]] = []
     for path in candidates:
-        before = tree.read(path) or b""
-        after = _patched(file, path, before)
+        after = _patched(file, path, tree)
         if after is not None:
+            before = tree.read(path) or b""
             fitting.append((path, before, None if part.new == _NO_FILE else after))
     if len(fitting) == 1:
         return fitting[0]
@@ -148,9 +145,9 @@ def _place(
         )
     if not fitting:
         named = ", ".join(candidates[:4])
+        is_in = any(_patched(file.reversed(), path, tree) is not None for path in candidates)
         raise Refused(
-            f"{at}: its text is not in {named}"
-            + (" (or it is in already)" if _is_in(file, candidates, tree) else ""),
+            f"{at}: its text is not in {named}" + " (or it is in already)" * is_in,
             hint="--tree TREE, the one it was made on",
         )
     named = ", ".join(path for path, _, _ in fitting[:4])
@@ -171,28 +168,12 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     return []
 
 
-def _patched(file: FileDiff, path: str, before: bytes) -> bytes | None:
+def _patched(file: FileDiff, path: str, tree: Tree) -> bytes | None:
     """Return a file with every hunk in its one place, None if it has not got them all."""
-    from vllm_mods.formats.concrete_syntax import UnparsableError  # noqa: PLC0415
-    from vllm_mods.placing import scopes  # noqa: PLC0415  (imports LibCST)
-
-    parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
-    target = locate.Target(data=before, parse=parse)
-    try:
-        spots = locate.place(file, target)
-    except UnparsableError:
-        return None
-    placed = [
-        (spot.line, hunk)
-        for hunk, spot in zip(file.hunks, spots, strict=True)
-        if isinstance(spot, locate.Located)
-    ]
-    return locate.splice(target.lines, placed) if len(placed) == len(file.hunks) else None
-
-
-def _is_in(file: FileDiff, candidates: Sequence[str], tree: Tree) -> bool:
-    back = file.reversed()
-    return any(_patched(back, path, tree.read(path) or b"") is not None for path in candidates)
+    view = LayeredTree(tree)
+    step = PatchingStep(Part("", file._replace(old_path=path, new_path=path), path), view)
+    step.put_in()
+    return None if step.findings else view.read(path)
 
 
 def _new_path(part: DiffPart, where: str, meant: Sequence[Meant]) -> str:
@@ -210,11 +191,8 @@ def _new_path(part: DiffPart, where: str, meant: Sequence[Meant]) -> str:
     if len(found) == 1:
         (path,) = found
         return path
-    what = (
-        "nothing in the diff says where"
-        if not found
-        else f"it may go to {', '.join(sorted(found))}"
-    )
+    places = f"it may go to {', '.join(sorted(found))}"
+    what = places if found else "nothing in the diff says where"
     raise Refused(
         f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its whole path: vllm/…"
     )

@@ -7,15 +7,21 @@ other one is taken, and that is said. Where that does not decide, the statement 
 from __future__ import annotations
 
 import contextlib
-import copy
 import posixpath
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from vllm_mods.making import commands, conditions, words
-from vllm_mods.making.effects import Edit, Effect, Export, ScriptPlace, changes
-from vllm_mods.making.shell_state import MODS, EndedError, Result, ShellCommand, ShellState, short
-from vllm_mods.scripts import bash
-from vllm_mods.scripts.bash import (
+from vllm_mods.making import conditions, words
+from vllm_mods.making.calling import CallingShell
+from vllm_mods.making.effects import Effect, Export, ScriptPlace, changes
+from vllm_mods.making.shell_state import (
+    DONE,
+    MODS,
+    EndedError,
+    Result,
+    short,
+)
+from vllm_mods.scripts import bash, statements
+from vllm_mods.scripts.statements import (
     Assign,
     BashError,
     BashFunction,
@@ -34,18 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vllm_mods.base.model import Tree
-    from vllm_mods.scripts.bash import Redirect, Statement
+    from vllm_mods.scripts.statements import Statement
 
 _T = TypeVar("_T")
-_DEEPEST = 20
 _MOST = 20_000
 """Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
-
-
-class Fed(NamedTuple):
-    """What comes through a pipe; None where only a run tells."""
-
-    text: str | None
 
 
 class Probe(NamedTuple):
@@ -58,7 +57,7 @@ class Probe(NamedTuple):
     @property
     def lasting(self) -> tuple[Effect, ...]:
         """The effects that last, without their places, to compare."""
-        return tuple(one._replace(place=ScriptPlace("", 0)) for one in self.effects if changes(one))
+        return _lasting(self.effects)
 
 
 def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effect, ...]:
@@ -71,8 +70,8 @@ def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effe
     return tuple(shell.effects)
 
 
-class ReadShell(ShellState):
-    """A state, and how statements change it."""
+class ReadShell(CallingShell):
+    """A shell, and how statements change it."""
 
     # --- scripts ----------------------------------------------------------------
 
@@ -102,20 +101,10 @@ class ReadShell(ShellState):
         except BashError:
             return None
         with contextlib.suppress(EndedError):
-            shell.run([_moved(one, self.here.line - 1) for one in body])
+            down = self.here.line - 1  # it begins so many lines further down
+            shell.run([one._replace(line=one.line + down) for one in body])
         out = shell.output()
         return None if out is None else out.rstrip("\n")
-
-    def output(self) -> str | None:
-        """Return all that was printed, None if something of it is known only when it runs."""
-        return None if None in self.printed else "".join(one or "" for one in self.printed)
-
-    def subshell(self) -> Self:
-        """Return a shell with variables of its own, and the same files and effects."""
-        inner = copy.copy(self)
-        inner.variables, inner.arrays = dict(self.variables), dict(self.arrays)
-        inner.functions = dict(self.functions)
-        return inner
 
     def probe(self, body: Sequence[Statement]) -> Probe:
         """Tell what statements would do, and forget it."""
@@ -179,7 +168,7 @@ class ReadShell(ShellState):
                 return Result()
         if isinstance(one, BashFunction):
             self.functions[one.name] = one
-            return Result(status=True, out="")
+            return DONE
         if isinstance(one, Test):
             return Result(conditions.test(self, one.text), "")
         return self.other(one, place)
@@ -192,16 +181,16 @@ class ReadShell(ShellState):
             if not one.body and one.text.startswith("export "):
                 for name in one.text.split()[1:]:
                     self.effects.append(Export(place, name, self.variables.get(name) or ""))
-            return Result(status=True, out="")
+            return DONE
         if one.kind in {"unset_command", "comment"}:
             for name in one.text.split()[1:]:
                 self.variables[name] = ""
-            return Result(status=True, out="")
+            return DONE
         writes = one.kind in {"redirected_statement", "background"}
-        if writes or any(changes(effect) for effect in self.probe(one.body).effects):
+        if writes or self.would_last(one.body):
             kind = one.kind.removesuffix("_statement").replace("_", " ")
             return self.left(place, one.text, f"what it does is known only when it runs ({kind})")
-        for part in bash.walk(one.body):  # whatever it sets is not known from here on
+        for part in statements.walk(one.body):  # whatever it sets is not known from here on
             if isinstance(part, Assign):
                 self.variables[part.name] = None
         return Result()
@@ -234,11 +223,7 @@ class ReadShell(ShellState):
 
     def fallback(self, body: Sequence[Statement], since: int, place: ScriptPlace) -> None:
         """Look at what runs only if something that changes files fails: it may not change others."""
-        done = tuple(
-            effect._replace(place=ScriptPlace("", 0))
-            for effect in self.effects[since:]
-            if changes(effect)
-        )
+        done = _lasting(self.effects[since:])
         other = self.probe(body).lasting if done else ()
         if other and other != done:
             self.left(place, body[0].text, "it runs only if what stands before it fails")
@@ -278,20 +263,15 @@ class ReadShell(ShellState):
     ) -> Result:
         """Take the branch that changes something, if there is one only."""
         probes = [self.probe(body) for body in bodies]
-        asked = short(condition[-1].text)
+        asked = f"if {short(condition[-1].text)} …"
         changing = [i for i, probe in enumerate(probes) if probe.lasting]
         if len({probes[i].lasting for i in changing}) > 1:
-            return self.left(
-                place,
-                f"if {asked} …",
-                "which branch is taken is not known, and several change something",
-            )
+            why = "which branch is taken is not known, and several change something"
+            return self.left(place, asked, why)
         if changing:
             probe = probes[changing[0]]
             if probe.ends and not all(other.ends for other in probes):
-                return self.left(
-                    place, f"if {asked} …", "whether the script ends here is not known"
-                )
+                return self.left(place, asked, "whether the script ends here is not known")
             self.assume(place, condition[-1].text)
             return self.run(bodies[changing[0]])
         going = [probe for probe in probes if not probe.ends]
@@ -326,14 +306,11 @@ class ReadShell(ShellState):
             if items is None:
                 self.variables[one.name] = None
                 if self.probe(one.body).lasting:
-                    return self.left(
-                        place,
-                        f"for {one.name} in {word.text}",
-                        "over what it goes is known only when it runs",
-                    )
+                    why = "over what it goes is known only when it runs"
+                    return self.left(place, f"for {one.name} in {word.text}", why)
                 return Result()
             found += items
-        result = Result(status=True, out="")
+        result = DONE
         for item in found:
             self.variables[one.name] = item
             try:
@@ -350,132 +327,18 @@ class ReadShell(ShellState):
         items = words.array(self, one.value)
         if items is not None:
             self.arrays[one.name] = items
-            return Result(status=True, out="")
+            return DONE
         known = words.text(self, one.value)
         self.spend(known)
         self.variables[one.name] = known
         if one.exported:
-            self.effects.append(
-                Export(
-                    ScriptPlace(self.file, one.line),
-                    one.name,
-                    one.value.text if known is None else known,
-                )
-            )
+            value = one.value.text if known is None else known
+            self.effects.append(Export(ScriptPlace(self.file, one.line), one.name, value))
         return Result(status=None if known is None else True, out="")
 
-    # --- commands -------------------------------------------------------------------
 
-    def pipe(self, one: Pipe) -> Result:
-        """Run ``a | b``: each reads what the one before it prints."""
-        fed: Fed | None = None
-        result = Result()
-        inner = self
-        for stage in one.stages:
-            inner = self.subshell()
-            inner.printed = []
-            if isinstance(stage, Call):
-                result = inner.call(stage, fed)
-            elif fed is not None and self.probe([stage]).lasting:
-                return self.left(
-                    ScriptPlace(self.file, one.line),
-                    one.text,
-                    "what goes through this pipe is not followed",
-                )
-            else:
-                result = inner.one(stage)
-            fed = Fed(inner.output())
-        self.printed += inner.printed
-        return result
-
-    def call(self, one: Call, fed: Fed | None = None) -> Result:
-        """Run a command: a function of the script, or one that is known."""
-        place = ScriptPlace(self.file, one.line)
-        stdin, reads = (fed.text, True) if fed is not None else (None, False)
-        source = None
-        for redirect in one.redirects:
-            if redirect.operator in {"<", "<<", "<<<"} and redirect.descriptor in {"", "0"}:
-                stdin, reads = self.input(redirect), True
-                source = words.value(self, redirect.target) if redirect.operator == "<" else None
-        argv: list[str] = []
-        pure = False
-        for word in one.argv:
-            items = words.values(self, word)
-            if items is None:
-                known = argv[0] if argv else ""
-                if known not in commands.PURE - {"set"} or known in self.functions:
-                    return self.left(place, one.text, f"`{word.text}` is known only when it runs")
-                pure = True
-                continue
-            argv += items
-        before = {name: self.variables.get(name) for name, _ in one.assignments}
-        for name, word in one.assignments:
-            self.variables[name] = words.text(self, word)
-        command = ShellCommand(place, one.text, argv, stdin, reads, source)
-        since = len(self.printed)
-        # of a command that only asks, with words that are not known, nothing is known
-        result = Result() if pure else self.invoke(command) if argv else Result(status=True, out="")
-        if one.argv:
-            self.variables.update(before)
-        if len(self.printed) > since:  # by a function or a script
-            out = None if None in self.printed[since:] else "".join(map(str, self.printed[since:]))
-            del self.printed[since:]
-            result = result._replace(out=out)
-        self.printed.append(self.outputs(one, place, result))
-        return result
-
-    def invoke(self, command: ShellCommand) -> Result:
-        """Run a command whose words are known."""
-        function = self.functions.get(command.argv[0])
-        if function is None:
-            return commands.run(self, command)
-        if self.depth >= _DEEPEST:
-            return self.left(command.place, command.text, "functions call each other without end")
-        before, self.arguments = self.arguments, tuple(command.argv[1:])
-        self.depth += 1
-        try:
-            return self.run(function.body)
-        except EndedError as ended:
-            if ended.word != "return":
-                raise
-            return Result()
-        finally:
-            self.arguments = before
-            self.depth -= 1
-
-    def input(self, redirect: Redirect) -> str | None:
-        """Return what a command is given to read."""
-        known = words.text(self, redirect.target)
-        if redirect.operator != "<" or known is None:
-            return f"{known}\n" if redirect.operator == "<<<" and known is not None else known
-        path = self.path(known)
-        data = None if path is None else self.read(path)
-        return None if data is None else data.decode("utf-8", "surrogateescape")
-
-    def outputs(self, one: Call, place: ScriptPlace, result: Result) -> str | None:
-        """Write what a command prints to where it goes, and return what still stands to be read."""
-        out = result.out
-        for redirect in one.redirects:
-            if redirect.operator not in {">", ">>", "&>", ">|"} or redirect.descriptor == "2":
-                continue
-            name = words.value(self, redirect.target)
-            path = None if name is None else self.path(name)
-            data = None if out is None else out.encode("utf-8", "surrogateescape")
-            if redirect.operator == ">>" and path is not None and data is not None:
-                there = self.read(path)
-                if there is None and self.is_file(path) is not False and self.lasts(path):
-                    self.effects.append(Edit(place, short(one.text), "it adds to a file"))
-                    out = ""
-                    continue
-                data = (there or b"") + data
-            self.write(place, one.text, path, data)
-            out = ""
-        return out
-
-
-def _moved(one: Statement, lines: int) -> Statement:
-    """Return a statement of a part of a script that begins further down."""
-    return one._replace(line=one.line + lines)
+def _lasting(effects: Sequence[Effect]) -> tuple[Effect, ...]:
+    return tuple(one._replace(place=ScriptPlace("", 0)) for one in effects if changes(one))
 
 
 def _common(found: Sequence[dict[str, _T]]) -> dict[str, _T]:

@@ -96,31 +96,28 @@ def record(
         places = {SITE: "site", WORKSPACE: "workspace", HOME: "home", _TEMPORARY: "tmp"}
         places[_PYTHON] = "python"
         folders = {place: os.path.join(scratch, part) for place, part in places.items()}
-        for folder in (*folders.values(), os.path.join(scratch, "root")):
+        root = os.path.join(scratch, "root")
+        for folder in (*folders.values(), root):
             os.mkdir(folder)
         customize = _SITE_CUSTOMIZE.format(version=tree.version)
         _put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
         copied = _lay_out(tree, folders[SITE], limits.also)
         home = f"{WORKSPACE}/mods/{name}"
         _put_all(os.path.join(folders[WORKSPACE], "mods", name), files)
-        before = _stamps(folders[SITE])
+        before = {path: _stamp(info) for path, info in _walk(folders[SITE])}
         ran = sandbox.run(
             argv,
             folders,
             cwd=home,
             environ=_environ(limits),
-            root=os.path.join(scratch, "root"),
+            root=root,
             network=limits.network,
             seconds=limits.seconds,
         )
         if ran.code:
-            raise Refused(
-                f"the command failed with exit code {ran.code}; nothing was written"
-                + told(ran.output),
-                hint=None
-                if limits.network
-                else "it had no network; if that is why: --allow-network",
-            )
+            alone = None if limits.network else "it had no network; if that is why: --allow-network"
+            why = f"the command failed with exit code {ran.code}; nothing was written"
+            raise Refused(why + told(ran.output), hint=alone)
         written, gone = _written(folders[SITE], before, copied)
         if rejects := [path for path in written if path.endswith(".rej")]:
             raise Refused(
@@ -134,14 +131,9 @@ def record(
             for path, data in {**written, **dict.fromkeys(gone)}.items()
             if path not in owned
         ]
+        net = tuple(change for change in changes if change.before != change.after)
         templates, elsewhere = _elsewhere(folders, home)
-        return Recording(
-            tuple(change for change in changes if change.before != change.after),
-            templates,
-            python,
-            elsewhere,
-            ran.output,
-        )
+        return Recording(net, templates, python, elsewhere, ran.output)
 
 
 def told(output: str) -> str:
@@ -236,12 +228,8 @@ def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
                 yield path, os.lstat(path)
 
 
-def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:
-    """Return what changes with any write to a file; its time of change nobody can set."""
-    return {path: _stamp(info) for path, info in _walk(folder)}
-
-
 def _stamp(info: os.stat_result) -> tuple[int, int, int]:
+    """Return what changes with any write to a file; its time of change nobody can set."""
     return info.st_ino, info.st_size, info.st_ctime_ns
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import posixpath
 import re
 from abc import ABC, abstractmethod
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from vllm_mods.base.model import Tree
-    from vllm_mods.scripts.bash import BashFunction, Statement
+    from vllm_mods.scripts.statements import BashFunction, Statement
 
 MODS = f"{WORKSPACE}/mods"
+NO_FOLDER = "the folder it runs in is not known"
 
 
 class Result(NamedTuple):
@@ -37,6 +39,9 @@ class Result(NamedTuple):
 
     status: bool | None = None
     out: str | None = None
+
+
+DONE = Result(status=True, out="")
 
 
 class ShellCommand(NamedTuple):
@@ -108,16 +113,27 @@ class ShellState(ABC):
         """Return what ``$(…)`` prints. What it changes is taken note of."""
 
     @abstractmethod
-    def subshell(self) -> Self:
-        """Return a shell with variables of its own, and the same files and effects."""
-
-    @abstractmethod
     def would_last(self, body: Sequence[Statement]) -> bool:
         """Tell whether statements would change what outlives the script."""
 
     @abstractmethod
+    def run(self, body: Sequence[Statement]) -> Result:
+        """Run statements one after the other."""
+
+    @abstractmethod
     def invoke(self, command: ShellCommand) -> Result:
         """Run a command whose words are known."""
+
+    def subshell(self) -> Self:
+        """Return a shell with variables of its own, and the same files and effects."""
+        inner = copy.copy(self)
+        inner.variables, inner.arrays = dict(self.variables), dict(self.arrays)
+        inner.functions = dict(self.functions)
+        return inner
+
+    def output(self) -> str | None:
+        """Return all that was printed, None if something of it is known only when it runs."""
+        return None if None in self.printed else "".join(one or "" for one in self.printed)
 
     # --- files ----------------------------------------------------------------
 
@@ -218,6 +234,10 @@ class ShellState(ABC):
         """Say that a variable of the container was taken as not set, once."""
         if all(not isinstance(one, Assume) or one.text != name for one in self.effects):
             self.effects.append(Assume(self.here, name, "taken as not set in the container"))
+
+    def leave(self, command: ShellCommand, why: str) -> Result:
+        """Leave a command to a person."""
+        return self.left(command.place, command.text, why)
 
     def left(self, place: ScriptPlace, text: str, why: str) -> Result:
         """Leave a statement to a person."""

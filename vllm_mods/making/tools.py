@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from vllm_mods.making import python_code
 from vllm_mods.making.effects import SITE, Edit, Install, Patch, normal
-from vllm_mods.making.shell_state import Result
-from vllm_mods.scripts.bash import BashError
+from vllm_mods.making.shell_state import DONE, NO_FOLDER, Result
+from vllm_mods.scripts.statements import BashError
 
 if TYPE_CHECKING:
     from vllm_mods.making.shell_state import ShellCommand, ShellState
@@ -46,13 +46,7 @@ _WHEEL = re.compile(
     r"(?:^|/)([A-Za-z0-9_.]+)-([^-/]+)(?:-\d[^-/]*)?-[^-/]+-[^-/]+-[^-/]+\.whl(?:$|#)"
 )
 _SAFE_MODULES = {
-    "compileall",
-    "py_compile",
-    "site",
-    "sysconfig",
-    "json.tool",
-    "pytest",
-    "ensurepip",
+    *("compileall", "py_compile", "site", "sysconfig", "json.tool", "pytest", "ensurepip"),
 }
 
 
@@ -66,29 +60,22 @@ def patch(shell: ShellState, command: ShellCommand) -> Result:
     if "--dry-run" in given:
         return Result()
     if {"-o", "--output", "-c"} & set(given) or len(operands) > 2:
-        return shell.left(command.place, command.text, "this use of `patch` is not known")
+        return shell.leave(command, "this use of `patch` is not known")
     folder = shell.path(given.get("-d", given.get("--directory", ".")))
     strip = given.get("-p", given.get("--strip"))
     source = given.get("-i", given.get("--input", operands[1] if len(operands) == 2 else None))
     operand = operands[0] if operands else None
     if folder is None:
-        return shell.left(command.place, command.text, "the folder it runs in is not known")
+        return shell.leave(command, NO_FOLDER)
     found = _diff(shell, command, source)
     if found is None:
         return Result(status=True)
     if operand is not None:
         operand = normal(posixpath.normpath(posixpath.join(folder, operand)))
-    shell.effects.append(
-        Patch(
-            command.place,
-            *found,
-            folder=folder,
-            strip=int(strip) if strip is not None and strip.isdigit() else None,
-            operand=operand,
-            reverse=bool({"-R", "--reverse"} & set(given)),
-        )
-    )
-    return Result(status=True, out="")
+    count = int(strip) if strip is not None and strip.isdigit() else None
+    back = bool({"-R", "--reverse"} & set(given))
+    shell.effects.append(Patch(command.place, *found, folder, count, operand, back))
+    return DONE
 
 
 def _diff(shell: ShellState, command: ShellCommand, source: str | None) -> tuple[str, bytes] | None:
@@ -96,14 +83,14 @@ def _diff(shell: ShellState, command: ShellCommand, source: str | None) -> tuple
     if source is None or source == "-":
         if command.stdin is None:
             why = "what it is given to read is not in the mod"
-            shell.left(command.place, command.text, why)
+            shell.leave(command, why)
             return None
         label = posixpath.basename(command.source or f"line-{command.place.line}.patch")
         return label, command.stdin.encode("utf-8", "surrogateescape")
     path = shell.path(source)
     data = None if path is None else shell.read(path)
     if data is None:
-        shell.left(command.place, command.text, f"{source} is not in the mod")
+        shell.leave(command, f"{source} is not in the mod")
         return None
     return posixpath.basename(source), data
 
@@ -120,11 +107,9 @@ def git(shell: ShellState, command: ShellCommand) -> Result:
         return Result()
     if action == "apply":
         return _apply(shell, command, folder, argv[1:])
-    network = action in {"clone", "fetch", "pull", "submodule"}
-    why = (
-        "what the network sends is not in the mod" if network else f"what `git {action}` does here"
-    )
-    return shell.left(command.place, command.text, why)
+    if action in {"clone", "fetch", "pull", "submodule"}:
+        return shell.leave(command, "what the network sends is not in the mod")
+    return shell.leave(command, f"what `git {action}` does here")
 
 
 def _apply(shell: ShellState, command: ShellCommand, folder: str, argv: list[str]) -> Result:
@@ -133,24 +118,17 @@ def _apply(shell: ShellState, command: ShellCommand, folder: str, argv: list[str
     if _ASKS & set(given):
         return Result()
     if {"--include", "--exclude", "--cached", "--unidiff-zero"} & set(given):
-        return shell.left(command.place, command.text, "this use of `git apply` is not known")
+        return shell.leave(command, "this use of `git apply` is not known")
     place = shell.path(posixpath.join(folder, given.get("--directory", ".")))
     if place is None:
-        return shell.left(command.place, command.text, "the folder it runs in is not known")
+        return shell.leave(command, NO_FOLDER)
+    strip, back = int(given.get("-p", "1")), bool({"-R", "--reverse"} & set(given))
     sources: list[str | None] = [*operands]
     for source in sources or [None]:
         found = _diff(shell, command, source)
         if found is not None:
-            shell.effects.append(
-                Patch(
-                    command.place,
-                    *found,
-                    folder=place,
-                    strip=int(given.get("-p", "1")),
-                    reverse=bool({"-R", "--reverse"} & set(given)),
-                )
-            )
-    return Result(status=True, out="")
+            shell.effects.append(Patch(command.place, *found, place, strip, reverse=back))
+    return DONE
 
 
 # --- packages
@@ -160,7 +138,7 @@ def uv(shell: ShellState, command: ShellCommand) -> Result:
     """``uv pip …``."""
     if command.argv[1:2] == ["pip"]:
         return pip(shell, command._replace(argv=command.argv[1:]))
-    return shell.left(command.place, command.text, f"what `uv {' '.join(command.argv[1:2])}` does")
+    return shell.leave(command, f"what `uv {' '.join(command.argv[1:2])}` does")
 
 
 def pip(shell: ShellState, command: ShellCommand) -> Result:
@@ -173,7 +151,7 @@ def pip(shell: ShellState, command: ShellCommand) -> Result:
     if action in {"list", "freeze", "check", "--version", "help", "config", "debug", "cache"}:
         return Result()
     if action != "install":
-        return shell.left(command.place, command.text, f"a mod does not `pip {action}`")
+        return shell.leave(command, f"a mod does not `pip {action}`")
     rest = argv[1:]
     while rest:
         word = rest.pop(0)
@@ -182,20 +160,18 @@ def pip(shell: ShellState, command: ShellCommand) -> Result:
         elif word in _TAKES_VALUE:
             del rest[:1]
         elif word in {"-e", "--editable"}:
-            shell.left(
-                command.place, command.text, "an editable install is a folder, and no package"
-            )
+            shell.leave(command, "an editable install is a folder, and no package")
             del rest[:1]
         elif not word.startswith("-"):
             _required(shell, command, word)
-    return Result(status=True, out="")
+    return DONE
 
 
 def _listed(shell: ShellState, command: ShellCommand, name: str) -> None:
     path = shell.path(name)
     data = None if path is None else shell.read(path)
     if data is None:
-        shell.left(command.place, command.text, f"{name} is not in the mod")
+        shell.leave(command, f"{name} is not in the mod")
         return
     for line in data.decode("utf-8", "replace").splitlines():
         text = re.split(r"\s+#|^#|\s--hash|\s*\\$", line)[0].strip()
@@ -209,12 +185,12 @@ def _required(shell: ShellState, command: ShellCommand, text: str) -> None:
         text = f"{wheel[1].replace('_', '-')}=={wheel[2]}"
     name = re.split(r"[\[=<>!~; @]", text)[0].lower()
     if name == "vllm":
-        shell.left(command.place, command.text, "it puts another vLLM in place of the one there is")
+        shell.leave(command, "it puts another vLLM in place of the one there is")
     elif _REQUIREMENT.match(text) and not text.endswith((".tar.gz", ".zip")) and "/" not in text:
         shell.effects.append(Install(command.place, text))
     else:
         why = f"{text} names no package and version: install it when the image is made"
-        shell.left(command.place, command.text, why)
+        shell.leave(command, why)
 
 
 # --- code
@@ -247,7 +223,7 @@ def python(shell: ShellState, command: ShellCommand) -> Result:  # noqa: PLR0911
 
 def _code(shell: ShellState, command: ShellCommand, code: str | None) -> Result:
     if code is None:
-        return shell.left(command.place, command.text, "the code that it runs is not in the mod")
+        return shell.leave(command, "the code that it runs is not in the mod")
     out = python_code.printed(code)
     if out is not None:
         return Result(status=True, out=f"{out}\n")
@@ -273,7 +249,7 @@ def interpreter(shell: ShellState, command: ShellCommand) -> Result:
         word for word in command.argv[1:] if word not in {"-e", "-x", "-ex", "-u", "-eu", "-eux"}
     ]
     if not argv or argv[0].startswith("-"):
-        return shell.left(command.place, command.text, "what it runs is not read")
+        return shell.leave(command, "what it runs is not read")
     return script(shell, command, argv)
 
 
@@ -281,7 +257,7 @@ def source(shell: ShellState, command: ShellCommand) -> Result:
     """``source x.sh``: in this very shell."""
     name = command.argv[1] if len(command.argv) > 1 else ""
     if name.endswith("bin/activate"):
-        return Result(status=True, out="")
+        return DONE
     return _sourced(shell, shell, command, command.argv[1:], ends=False)
 
 
@@ -296,16 +272,16 @@ def _sourced(
     path = shell.path(argv[0]) if argv else None
     data = None if path is None else shell.read(path)
     if path is None or data is None or shell.lasts(path):
-        return shell.left(command.place, command.text, f"{' '.join(argv[:1])} is not in the mod")
+        return shell.leave(command, f"{' '.join(argv[:1])} is not in the mod")
     if re.match(rb"#!.*python", data):
         return _code(shell, command, data.decode("utf-8", "replace"))
     if shell.depth >= 20:
-        return shell.left(command.place, command.text, "scripts call each other without end")
+        return shell.leave(command, "scripts call each other without end")
     inner.depth += 1
     try:
         inner.source(path, tuple(argv[1:]), ends=ends)
     except BashError as error:
-        return shell.left(command.place, command.text, f"line {error.line} of it: {error.why}")
+        return shell.leave(command, f"line {error.line} of it: {error.why}")
     finally:
         inner.depth -= 1
-    return Result(status=True, out="")
+    return DONE

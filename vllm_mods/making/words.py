@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vllm_mods.making.effects import HOME, normal
 from vllm_mods.scripts import bash
-from vllm_mods.scripts.bash import Call, Unread, Variable, Word
+from vllm_mods.scripts.statements import Call, Unread, Variable, Word
 
 if TYPE_CHECKING:
     from vllm_mods.making.shell_state import ShellState

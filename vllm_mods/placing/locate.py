@@ -19,31 +19,25 @@ statement of the same scope binds again proves nothing.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base import line_diff
+from vllm_mods.placing.headers import (
+    defines,
+    definition_in,
+    header_holds,
+    is_below,
+    names_top,
+    written_in,
+)
+from vllm_mods.placing.target import MOST_PLACES, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from vllm_mods.formats.diff import FileDiff, Hunk
-    from vllm_mods.placing.scopes import Scope, Scopes
+    from vllm_mods.placing.target import Target
 
-_DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
-# Prose has the word too, and no bracket or colon behind a name.
-_CODE = r"\s*((?:async\s+)?(?:def\s+\w+(?=\s*[(\[])|class\s+\w+(?=\s*[(:\[])))"
-# An indented one tells no class: every other class may have a method of that name.
-_TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
-_COLUMN_0 = rb"[A-Za-z_$]"
-MOST_PLACES = 1000
-"""A text that stands in more places than this in a file belongs to none of them."""
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
-_SHORTEST_BLOB = 7
-_WIDEST = 70
-_MOST_COMPARED = 20_000
-_BLOB_HASHES = {40: hashlib.sha1, 64: hashlib.sha256}
 
 
 class Located(NamedTuple):
@@ -73,93 +67,6 @@ class Lost(NamedTuple):
     message: str
     scope: str | None
     lines: tuple[int, ...] = ()
-
-
-class Near(NamedTuple):
-    """The place most like a hunk's: 1-based ``line`` of the first difference, what it is, ``start``."""
-
-    line: int
-    words: str
-    start: int
-
-
-class Target:
-    """A file to look in. Its scopes are read at the first question that needs them.
-
-    ``parse`` is None for a file that has no scopes (a template, JSON). It may raise
-    ``UnparsableError``.
-    """
-
-    def __init__(self, data: bytes, parse: Callable[[bytes], Scopes] | None) -> None:
-        self.data = data
-        self.parse = parse
-        self._scopes: Scopes | None = None
-        self._lines: tuple[bytes, ...] | None = None
-        self._heads: dict[int, Scope] | None = None
-
-    @property
-    def scopes(self) -> Scopes | None:
-        """The file's scopes; None where it has none."""
-        if self._scopes is None and self.parse is not None:
-            self._scopes = self.parse(self.data)
-        return self._scopes
-
-    @property
-    def heads(self) -> dict[int, Scope]:
-        """The classes and functions by the line of their ``class`` or ``def``."""
-        if self._heads is None:
-            known = self.scopes
-            self._heads = {one.head: one for one in known.definitions()} if known else {}
-        return self._heads
-
-    @property
-    def dead(self) -> tuple[Scope, ...]:
-        """The definitions that are not what their name is bound to in the end."""
-        known = self.scopes
-        return tuple(one for one in known.definitions() if not one.live) if known else ()
-
-    @property
-    def lines(self) -> tuple[bytes, ...]:
-        """The file's lines with their terminators; only a line feed ends a line."""
-        if self._lines is None:
-            self._lines = line_diff.split(self.data)
-        return self._lines
-
-    def is_blob(self, name: str | None) -> bool:
-        """Tell whether git calls this content so (gitformat-object: ``blob SIZE NUL`` and the bytes).
-
-        ``name`` may be abbreviated as git does it; None, and what is too short to tell, is no name.
-        """
-        if name is None or len(name) < _SHORTEST_BLOB:
-            return False
-        make = _BLOB_HASHES.get(len(name), hashlib.sha1)
-        digest = make(b"blob %d\0" % len(self.data) + self.data, usedforsecurity=False).hexdigest()
-        return digest.startswith(name)
-
-
-def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
-    """Return the 1-based lines at which the lines of ``needle`` stand, overlaps included.
-
-    All of them, or the first ones and more than ``MOST_PLACES``.
-    """
-    text = b"".join(needle)
-    if not text:
-        return ()
-    found = []
-    line = 1
-    counted = 0
-    at = data.find(text)
-    while at != -1:
-        starts = at == 0 or data[at - 1 : at] == b"\n"
-        ends = text.endswith(b"\n") or at + len(text) == len(data)
-        if starts and ends:
-            line += data.count(b"\n", counted, at)
-            counted = at
-            found.append(line)
-            if len(found) > MOST_PLACES:
-                break
-        at = data.find(text, at + 1)
-    return tuple(found)
 
 
 def place(file: FileDiff, target: Target, *, back: bool = False) -> tuple[Located | Lost, ...]:
@@ -208,7 +115,7 @@ def _is_in(hunk: Hunk, target: Target) -> bool:
     """Tell whether what a hunk would leave stands in the file too, where it may have been written for."""
     other = hunk.reversed()
     return bool(other.old) and any(
-        _at_edges(other, target, there) and _header_holds(hunk, target, there)
+        _at_edges(other, target, there) and header_holds(hunk, target, there)
         for there in matches(target.data, other.old)
     )
 
@@ -232,11 +139,11 @@ def _still_there(back: Hunk, target: Target, line: int) -> bool:
     """Tell whether a class or function that a hunk removed, and did not put back, is in its place."""
     if target.scopes is None:
         return False
-    kept = {_shown(text) for kind, text in back.lines if kind == "-"}
+    kept = {definition_in(text) for kind, text in back.lines if kind == "-"}
     around = target.scopes.at(line).split(".")
     homes = {".".join(around[:n]) for n in range(len(around) + 1)}
     for kind, text in back.lines:
-        shown = _shown(text)
+        shown = definition_in(text)
         if kind != "+" or shown is None or shown in kept:
             continue
         name = shown.split()[-1]
@@ -246,12 +153,6 @@ def _still_there(back: Hunk, target: Target, line: int) -> bool:
             if last == name and (home in homes if inner else not home):
                 return True
     return False
-
-
-def _shown(line: bytes) -> str | None:
-    """Return the ``class`` or ``def`` and the name that a line of code begins with."""
-    shown = re.match(_CODE, _text(line))
-    return shown[1] if shown else None
 
 
 class _Options(NamedTuple):
@@ -268,14 +169,14 @@ class _Options(NamedTuple):
     def of(cls, hunk: Hunk, target: Target) -> _Options:
         """Look a hunk up. Raises ``UnparsableError``."""
         text = _matches(hunk, target)
-        written = _written(hunk)
+        written = written_in(hunk)
         if isinstance(text, Lost):
             return cls((), told=False, lost=text)
-        fits = tuple(line for line in text if _header_holds(hunk, target, line))
+        fits = tuple(line for line in text if header_holds(hunk, target, line))
         # The header tells what was above the hunk; upstream may have put something else in between.
-        below = tuple(line for line in text if _defines(hunk, target, line))
+        below = tuple(line for line in text if defines(hunk, target, line))
         if fits or below:
-            told = not fits or bool(below) or _names_top(hunk, target)
+            told = not fits or bool(below) or names_top(hunk, target)
             return cls(fits or below, told=told, lost=None)
         places = _listed(target, hunk, text)
         message = (
@@ -286,7 +187,7 @@ class _Options(NamedTuple):
 
 def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     """Return the lines at which a hunk's text stands, held to the edges that it belongs to."""
-    written = _written(hunk)
+    written = written_in(hunk)
     if not hunk.old:
         if not target.data:
             return (1,)
@@ -297,20 +198,15 @@ def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     lines = matches(target.data, hunk.old)
     if not lines or len(lines) > MOST_PLACES:
         many = f"its text stands in more than {MOST_PLACES:,} places"
-        return Lost(
-            "ambiguous" if lines else "absent",
-            many if lines else "its text is not there",
-            written,
-            lines,
-        )
+        code, message = ("ambiguous", many) if lines else ("absent", "its text is not there")
+        return Lost(code, message, written, lines)
     held = tuple(line for line in lines if _at_edges(hunk, target, line))
     if held:
         return held
-    edge = "the end" if _belongs_at_end(hunk) else "the first line"
     there = ", ".join(f"line {line}" for line in lines[:5])
-    message = f"nothing follows its change, so it belongs at the end of the file: its text is at {there}, and more follows"
-    if edge != "the end":
-        message = f"it was written for the first line of the file, and its text is at {there}"
+    message = f"it was written for the first line of the file, and its text is at {there}"
+    if _belongs_at_end(hunk):
+        message = f"nothing follows its change, so it belongs at the end of the file: its text is at {there}, and more follows"
     return Lost("edge", message, written, lines)
 
 
@@ -335,7 +231,7 @@ def _fault(hunk: Hunk, target: Target, line: int) -> str | None:
     if target.scopes is None:
         return None
     for number, text in enumerate(hunk.old, line):
-        shown = _shown(text)
+        shown = definition_in(text)
         if shown and number not in target.heads:
             return f"`{shown}` is text in a string at line {number}, and no definition"
     for first, last in _changed(hunk, line):
@@ -379,7 +275,7 @@ def _in_order(
         if not left[n]:
             at = ", ".join(f"line {line}" for line in options[n][:5])
             message = f"its text stands at {at}, and the hunks before and behind it in the patch do not leave it that place"
-            lost[i] = Lost("order", message, _written(hunks[i]), options[n])
+            lost[i] = Lost("order", message, written_in(hunks[i]), options[n])
     return [one for one in left if one]
 
 
@@ -391,7 +287,7 @@ def _answer(
         if not held:
             places = _listed(target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
-            return Lost("ambiguous", message, _written(hunk), left)
+            return Lost("ambiguous", message, written_in(hunk), left)
         return Located(hunk.stated, scope_of(hunk, target, hunk.stated), "stated")
     scope = scope_of(hunk, target, line)
     if len(options.fits) > 1:
@@ -418,15 +314,7 @@ def stands(hunk: Hunk, target: Target, line: int) -> bool:
     What a lock says of a place is believed only where the patch itself does not contradict it.
     """
     at = (there for there in matches(target.data, hunk.old) if _at_edges(hunk, target, there))
-    return [there for there in at if _is_below(hunk.section, target, there)] == [line]
-
-
-def _is_below(section: str, target: Target, line: int) -> bool:
-    """Tell whether a header is one that git writes for this line, by its two rules for Python files."""
-    above = target.lines[line - 2 :: -1] if line > 1 else ()
-    heads = (_COLUMN_0, rb"\s*(?:async\s+)?(?:class|def)\s")
-    nearest = (next((text for text in above if re.match(head, text)), b"") for head in heads)
-    return not section or any(_text(text).strip().startswith(section) for text in nearest)
+    return [there for there in at if is_below(hunk.section, target, there)] == [line]
 
 
 def scope_of(hunk: Hunk, target: Target, line: int) -> str:
@@ -459,106 +347,6 @@ def splice(lines: Sequence[bytes], placed: Sequence[tuple[int, Hunk]]) -> bytes 
     return b"".join(out)
 
 
-def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
-    """Return the place that is most like the hunk's and what is different there.
-
-    Looks inside the first scope that the hunk was written in when the file still has it.
-    """
-    import difflib  # noqa: PLC0415
-
-    from vllm_mods.base.line_diff import is_quick  # noqa: PLC0415
-
-    lines = target.lines
-    first, last = 0, len(lines)
-    if scope and target.scopes is not None and (home := target.scopes.find(scope.split(" | ")[0])):
-        first, last = home.start - 1, home.end
-    wanted = [text.rstrip(b"\r\n") for text in hunk.old]
-    there = [text.rstrip(b"\r\n") for text in lines[first:last]]
-    if not is_quick(there, wanted):
-        return None
-    matcher = difflib.SequenceMatcher(None, there, wanted, autojunk=False)
-    best = max(
-        (
-            block
-            for block in matcher.get_matching_blocks()
-            if b"".join(wanted[block.b : block.b + block.size]).strip()
-        ),
-        key=lambda block: block.size,
-        default=None,
-    )
-    if best is None:
-        return _alike(wanted, there, first)
-    start = first + best.a - best.b
-    for i, want in enumerate(wanted):
-        line = start + i
-        have = lines[line].rstrip(b"\r\n") if 0 <= line < len(lines) else None
-        if have != want:
-            return Near(
-                max(line, 0) + 1, _difference(max(line, 0) + 1, have, want), max(start, 0) + 1
-            )
-    return Near(start + 1, f"line {start + 1} differs in its line end only", start + 1)
-
-
-def _alike(wanted: Sequence[bytes], there: Sequence[bytes], first: int) -> Near | None:
-    """Return the line that is most like one of a hunk's where none is the same."""
-    import difflib  # noqa: PLC0415
-
-    lines = {_text(text): n for n, text in enumerate(there, first + 1) if text.strip()}
-    if len(lines) * len(wanted) > _MOST_COMPARED:
-        return None
-    for want in sorted(wanted, key=len, reverse=True):
-        for like in difflib.get_close_matches(_text(want), lines, n=1):
-            line = lines[like]
-            return Near(line, _difference(line, like.encode(), want), line)
-    return None
-
-
-def _difference(line: int, have: bytes | None, want: bytes) -> str:
-    shown = "the end of the file" if have is None else f"`{_clipped(have)}`"
-    return f"line {line} is {shown}, and the patch has `{_clipped(want)}`"
-
-
-def _clipped(line: bytes) -> str:
-    text = _text(line).strip()
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
-
-
-def _defines(hunk: Hunk, target: Target, line: int) -> bool:
-    """Tell whether all that the hunk changes is below a top-level class or function that it shows."""
-    for i, (kind, text) in enumerate(hunk.lines):
-        if kind != " ":
-            return False
-        if re.match(_TOP_LEVEL, text) and line + i in target.heads:
-            return True
-    return False
-
-
-def _names_top(hunk: Hunk, target: Target) -> bool:
-    """Tell whether the header tells more than the name of a method, which any class may have."""
-    shown = re.match(_DEFINITION, hunk.section)
-    return bool(hunk.section) and (
-        shown is None or any(one.name == shown[2] for one in target.heads.values())
-    )
-
-
-def _header_holds(hunk: Hunk, target: Target, line: int) -> bool:
-    """Tell whether git, making the patch here, could have written its header; of none there is nothing to say."""
-    if not hunk.section or target.scopes is None:
-        return True
-    definition = re.match(_DEFINITION, hunk.section)
-    column_0 = next(
-        (i for i in range(line - 1, 0, -1) if re.match(_COLUMN_0, target.lines[i - 1])),
-        None,
-    )
-    top = target.heads.get(column_0) if column_0 is not None else None
-    if definition is None:
-        return top is None
-    kind, name = definition[1], definition[2]
-    above = target.scopes.above(line)
-    candidates = {(scope.kind, scope.name.rsplit(".", 1)[-1]) for scope in (top, above) if scope}
-    return (kind, name) in candidates or name in target.scopes.at(line).split(".")
-
-
 def _listed(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:
     shown = []
     for line in lines[:5]:
@@ -566,15 +354,3 @@ def _listed(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:
         shown.append(f"line {line} (`{scope}`)" if scope else f"line {line}")
     more = f" and {len(lines) - 5} more" if len(lines) > 5 else ""
     return ", ".join(shown) + more
-
-
-def _written(hunk: Hunk) -> str | None:
-    """Return the name of the class or function that a hunk says it was written in."""
-    for text in (hunk.section, *(_text(line) for line in hunk.old)):
-        if definition := re.match(_DEFINITION, text):
-            return definition[2]
-    return None
-
-
-def _text(line: bytes) -> str:
-    return line.rstrip(b"\r\n").decode("utf-8", "replace")

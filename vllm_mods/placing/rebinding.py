@@ -16,15 +16,8 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # They give back what they were given, or something that nobody else holds.
 _KEEPS_NOTHING = frozenset(
     (
-        *(
-            "abstractmethod",
-            "cache",
-            "cached_property",
-            "classmethod",
-            "contextmanager",
-            "dataclass",
-        ),
-        *("final", "inference_mode", "lru_cache", "no_grad", "override", "property"),
+        *("abstractmethod", "cache", "cached_property", "classmethod", "contextmanager"),
+        *("dataclass", "final", "inference_mode", "lru_cache", "no_grad", "override", "property"),
         *("staticmethod", "total_ordering", "wraps"),
     )
 )
@@ -113,7 +106,8 @@ def _bound(node: ast.stmt, found: dict[Definition, Fate], *, inside: bool) -> _B
             return _Bound(targets, _all(_branch(node.body, found)))
         case ast.For() | ast.AsyncFor() | ast.While() | ast.Match():
             inner = [_all(_branch(suite, found)) for suite in suites(node)]
-            return _Bound(maybe=_names(_targets(node)).union(*inner))
+            over = [node.target] if isinstance(node, ast.For | ast.AsyncFor) else []
+            return _Bound(maybe=_names(over).union(*inner))
         case _:
             alias = getattr(node, "name", None)  # ``type X = …``, of Python 3.12
             return _Bound(_names([alias])) if isinstance(alias, ast.Name) else _NOTHING
@@ -139,11 +133,6 @@ def _try(node: ast.Try | ast.TryStar, found: dict[Definition, Fate]) -> _Bound:
     caught = _either(whole, *(_branch(handler.body, found) for handler in node.handlers))
     at_last = _suite(node.finalbody, found, inside=True)
     return _Bound(caught.sure | at_last.sure, caught.maybe | at_last.maybe)
-
-
-def _targets(node: ast.For | ast.AsyncFor | ast.While | ast.Match) -> Iterator[ast.expr]:
-    if isinstance(node, ast.For | ast.AsyncFor):
-        yield node.target
 
 
 def _names(targets: Iterable[ast.expr]) -> frozenset[str]:

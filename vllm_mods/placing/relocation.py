@@ -46,17 +46,12 @@ def search(tree: Tree, name: str, path: str) -> tuple[str, str]:
         return "scope-gone", f"`{name}` is defined in {', '.join(places)}"
     top = path.split("/", 1)[0]
     if left:
-        every = len(looked) + left
-        return (
-            "scope-gone",
-            f"it is not in the {len(looked)} likeliest of {every} files; no others were read",
-        )
+        likeliest = f"the {len(looked)} likeliest of {len(looked) + left} files"
+        return "scope-gone", f"it is not in {likeliest}; no others were read"
     if named:
         return "scope-gone", f"no file of {top}/ defines it, and {named} still names it"
-    return (
-        "superseded",
-        f"superseded: no file of {top}/ ({len(looked)}) names it any more, so what called it is gone too",
-    )
+    gone = f"no file of {top}/ ({len(looked)}) names it any more, so what called it is gone too"
+    return "superseded", f"superseded: {gone}"
 
 
 def defining(tree: Tree, path: str, names: Sequence[str]) -> Iterator[str]:

@@ -87,8 +87,8 @@ def read_scopes(data: bytes) -> Scopes:
     """Read a file. Raises ``UnparsableError`` with the reason."""
     try:
         tree = syntax_tree.module(data) or syntax_tree.parse(data)
-        found = tuple(sorted(_Reader(data).read(tree), key=_outer_first))
-        return Scopes(_by_line_feeds(found, data))
+        found = sorted(_Reader(data).read(tree), key=lambda scope: (scope.start, -scope.end))
+        return Scopes(_by_line_feeds(tuple(found), data))
     except (RecursionError, syntax_tree.DeepError) as error:
         raise UnparsableError(str(error)) from error
     except (SyntaxError, ValueError):
@@ -105,10 +105,6 @@ def read_strictly(data: bytes) -> Scopes:
     names = Counter(place.name for place in places if place.kind != "statement")
     found = tuple(Scope(*place, conditional=names[place.name] > 1) for place in places)
     return Scopes(_by_line_feeds(found, data))
-
-
-def _outer_first(scope: Scope) -> tuple[int, int]:
-    return scope.start, -scope.end
 
 
 def _by_line_feeds(found: tuple[Scope, ...], data: bytes) -> tuple[Scope, ...]:

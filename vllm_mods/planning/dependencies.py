@@ -45,44 +45,24 @@ def objections(
     mods: Sequence[Mod],
     done: Mapping[str, ModPlan],
     applied: Mapping[str, Sequence[str]],
-) -> tuple[Finding, ...]:
-    """Return why a mod cannot go in beside the others, whatever the tree.
+) -> Iterator[Finding]:
+    """Yield why a mod cannot go in beside the others, whatever the tree.
 
     ``mods`` are all that were asked for, ``done`` what became of those before this one,
     ``applied`` those that are in the tree already, each with the names in its ``conflicts``.
     """
-    return (*_conflicts(mod, mods, applied), *_unmet(mod, done, applied))
-
-
-def _conflicts(
-    mod: Mod, mods: Sequence[Mod], applied: Mapping[str, Sequence[str]]
-) -> Iterator[Finding]:
     for other in mods:
         if other.name != mod.name and (other.name in mod.conflicts or mod.name in other.conflicts):
-            yield Finding(
-                code="conflicting-mod",
-                message=f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`",
-            )
+            message = f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`"
+            yield Finding("conflicting-mod", message)
     asked = {other.name for other in mods}
     for name, others in applied.items():
         if name not in asked and (name in mod.conflicts or mod.name in others):
-            yield Finding(
-                code="conflicting-mod",
-                message=f"{mod.name} does not go together with {name}, which is in",
-            )
-
-
-def _unmet(
-    mod: Mod, done: Mapping[str, ModPlan], applied: Mapping[str, Sequence[str]]
-) -> Iterator[Finding]:
+            message = f"{mod.name} does not go together with {name}, which is in"
+            yield Finding("conflicting-mod", message)
     for name in mod.requires:
         if name in done and not done[name].verdict.ok:
-            verdict = done[name].verdict
-            yield Finding(
-                code="required-mod",
-                message=f"{mod.name} requires {name}, which does not go in (`{verdict}`)",
-            )
+            message = f"{mod.name} requires {name}, which does not go in (`{done[name].verdict}`)"
+            yield Finding("required-mod", message)
         elif name not in done and name not in applied:
-            yield Finding(
-                code="required-mod", message=f"{mod.name} requires {name}, which is not in"
-            )
+            yield Finding("required-mod", f"{mod.name} requires {name}, which is not in")

@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import FileChange, PlacedHunk
+from vllm_mods.base.model import FileChange
 from vllm_mods.placing import locate
+from vllm_mods.placing.target import Target
 from vllm_mods.planning import patching
 from vllm_mods.planning.layered_tree import LayeredTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.model import PlacedHunk, Tree
     from vllm_mods.formats.mod_lock import Lock, LockedTree
     from vllm_mods.planning.patching import Part
 
@@ -60,24 +61,14 @@ def place(
         data = result.read(file.path)
         if file.old_path != file.new_path or data is None:
             return None
-        target = locate.Target(data, None)
+        target = Target(data, None)
         spots = []
         for hunk in file.hunks:
             known = lines.get((part.source, file.path, hunk.number))
             if known is None or not locate.stands(hunk, target, known.line):
                 return None
             spots.append((known.line, hunk))
-            placed.append(
-                PlacedHunk(
-                    patch=part.source,
-                    path=file.path,
-                    number=hunk.number,
-                    line=known.line,
-                    offset=known.line - hunk.stated,
-                    scope=known.scope,
-                    proof="file",
-                )
-            )
+            placed.append(patching.placed_hunk(part, hunk, known.line, known.scope, "file"))
         after = locate.splice(target.lines, spots)
         if after is None:
             return None

@@ -29,13 +29,7 @@ def entry(planned: ModPlan) -> LockedTree | None:
             for change in planned.changes
         ),
         hunks=tuple(
-            LockedHunk(
-                patch=hunk.patch,
-                path=hunk.path,
-                number=hunk.number,
-                line=hunk.line,
-                scope=hunk.scope,
-            )
+            LockedHunk(hunk.patch, hunk.path, hunk.number, hunk.line, hunk.scope)
             for hunk in planned.hunks
         ),
         beside=planned.beside,
@@ -53,6 +47,24 @@ def of(mod: Mod, trees: Iterable[LockedTree]) -> Lock:
         manifest=tomllib.loads(mod.manifest.decode()),
         trees=tuple(trees),
     )
+
+
+def merged(found: Iterable[tuple[LockedTree, str, str]]) -> tuple[LockedTree, ...]:
+    """Return each state of files once, with the versions and the witnesses that were found of it."""
+    states: dict[LockedTree, tuple[dict[str, None], dict[str, None]]] = {}
+    for state, version, witness in found:
+        versions, witnesses = states.setdefault(state, ({}, {}))
+        versions[version] = witnesses[witness] = None
+    return tuple(
+        state._replace(vllm=tuple(versions), witness=tuple(witnesses))
+        for state, (versions, witnesses) in states.items()
+    )
+
+
+def current(mod: Mod) -> Lock | None:
+    """Return a mod's lock if it was made from this very mod. Raises ``ManifestError`` for none."""
+    locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
+    return locked if locked is not None and locked.digest == mod.digest else None
 
 
 def extended(old: Lock, mod: Mod, planned: ModPlan, version: str) -> bytes:

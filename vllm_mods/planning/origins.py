@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
-from vllm_mods.planning import patching
+from vllm_mods.planning import carried_parts, patching
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.planning.layered_tree import LayeredTree
 
 if TYPE_CHECKING:
     from vllm_mods.base.model import Mod, Tree, Variant
-    from vllm_mods.planning.planner import Origin
+    from vllm_mods.planning.context import Origin
     from vllm_mods.trees.release import Releases
 
 _MOST = 6
@@ -76,7 +76,7 @@ class Origins:
             }
             for version in sorted(named, key=versions.sort_key)[:_MOST]:
                 tree = LayeredTree(self._releases.open(version))
-                if patching.goes_in(parts, tree):
+                if carried_parts.changes_of(parts, tree) is not None:
                     return tree
         except DiffError:
             raise

@@ -13,6 +13,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Finding, Level, PlacedHunk, Verdict
 from vllm_mods.formats import diff
 from vllm_mods.placing import locate
+from vllm_mods.placing.target import Target, matches
 from vllm_mods.planning.layered_tree import LayeredTree
 
 if TYPE_CHECKING:
@@ -136,17 +137,6 @@ def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     return Attempt(variant=variant, ok=True, verdict=Verdict.APPLIED, changes=view.changes())
 
 
-def goes_in(parts: tuple[Part, ...], tree: Tree) -> bool:
-    """Tell whether all parts go in; why not, nobody asks. Raises ``TreeError``."""
-    view = LayeredTree(tree)
-    for part in parts:
-        step = PatchingStep(part, view)
-        step.put_in()
-        if step.findings:
-            return False
-    return True
-
-
 def worst(findings: Sequence[Finding]) -> Verdict:
     """Return the verdict of a plan that has these errors."""
     codes = {finding.code for finding in findings if finding.level is Level.ERROR}
@@ -166,46 +156,50 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
         if (data is None) != (file.new_path is None):
             return False
         if data is not None and not all(
-            not hunk.new or locate.matches(data, hunk.new) for hunk in file.hunks
+            not hunk.new or matches(data, hunk.new) for hunk in file.hunks
         ):
             return False
     return all(tree.read(part.path) == part.whole for part in parts if part.diff is None)
 
 
+def note(code: str, message: str, **place: object) -> Finding:
+    """Return a finding that is only to be known."""
+    return Finding(code, message, level=Level.NOTE, **place)  # type: ignore[arg-type]
+
+
 def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Finding]:
     """Say what a user should know of hunks that have their place, and of modes."""
-    notes = [
-        Finding(
-            code="mode",
-            message=f"{change.path} gets the mode {change.mode:04o}, whatever it has: a tree does not tell",
-            path=change.path,
-            level=Level.NOTE,
-        )
-        for change in changes
-        if change.mode is not None and change.before == change.after
-    ]
+    notes = []
+    for change in changes:
+        if change.mode is not None and change.before == change.after:
+            why = "whatever it has: a tree does not tell"
+            message = f"{change.path} gets the mode {change.mode:04o}, {why}"
+            notes.append(note("mode", message, path=change.path))
     for hunk in hunks:
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}
         if hunk.offset:
-            notes.append(
-                Finding(
-                    code="offset",
-                    message=f"hunk {hunk.number} lands at line {hunk.line}, {hunk.offset:+d} from where it was written",
-                    level=Level.NOTE,
-                    **place,  # type: ignore[arg-type]
-                )
-            )
+            message = f"hunk {hunk.number} lands at line {hunk.line}, {hunk.offset:+d} from where it was written"
+            notes.append(note("offset", message, **place))
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
-            notes.append(
-                Finding(
-                    code="unique-only",
-                    message=f"all that places hunk {hunk.number} is that its text occurs once in the file: "
-                    "the patch does not say which class or function it was written in",
-                    level=Level.NOTE,
-                    **place,  # type: ignore[arg-type]
-                )
+            message = (
+                f"all that places hunk {hunk.number} is that its text occurs once in the file: "
+                "the patch does not say which class or function it was written in"
             )
+            notes.append(note("unique-only", message, **place))
     return notes
+
+
+def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) -> PlacedHunk:
+    """Return a hunk of a part in its place."""
+    offset = line - hunk.stated
+    return PlacedHunk(part.source, part.path, hunk.number, line, offset, scope, proof)
+
+
+def target_of(path: str, data: bytes) -> Target:
+    """Return a file to place hunks in, with its scopes if it is Python's."""
+    from vllm_mods.placing.scopes import read_scopes  # noqa: PLC0415  (for trees that no lock knows)
+
+    return Target(data, read_scopes if path.endswith((".py", ".pyi")) else None)
 
 
 class PatchingStep:
@@ -301,11 +295,9 @@ class PatchingStep:
     def place(self, file: diff.FileDiff, before: bytes, *, back: bool) -> bytes | None:
         """Return the file with every hunk in its proven place; None and findings otherwise."""
         from vllm_mods.formats.concrete_syntax import UnparsableError  # noqa: PLC0415
-        from vllm_mods.placing import scopes  # noqa: PLC0415
 
         path = file.path
-        parse = scopes.read_scopes if path.endswith((".py", ".pyi")) else None
-        target = locate.Target(data=before, parse=parse)
+        target = target_of(path, before)
         placed: list[tuple[int, diff.Hunk]] = []
         try:
             for hunk, spot in zip(file.hunks, locate.place(file, target, back=back), strict=True):
@@ -313,17 +305,7 @@ class PatchingStep:
                     self.lost(hunk, spot, path, target)
                     continue
                 placed.append((spot.line, hunk))
-                self.hunks.append(
-                    PlacedHunk(
-                        patch=self.part.source,
-                        path=path,
-                        number=hunk.number,
-                        line=spot.line,
-                        offset=spot.line - hunk.stated,
-                        scope=spot.scope,
-                        proof=spot.proof,
-                    )
-                )
+                self.hunks.append(placed_hunk(self.part, hunk, *spot))
         except UnparsableError as error:
             message = (
                 f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}"
@@ -331,7 +313,7 @@ class PatchingStep:
             self.fail("unparsable", message, path=path)
         return None if self.findings else locate.splice(target.lines, placed)
 
-    def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: locate.Target) -> None:
+    def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: Target) -> None:
         """Say why a hunk has no place."""
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
@@ -346,7 +328,9 @@ class PatchingStep:
             code, found = self.search(self.view, gone, path)
             self.fail(code, f"{label}: there is no `{gone}` in it any more; {found}", **place)
             return
-        near = locate.nearest(hunk, target, spot.scope)
+        from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
+
+        near = nearest(hunk, target, spot.scope)
         line, words = near[:2] if near is not None else (None, "nothing like its text is there")
         self.fail("text", f"{label}: {words}", line=line, **place)
 
@@ -369,7 +353,7 @@ def _named(hunk: diff.Hunk) -> str | None:
     return words[-1] if len(words) >= 2 and words[-2] in {"class", "def"} else None
 
 
-def _gone(target: locate.Target, scope: str | None) -> str | None:
+def _gone(target: Target, scope: str | None) -> str | None:
     """Return the class or function that a hunk was written in if the file no longer defines it."""
     if not scope or target.scopes is None:
         return None

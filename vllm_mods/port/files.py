@@ -49,10 +49,9 @@ def _file(change: FileChange, tree: Tree) -> FilePort:
             return done
         names = {problem.scope.split(".")[0] for problem in lost}
     else:
-        problem = MergeProblem(
-            "file-gone", "", f"the target has no {path}, and nothing says what became of it"
-        )
-        done = FilePort(path, path, None, Ported(None, [], (problem,)))
+        message = f"the target has no {path}, and nothing says what became of it"
+        gone = Ported(None, [], (MergeProblem("file-gone", "", message),))
+        done = FilePort(path, path, None, gone)
         names = _tops(change.before, change.after)
     home = follow.home(tree, path, change.before, sorted(names)) if names else None
     if home is None:
@@ -64,9 +63,8 @@ def _port(change: FileChange, there: bytes, path: str) -> FilePort:
     assert change.before is not None  # noqa: S101  (the caller has looked)
     assert change.after is not None  # noqa: S101
     python = path.endswith((".py", ".pyi"))
-    return FilePort(
-        change.path, path, there, text.port(change.before, change.after, there, python=python)
-    )
+    ported = text.port(change.before, change.after, there, python=python)
+    return FilePort(change.path, path, there, ported)
 
 
 def _whole(change: FileChange, there: bytes | None) -> FilePort:
@@ -77,13 +75,10 @@ def _whole(change: FileChange, there: bytes | None) -> FilePort:
     elif there == change.after:
         ported = Ported(there or b"", [], proof="file")
     else:
-        what = "makes" if change.before is None else "removes"
+        is_new = change.before is None
+        code, what = ("both-add", "makes") if is_new else ("removed", "removes")
         message = f"the mod {what} {path}, and the target has it with other bytes"
-        ported = Ported(
-            None,
-            [],
-            (MergeProblem("both-add" if change.before is None else "removed", "", message),),
-        )
+        ported = Ported(None, [], (MergeProblem(code, "", message),))
     return FilePort(path, path, there, ported)
 
 

@@ -112,14 +112,8 @@ def _renamed(
         if any(other.name == one.name for other in theirs.inner):
             continue  # several of that name, in one of the two
         kind = _kind(one)
-        scores = sorted(
-            (
-                (likeness(one, other), other.key)
-                for key, other in there.items()
-                if key not in known and _kind(other) == kind
-            ),
-            reverse=True,
-        )
+        new = [other for key, other in there.items() if key not in known and _kind(other) == kind]
+        scores = sorted(((likeness(one, other), other.key) for other in new), reverse=True)
         if (
             scores
             and scores[0][0] >= _LIKE

@@ -37,19 +37,11 @@ def follow(
             continue
         names = [name.split()[0].decode() for name in match[4].split(b",") if name.strip()]
         module = match[2].decode()
-        homes = list(relocation.defining(tree, _path(module), names))
+        homes = list(relocation.defining(tree, module.replace(".", "/") + ".py", names))
         if len(homes) != 1:
             continue
-        new = _module(homes[0])
+        new = homes[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         text[finding.line - 1] = match[1] + new.encode() + match[3] + match[4] + match[5]
         said = ", ".join(names)
         followed.append(Followed(f"{said} of {module}", f"{said} of {new}", 1.0))
     return b"".join(text), tuple(followed)
-
-
-def _path(module: str) -> str:
-    return module.replace(".", "/") + ".py"
-
-
-def _module(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

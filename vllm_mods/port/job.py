@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base.model import Verdict
+from vllm_mods.base.model import FileChange, Verdict
+from vllm_mods.formats import diff_writer
+from vllm_mods.library import catalog
+from vllm_mods.planning import planner
 from vllm_mods.port import files, imports, variant
-from vllm_mods.port.variant import Cut
+from vllm_mods.port.variant import NewVariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.base.model import FileChange, Mod, Tree, Variant
+    from vllm_mods.base.model import Mod, Tree, Variant
     from vllm_mods.port.files import FilePort
     from vllm_mods.port.follow import Followed
-    from vllm_mods.port.variant import NewVariant
 
 
 class Job(NamedTuple):
@@ -80,11 +82,12 @@ def run(job: Job) -> PortOutcome:
     ports = files.port(changes, job.target)
     followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
     outcome = PortOutcome(job, changes, ports, None, followed)
-    if not outcome.clean or (outcome.carried and not _brings_files(job.variant)):
+    brings = bool(job.variant.overlay or job.variant.templates)
+    if not outcome.clean or (outcome.carried and not brings):
         return outcome
     gone = {change.path for change in changes if change.after is None}
     cuts = [
-        Cut(one.new_path, one.before, None if one.path in gone else one.ported.text)
+        FileChange(one.new_path, one.before, None if one.path in gone else one.ported.text)
         for one in ports
     ]
     new = finish(job, cuts)
@@ -95,24 +98,32 @@ def run(job: Job) -> PortOutcome:
     return outcome._replace(new=new)
 
 
-def finish(job: Job, cuts: Sequence[Cut]) -> NewVariant:
-    """Make the variant out of finished files, and plan it on the target."""
-    return variant.make(
-        job.mod,
-        job.variant,
-        cuts,
-        job.target,
-        name=job.name,
-        vllm=job.vllm,
-        roots=job.roots,
-        told=job.told,
-    )
+def finish(job: Job, cuts: Sequence[FileChange]) -> NewVariant:
+    """Make the variant out of finished files, and plan it on the target.
+
+    The patches get more context until every hunk has one proven place; what the plan says then is
+    for the caller to judge.
+    """
+    made: NewVariant | None = None
+    for context in diff_writer.CONTEXTS:
+        patches = variant.patches(job.variant, cuts, job.name, context)
+        block = {"id": job.name, "vllm": job.vllm, "patches": list(patches)}
+        manifest = variant.manifest(job.mod, job.variant, block, job.told)
+        files = {**patches, catalog.MANIFEST: manifest}
+        new = variant.loaded(job.mod, files, job.roots)
+        (own,) = (one for one in new.variants if one.id == job.name)
+        planned = planner.plan([variant.alone(new, own)], job.target).mods[0]
+        made = NewVariant(new, files, planned)
+        if planned.verdict != "misplaced":
+            break
+    assert made is not None  # noqa: S101  (there are contexts)
+    return made
 
 
 def _imports(
-    job: Job, cuts: Sequence[Cut], new: NewVariant
-) -> tuple[list[Cut], tuple[Followed, ...]]:
-    found: list[Cut] = []
+    job: Job, cuts: Sequence[FileChange], new: NewVariant
+) -> tuple[list[FileChange], tuple[Followed, ...]]:
+    found: list[FileChange] = []
     followed: tuple[Followed, ...] = ()
     for cut in cuts:
         if cut.after is not None:
@@ -123,7 +134,3 @@ def _imports(
             followed += more
         found.append(cut)
     return found, followed
-
-
-def _brings_files(one: Variant) -> bool:
-    return bool(one.overlay or one.templates)

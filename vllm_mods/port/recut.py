@@ -10,12 +10,11 @@ from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.library import catalog
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import variant as making
-from vllm_mods.port.variant import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.base.model import Mod, Tree, Variant
+    from vllm_mods.base.model import FileChange, Mod, Tree, Variant
     from vllm_mods.formats.mod_lock import LockedTree
 
 
@@ -32,7 +31,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     More context is taken until every release that mod.lock records gets the very bytes it did.
     Raises ``UsageError`` without a lock of the mod as it is, ``Refused`` where no context does.
     """
-    locked = making.lock_of(mod)
+    locked = lock_entries.current(mod)
     states = [
         (version, tree)
         for tree in (locked.trees if locked is not None else ())
@@ -47,10 +46,9 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     exact = (version for version, tree in states if tree.verdict == "applies")
     base = opener(next(exact, states[0][0]))
     changes = making.changes_of(mod, variant, base)
-    cuts = [Cut(change.path, change.before, change.after) for change in changes]
     trees = {version: opener(version) for version, _ in states}
     for context in diff_writer.CONTEXTS:
-        files = _files(variant, cuts, context)
+        files = _files(variant, changes, context)
         if all(
             catalog.read_file(f"{mod.directory}/{name}") == data for name, data in files.items()
         ):
@@ -71,7 +69,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     )
 
 
-def _files(variant: Variant, cuts: Sequence[Cut], context: int) -> dict[str, bytes]:
+def _files(variant: Variant, cuts: Sequence[FileChange], context: int) -> dict[str, bytes]:
     """Return each patch of the variant, what stands above its first file kept."""
     found = {}
     for patch in variant.patches:
@@ -91,22 +89,15 @@ def _same(
     variant: Variant,
     states: Sequence[tuple[str, LockedTree]],
     trees: dict[str, Tree],
-) -> list[LockedTree] | None:
+) -> tuple[LockedTree, ...] | None:
     """Plan the new patches on every recorded release; None unless each gives what it gave before."""
     new = next(one for one in mod.variants if one.id == variant.id)
-    alone = mod._replace(variants=(new,), requires=(), conflicts=(), after=())
-    labels: dict[LockedTree, list[str]] = {}
-    witnesses: dict[LockedTree, list[str]] = {}
+    found: list[tuple[LockedTree, str, str]] = []
     for version, state in states:
-        planned = planner.plan([alone], trees[version]).mods[0]
+        planned = planner.plan([making.alone(mod, new)], trees[version]).mods[0]
         after = {change.path: sha256(change.after) for change in planned.changes}
         entry = lock_entries.entry(planned)
         if entry is None or after != {file.path: file.after for file in state.files}:
             return None
-        labels.setdefault(entry, []).append(version)
-        seen = witnesses.setdefault(entry, [])
-        seen += [] if planned.witness in seen else [planned.witness]
-    return [
-        entry._replace(vllm=tuple(dict.fromkeys(labels[entry])), witness=tuple(witnesses[entry]))
-        for entry in labels
-    ]
+        found.append((entry, version, planned.witness))
+    return lock_entries.merged(found)

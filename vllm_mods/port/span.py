@@ -48,7 +48,7 @@ def run(
     stopped = None
     for tree in trees:
         version = tree.version or tree.spec
-        planned = planner.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
+        planned = planner.plan([making.alone(mod, *mod.variants)], tree).mods[0]
         if planned.verdict.ok:
             used = planned.variant.id if planned.variant is not None else None
             rows.append(SpanRow(version, used, planned.verdict.value))

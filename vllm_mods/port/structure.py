@@ -94,11 +94,8 @@ class _Merger:
         if any(isinstance(one, Clash) for one in merged):
             self.problem("clash", scope, "the target changed the same lines")
         elif self.twice(base, ours, theirs, merged):
-            self.problem(
-                "twice",
-                scope,
-                "the target has these lines already, at another place: nothing is added twice",
-            )
+            why = "the target has these lines already, at another place: nothing is added twice"
+            self.problem("twice", scope, why)
         sides = _Sides(
             *({outline.mark(one.key): one for one in side.inner} for side in (base, ours, theirs))
         )
@@ -123,10 +120,8 @@ class _Merger:
             assert one is not None  # noqa: S101  (the line came from one of them)
             return [tuple(one.flat())]
         if not _same(ours, theirs):
-            name = _within(scope, ours.name)
-            self.problem(
-                "both-add", name, "the mod and the target both add it, each in its own way"
-            )
+            why = "the mod and the target both add it, each in its own way"
+            self.problem("both-add", _within(scope, ours.name), why)
             return [Clash(tuple(ours.flat()), (), tuple(theirs.flat()))]
         return [tuple(theirs.flat())]
 

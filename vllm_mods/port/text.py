@@ -59,19 +59,19 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
         followed.append(Followed(scope, new, one.likeness))
     found = [structure.merge(base, ours, theirs, way) for way in (diff3.merge, textual.merge)]
     by_scope = [one.text for one in found]
-    told = {"touched": found[0].touched, "followed": tuple(followed)}
+    done = Ported(None, whole, touched=found[0].touched, followed=tuple(followed))
     if by_text is not None and by_text in by_scope:
-        return Ported(by_text, whole, proof="file", **told)  # type: ignore[arg-type]
+        return done._replace(text=by_text, proof="file")
     if by_text is None and by_scope[0] is not None and by_scope[0] == by_scope[1]:
-        return Ported(by_scope[0], found[0].stretches, proof="scopes", **told)  # type: ignore[arg-type]
+        return done._replace(text=by_scope[0], stretches=found[0].stretches, proof="scopes")
     worst = next((one for one in found if one.problems), None)
     if worst is not None:
-        return Ported(None, worst.stretches, worst.problems, **told)  # type: ignore[arg-type]
+        return done._replace(stretches=worst.stretches, problems=worst.problems)
     message = "a merge of the whole file and one by scopes do not give the same bytes"
     problem = MergeProblem("disagree", ", ".join(found[0].touched), message)
     first, second = by_scope
     both = _both(first or b"", (second if by_text is None else by_text) or b"")
-    return Ported(None, both, (problem,), **told)  # type: ignore[arg-type]
+    return done._replace(stretches=both, problems=(problem,))
 
 
 def _both(one: bytes, other: bytes) -> list[Lines | Clash]:

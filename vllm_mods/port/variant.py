@@ -7,25 +7,20 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import versions
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.formats import diff, diff_writer, toml_writer
-from vllm_mods.formats.mod_lock import Lock, parse
 from vllm_mods.library import catalog
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
+from vllm_mods.planning.context import first_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
+    from vllm_mods.formats.mod_lock import Lock
     from vllm_mods.trees.release import Releases
-
-
-class Cut(NamedTuple):
-    """One changed file of the target: what its patch is cut from."""
-
-    path: str
-    before: bytes | None
-    after: bytes | None
 
 
 class NewVariant(NamedTuple):
@@ -41,8 +36,7 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
 
     Raises ``Refused`` if they do not go in there.
     """
-    alone = mod._replace(variants=(variant,), requires=(), conflicts=(), after=())
-    planned = planner.plan([alone], tree).mods[0]
+    planned = planner.plan([alone(mod, variant)], tree).mods[0]
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
         raise Refused(
@@ -52,6 +46,11 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
         )
     patched = set().union(*map(paths_of, variant.patches))
     return tuple(change for change in planned.changes if change.path in patched)
+
+
+def alone(mod: Mod, *variants: Variant) -> Mod:
+    """Return a mod with some of its variants only, that rests on no other mod."""
+    return mod._replace(variants=variants, requires=(), conflicts=(), after=())
 
 
 def paths_of(patch: PatchFile) -> set[str]:
@@ -65,14 +64,12 @@ def nearest(mod: Mod, version: str | None, locked: Lock | None) -> Variant:
 
     A variant whose range names it comes first.
     """
-    from vllm_mods.base import versions  # noqa: PLC0415
-
     named = [one for one in mod.variants if versions.in_range(version, one.vllm)]
     if named or version is None:
         return (named or list(mod.variants))[-1]
     starts: dict[str, Variant] = {}
     for variant in reversed(mod.variants):
-        for known in recorded(locked, variant) or (_start(variant),):
+        for known in recorded(locked, variant) or (first_named(variant),):
             starts.setdefault(known, variant)
     return starts[versions.nearest(version, starts, 1)[0]]
 
@@ -88,20 +85,12 @@ def recorded(locked: Lock | None, variant: Variant) -> tuple[str, ...]:
     )
 
 
-def lock_of(mod: Mod) -> Lock | None:
-    """Return a mod's lock if it was made from this very mod."""
-    locked = parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
-    return locked if locked is not None and locked.digest == mod.digest else None
-
-
 def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Releases) -> Tree:
     """Open the recorded base of a variant that is nearest to a version.
 
     Raises ``UsageError`` where none is recorded, ``TreeError`` if it cannot be had.
     """
-    from vllm_mods.base import versions  # noqa: PLC0415
-
-    known = recorded(lock_of(mod), variant)
+    known = recorded(lock_entries.current(mod), variant)
     if not known:
         raise UsageError(
             f"nothing records what variant `{variant.id}` of {mod.name} was written for: mod.lock is "
@@ -117,9 +106,7 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
 
     Raises ``Refused`` if they are others.
     """
-    from vllm_mods.base.digest import sha256  # noqa: PLC0415
-
-    locked = lock_of(mod)
+    locked = lock_entries.current(mod)
     states = [
         {file.path: file.before for file in one.files}
         for one in (locked.trees if locked is not None else ())
@@ -132,43 +119,6 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
             f"mod.lock of {mod.name} has for that release: nothing was written",
             hint="--from the tree that the variant was written for",
         )
-
-
-def make(
-    mod: Mod,
-    variant: Variant,
-    cuts: Sequence[Cut],
-    tree: Tree,
-    *,
-    name: str,
-    vllm: str,
-    roots: Sequence[str],
-    told: str,
-) -> NewVariant:
-    """Make a variant ``name`` for ``vllm`` out of changed files, and plan it on the target.
-
-    ``told`` goes above it in the manifest as a comment, ``roots`` are the library's. The
-    patches get more context until every hunk has one proven place; what the plan says then is for the
-    caller to judge.
-    """
-    made: NewVariant | None = None
-    block = {"id": name, "vllm": vllm}
-    for context in diff_writer.CONTEXTS:
-        patches = _patches(variant, cuts, name, context)
-        files = {
-            **patches,
-            catalog.MANIFEST: _manifest(mod, variant, {**block, "patches": list(patches)}, told),
-        }
-        new = loaded(mod, files, roots)
-        alone = next(one for one in new.variants if one.id == name)
-        planned = planner.plan(
-            [new._replace(variants=(alone,), requires=(), conflicts=(), after=())], tree
-        ).mods[0]
-        made = NewVariant(new, files, planned)
-        if planned.verdict != "misplaced":
-            break
-    assert made is not None  # noqa: S101  (there are contexts)
-    return made
 
 
 def with_range(manifest: bytes, name: str, vllm: str) -> bytes:
@@ -189,7 +139,9 @@ def default_name(mod: Mod, version: str | None) -> str:
     raise UsageError(f"{mod.name} has too many variants for {text}", hint="--as ID")
 
 
-def _patches(variant: Variant, cuts: Sequence[Cut], name: str, context: int) -> dict[str, bytes]:
+def patches(
+    variant: Variant, cuts: Sequence[FileChange], name: str, context: int
+) -> dict[str, bytes]:
     """Cut patches named as those of the variant that they come from."""
     sources = [os.path.basename(patch.source) for patch in variant.patches]
     owner = {
@@ -205,7 +157,7 @@ def _patches(variant: Variant, cuts: Sequence[Cut], name: str, context: int) -> 
     return {source: data for source, data in found.items() if data}
 
 
-def _manifest(mod: Mod, variant: Variant, new: Mapping[str, object], told: str) -> bytes:
+def manifest(mod: Mod, variant: Variant, new: Mapping[str, object], told: str) -> bytes:
     """Return the manifest with a variant more at its end; all that is there stays as it is."""
     raw = tomllib.loads(mod.manifest.decode())
     old = next(one for one in raw["variant"] if one["id"] == variant.id)
@@ -226,7 +178,3 @@ def loaded(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:
         return files[name] if name in files else catalog.read_file(path)
 
     return catalog.load_mod(mod.directory, roots, read=read)
-
-
-def _start(variant: Variant) -> str:
-    return variant.vllm.split(",")[0].strip(" <>=!~") or "0"

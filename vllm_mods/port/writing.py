@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.formats import diff_writer
 from vllm_mods.library import catalog
 
 if TYPE_CHECKING:
@@ -62,39 +63,27 @@ def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
         raise Refused(
             f"{directory}/{there[0]} is there already: nothing was written", hint="--as ID"
         )
-    made: list[str] = []
-    with _refusing(directory):
-        try:
-            for name in sorted(
-                files, key=lambda name: (not _is_new(name), name == catalog.MANIFEST)
-            ):
-                place = os.path.join(directory, name)
-                folder = os.path.dirname(place)
-                if not os.path.isdir(folder):
-                    os.mkdir(folder)
-                    made.append(folder)
-                if _is_new(name):
-                    made.append(place)
-                _replace(place, files[name])
-        except BaseException:
-            for place in reversed(made):
-                with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(place) if os.path.isdir(place) else os.unlink(place)
-            raise
+    overwrite(mod, files)
 
 
 def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
-    """Replace files of a mod; all of them, or what was there is put back.
+    """Put files into a mod's folder, the manifest last; all of them, or what was there is put back.
 
     Raises ``Refused`` if the folder cannot be written.
     """
     before = {name: catalog.read_file(os.path.join(mod.directory, name)) for name in files}
     done: list[str] = []
+    made: list[str] = []
     with _refusing(mod.directory):
         try:
-            for name in sorted(files):
+            for name in sorted(files, key=lambda name: (not _is_new(name), name)):
+                place = os.path.join(mod.directory, name)
+                folder = os.path.dirname(place)
+                if not os.path.isdir(folder):
+                    os.mkdir(folder)
+                    made.append(folder)
                 done.append(name)
-                _replace(os.path.join(mod.directory, name), files[name])
+                _replace(place, files[name])
         except BaseException:
             for name in done:
                 place = os.path.join(mod.directory, name)
@@ -103,6 +92,8 @@ def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
                         os.unlink(place)
                 elif catalog.read_file(place) != data:
                     _replace(place, data)
+            for folder in reversed(made):
+                os.rmdir(folder)
             raise
 
 
@@ -114,8 +105,6 @@ def keep(
     A file of which the target has nothing becomes a patch that a person has to do away with.
     Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
     """
-    from vllm_mods.formats import diff_writer  # noqa: PLC0415
-
     if earlier := _begun(mod):
         raise Refused(
             f"{earlier[0]} is there: an earlier port is not finished; nothing was written",
@@ -160,16 +149,14 @@ def folder_of(mod: Mod, name: str) -> str:
 
 def unfinished(mod: Mod) -> Unfinished:
     """Read the one port of a mod that is not finished. Raises ``UsageError`` if there is none."""
-    found = [name for name in sorted(os.listdir(mod.directory)) if name.startswith(_PREFIX)]
+    found = _begun(mod)
     if len(found) != 1:
         what = "no port" if not found else f"{len(found)} ports"
         raise UsageError(
             f"{what} of {mod.name} {'is' if not found else 'are'} unfinished in {mod.directory}",
-            hint=f"vllm-mods port {mod.name} --to TREE"
-            if not found
-            else f"rm -r {mod.directory}/{found[0]}",
+            hint=f"vllm-mods port {mod.name} --to TREE" if not found else f"rm -r {found[0]}",
         )
-    folder = os.path.join(mod.directory, found[0])
+    (folder,) = found
     try:
         with open(os.path.join(folder, _STATE), "rb") as file:
             raw: dict[str, Any] = json.load(file)

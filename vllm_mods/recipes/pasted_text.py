@@ -78,9 +78,8 @@ def repair(text: str) -> tuple[str, tuple[TextRepair, ...]]:
         line.set(line.text.translate(_SPACES), "a space or mark that only looks like one")
         if line.text.startswith("\t"):
             body = line.text.lstrip("\t")
-            line.set(
-                "  " * (len(line.text) - len(body)) + body, "a tab, which YAML does not indent by"
-            )
+            spaces = "  " * (len(line.text) - len(body))
+            line.set(spaces + body, "a tab, which YAML does not indent by")
         if re.fullmatch(r"```+\w*\s*", line.text):
             line.drop("the fence around a pasted text")
     for section in _sections(lines):
@@ -160,14 +159,10 @@ def _indent(section: _TextSection) -> None:
             line.set(f"  {line.text}", f"the lost indentation below `{section.key}:`")
 
 
-def _quotes(line: _TextLine) -> None:
-    if not line.comment:
-        line.set(_SINGLE.sub("'", line.text.translate(_DOUBLE)), "typographic quotes")
-
-
 def _quotes_in(section: _TextSection) -> None:
     for line in (section.head, *section.part):
-        _quotes(line)
+        if not line.comment:
+            line.set(_SINGLE.sub("'", line.text.translate(_DOUBLE)), "typographic quotes")
 
 
 def _prose(section: _TextSection) -> None:

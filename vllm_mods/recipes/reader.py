@@ -8,23 +8,24 @@ does not do although the recipe says it, or something that would not work; a not
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing, Recipe, Scalar
 from vllm_mods.formats.toml_table import NAME
-from vllm_mods.recipes import yaml_source
+from vllm_mods.recipes import command, yaml_source
+from vllm_mods.recipes.findings import RecipeFindings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from vllm_mods.recipes.yaml_source import Document
-    from vllm_mods.scripts import command_line
 
 # What an exported recipe says of a pairing that recipes have no key for. Launchers skip it.
 OWN = "vllm_mods"
+_T = TypeVar("_T")
 _SCALARS = (str, int, float, bool)
 # Read here; everything else is kept as it is.
 _READ = {
@@ -74,10 +75,8 @@ def read(
     try:
         document = yaml_source.load(text)
     except yaml_source.YamlError as error:
-        problems = tuple(
-            f"{fault.at + ': ' if fault.at else ''}line {fault.line}: {fault.why}"
-            for fault in error.faults
-        )
+        places = ((f"{one.at}: " if one.at else "", one) for one in error.faults)
+        problems = tuple(f"{at}line {one.line}: {one.why}" for at, one in places)
         raise ManifestError(where, problems) from error
     reader = _RecipeReader(document, where, frozenset(known), dict(mods or {}))
     made = reader.pairing(name)
@@ -88,40 +87,21 @@ def read(
     return ImportedRecipe(made, tuple(sorted(reader.findings, key=lambda found: found.line or 0)))
 
 
-class _RecipeReader:
+class _RecipeReader(RecipeFindings):
     def __init__(
         self, document: Document, where: str, known: Collection[str], paths: Mapping[str, str]
     ) -> None:
-        self.document = document
+        super().__init__(document, where)
         self.raw = document.value
-        self.where = where
         self.known = known
         self.paths = paths
-        self.problems: list[str] = []
-        self.findings: list[Finding] = []
-
-    # --- saying -------------------------------------------------------------
-
-    def problem(self, at: str, why: str, line: int | None = None) -> None:
-        there = self._line(at) if line is None else line
-        self.problems.append(f"{at}: {f'line {there}: ' if there else ''}{why}")
-
-    def say(self, level: Level, code: str, at: str, why: str, *, line: int | None = None) -> None:
-        there = self._line(at) if line is None else line
-        self.findings.append(
-            Finding(code, f"{at}: {why}", path=self.where, line=there, scope=at, level=level)
-        )
-
-    def _line(self, at: str) -> int | None:
-        return self.document.lines.get(at)
-
-    # --- reading ------------------------------------------------------------
 
     def pairing(self, name: str | None) -> Pairing:
         own = self.own()
         version = self.text("recipe_version", required=True) or ""
         # launchers of version 2 know a recipe by the name of its file
-        title = self.text("name", required=version == "1") or _stem(self.where)
+        file = self.where.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        title = self.text("name", required=version == "1") or file
         mods, paths = self.mods(own.templates)
         made = Pairing(
             name=name or own.name or slug(title),
@@ -144,14 +124,12 @@ class _RecipeReader:
                 comments=tuple((one.at, one.text) for one in self.document.comments),
             ),
         )
-        self.check_command(made)
+        command.check(self, made)
         if not self.problems:
-            made = self.with_model(made)
+            made = command.with_model(self, made)
         if version not in {"1", "2", ""}:
-            self.say(
-                Level.ERROR, "recipe-version", "recipe_version",
-                f"is {version!r}; this version of vllm-mods reads '1' and '2'",
-            )  # fmt: skip
+            why = f"is {version!r}; this version of vllm-mods reads '1' and '2'"
+            self.error("recipe-version", "recipe_version", why)
         if not re.match(NAME, made.name):
             self.problem(
                 "name", f"{made.name!r} cannot be the name of a pairing; give one with --name"
@@ -190,11 +168,8 @@ class _RecipeReader:
 
     def command(self) -> str:
         if "command" not in self.raw and "runtime" in self.raw:
-            self.problem(
-                "command",
-                "is required: making one from the defaults takes the runtime's own launcher; "
-                "let that print its command and put it here",
-            )
+            why = "making one from the defaults takes the runtime's own launcher; let that print its command and put it here"
+            self.problem("command", f"is required: {why}")
             return ""
         return self.text("command", required=True) or ""
 
@@ -218,23 +193,13 @@ class _RecipeReader:
         base = _base(path)
         name = self.paths.get(path) or self.paths.get(base) or slug(base)
         if name not in self.known:
-            self.say(
-                Level.ERROR, "unknown-mod", at,
-                f"{path}: there is no mod `{name}`; it is kept, and `--mod {path}=NAME` says which it is",
-            )  # fmt: skip
+            which = f"it is kept, and `--mod {path}=NAME` says which it is"
+            self.error("unknown-mod", at, f"{path}: there is no mod `{name}`; {which}")
         return name
 
     def _entries(self, key: str) -> list[tuple[str, str]]:
-        value = self.raw.get(key)
-        if value is None:
-            if key in self.raw:
-                self.say(Level.NOTE, "empty", key, "has no entries")
-            return []
-        if not isinstance(value, list):
-            self.problem(key, f"expected a list, found {value!r}")
-            return []
         found = []
-        for i, one in enumerate(value):
+        for i, one in enumerate(self._filled(key, list, "list") or ()):
             if isinstance(one, str) and one.strip("/ "):
                 found.append((f"{key}[{i}]", one))
             else:
@@ -242,28 +207,30 @@ class _RecipeReader:
         return found
 
     def _mapping(self, key: str) -> Mapping[str, Any]:
+        return self._filled(key, dict, "mapping") or {}
+
+    def _filled(self, key: str, kind: type[_T], word: str) -> _T | None:
+        """Return a list or a mapping, None where it is empty or none."""
         value = self.raw.get(key)
-        if value is None:
-            if key in self.raw:
-                self.say(Level.NOTE, "empty", key, "has no entries")
-            return {}
-        if not isinstance(value, dict):
-            self.problem(key, f"expected a mapping, found {value!r}")
-            return {}
-        return value
+        if isinstance(value, kind):
+            return value
+        if value is not None:
+            self.problem(key, f"expected a {word}, found {value!r}")
+        elif key in self.raw:
+            self.note("empty", key, "has no entries")
+        return None
 
     def defaults(self) -> dict[str, Scalar]:
         found: dict[str, Scalar] = {}
         for key, value in self._mapping("defaults").items():
             at = f"defaults.{key}"
             if value is None:
-                self.say(Level.NOTE, "empty", at, "is empty and left out")
+                self.note("empty", at, "is empty and left out")
             elif isinstance(value, _SCALARS):
                 found[key] = value
             elif isinstance(value, (dict, list)):
-                self.problem(
-                    at, "is no single value: a launcher would write it as Python; quote it"
-                )
+                why = "is no single value: a launcher would write it as Python; quote it"
+                self.problem(at, why)
             else:
                 found[key] = str(value)  # a date, as a launcher writes it
         return found
@@ -273,25 +240,18 @@ class _RecipeReader:
         for key, value in self._mapping("env").items():
             at = f"env.{key}"
             if value is None or isinstance(value, (dict, list)):
-                self.problem(
-                    at, "is no single value: a launcher would export it as Python; quote it"
-                )
+                why = "is no single value: a launcher would export it as Python; quote it"
+                self.problem(at, why)
                 continue
             found[key] = str(value)
             if isinstance(value, bool):
-                self.say(
-                    Level.NOTE,
-                    "env-bool",
-                    at,
-                    f"is {value}, as launchers export it; quote it for another case",
-                )
+                why = f"is {value}, as launchers export it; quote it for another case"
+                self.note("env-bool", at, why)
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
                 self.problem(at, "is not the name of an environment variable")
             elif re.search(r"[$`\"\\]", found[key]):
-                self.say(
-                    Level.ERROR, "env-shell", at,
-                    f"{found[key]!r} is changed by the shell of a launcher, and taken as it is here",
-                )  # fmt: skip
+                why = "is changed by the shell of a launcher, and taken as it is here"
+                self.error("env-shell", at, f"{found[key]!r} {why}")
         return found
 
     def topology(self) -> str:
@@ -322,19 +282,17 @@ class _RecipeReader:
                 continue
             found[key] = kept
             if key in _UNDONE or (key == "runtime" and not str(value).startswith("vllm")):
-                self.say(
-                    Level.ERROR, "not-done", key,
-                    "is kept, and a pairing does nothing of the kind: see to it yourself",
-                )  # fmt: skip
+                why = "is kept, and a pairing does nothing of the kind: see to it yourself"
+                self.error("not-done", key, why)
             elif version == "1" and key != "build_args":
-                self.say(Level.NOTE, "kept", key, "is no key of version 1; it is kept")
+                self.note("kept", key, "is no key of version 1; it is kept")
             else:
-                self.say(Level.NOTE, "kept", key, "is kept for launchers; it has no meaning here")
+                self.note("kept", key, "is kept for launchers; it has no meaning here")
         return found
 
     def kept(self, at: str, value: Any) -> Any:  # noqa: ANN401  (whatever YAML holds)
         if value is None:
-            self.say(Level.NOTE, "empty", at, "is empty and left out")
+            self.note("empty", at, "is empty and left out")
             return None
         if isinstance(value, dict):
             inside = {key: self.kept(f"{at}.{key}", one) for key, one in value.items()}
@@ -344,50 +302,6 @@ class _RecipeReader:
             return [one for one in entries if one is not None]
         return value
 
-    # --- the command --------------------------------------------------------
-
-    def command_line(self, line: int) -> int | None:
-        """Return where a line of the command stands in the recipe, or that of its key."""
-        start = self._line("command")
-        return start if start is None or "command" not in self.document.blocks else start + line
-
-    def check_command(self, made: Pairing) -> None:
-        """Say what is wrong with the command, as a launcher and then a shell would read it."""
-        used = {name for _, name in pairings.placeholders(made.command)}
-        for key in made.defaults:
-            if key not in used:
-                self.say(
-                    Level.NOTE, "unused-default", f"defaults.{key}", "no {placeholder} uses it"
-                )
-        wrong = pairings.faults(made)
-        for fault in wrong:
-            match = re.match(r"line (\d+): (.*)", fault, re.DOTALL)
-            line, why = (int(match[1]), match[2]) if match else (1, fault)
-            self.problem("command", why, self.command_line(line))
-        if wrong or not made.command.strip():
-            return
-        _, script = pairings.serve_command(made)
-        serving = pairings.serving(script)
-        for i, command in enumerate(script.commands):
-            if i > serving:
-                self.say(
-                    Level.ERROR, "cut-off", "command",
-                    f"`{_short(command)}` is a command of its own, run when vLLM has ended: {_why_cut(command, script)}",
-                    line=self.command_line(command.line),
-                )  # fmt: skip
-            elif i < serving:
-                self.say(
-                    Level.ERROR, "not-done", "command",
-                    f"`{_short(command)}` runs before the server; a pairing does nothing of the kind",
-                    line=self.command_line(command.line),
-                )  # fmt: skip
-        for unknown in script.unknown:
-            self.say(
-                Level.NOTE, "shell", "command",
-                f"`{unknown.text}` is filled in by the shell that serves",
-                line=self.command_line(unknown.line),
-            )  # fmt: skip
-
     def check_kept(self, made: Pairing) -> None:
         """Make sure that what was read is a pairing that can be written and read again."""
         try:
@@ -396,23 +310,6 @@ class _RecipeReader:
             for problem in error.problems:
                 key, _, why = problem.partition(": ")
                 self.problem(_ORIGINS.get(key, key), why)
-
-    def with_model(self, made: Pairing) -> Pairing:
-        """Take the model from the command of a recipe that names it nowhere else."""
-        argv = pairings.arguments(made)
-        named = [argv[i + 1] for i, word in enumerate(argv[:-1]) if word == "--model"]
-        if argv[1:2] == ("serve",) and len(argv) > 2 and not argv[2].startswith("-"):
-            named.insert(0, argv[2])
-        if not made.model and not named:
-            self.problem("model", "is required: the command names none either")
-        elif not made.model:
-            self.say(Level.NOTE, "model", "model", f"is {named[0]}, as the command has it")
-            return made._replace(model=named[0])
-        elif named and named[0] != made.model:
-            self.say(
-                Level.NOTE, "model", "model", f"is {made.model}; the command serves {named[0]}"
-            )
-        return made
 
 
 class _Own(NamedTuple):
@@ -426,21 +323,5 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
 
 
-def _stem(path: str) -> str:
-    return path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-
-
 def _base(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zip")
-
-
-def _short(command: command_line.WordedCommand) -> str:
-    words = " ".join(command.argv) or " ".join(f"{name}=…" for name, _ in command.assignments)
-    return words if len(words) <= 40 else f"{words[:39]}…"
-
-
-def _why_cut(command: command_line.WordedCommand, script: command_line.CommandScript) -> str:
-    before = [line for line, _ in script.comments if line < command.line]
-    if before and before[-1] == command.line - 1:
-        return "a comment ends the command before it"
-    return "no backslash ends the line before it"

@@ -67,9 +67,8 @@ def load(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = _line(text, mark.index) if mark else 1
-        raise YamlError(
-            (YamlFault(line, f"not YAML: {error.problem or error.context}"),)
-        ) from error
+        fault = YamlFault(line, f"not YAML: {error.problem or error.context}")
+        raise YamlError((fault,)) from error
     except yaml.reader.ReaderError as error:
         line = _line(text, error.position)
         raise YamlError((YamlFault(line, f"not YAML: {error.reason}"),)) from error
@@ -79,10 +78,9 @@ def load(text: str) -> Document:
         found = re.search(_BEYOND, text)
         line = _line(text, found.start()) if found else 1
         raise YamlError((YamlFault(line, "not YAML: there is no such character"),)) from error
+    half = "half of a character, which no text can hold"
     halves = [
-        YamlFault(
-            _line(text, token.start_mark.index), "half of a character, which no text can hold"
-        )
+        YamlFault(_line(text, token.start_mark.index), half)
         for token in tokens
         if isinstance(token, yaml.ScalarToken) and re.search(_HALF, token.value)
     ]
@@ -94,9 +92,8 @@ def load(text: str) -> Document:
     if faults:
         raise YamlError(tuple(faults))
     value = yaml.safe_load(text)
-    blocks = frozenset(
-        key.value for key, inner in node.value if getattr(inner, "style", None) == "|"
-    )
+    styles = ((key.value, getattr(inner, "style", None)) for key, inner in node.value)
+    blocks = frozenset(key for key, style in styles if style == "|")
     return Document(value, lines, blocks, tuple(_comments(text, tokens, lines)))
 
 
@@ -179,9 +176,8 @@ def _keys(
         else:
             path = f"{at}.{key.value}" if at else key.value
             if key.value in first:
-                faults.append(
-                    YamlFault(here, f"the key is in line {first[key.value]} already", path)
-                )
+                why = f"the key is in line {first[key.value]} already"
+                faults.append(YamlFault(here, why, path))
             first.setdefault(key.value, here)
             lines[path] = here
             yield path, inner

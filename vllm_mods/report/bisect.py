@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.grid.bisect import BisectOutcome, Judged
 from vllm_mods.report import data, text
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Finding
-    from vllm_mods.grid.bisect import BisectOutcome, Judged
-    from vllm_mods.report.text import Paint
+from vllm_mods.report.text import Paint
 
 # What GitHub writes: "(#12345)" behind the subject of a squashed one, "Merge pull request #12345".
 _PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b")

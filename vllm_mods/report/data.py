@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
-
-if TYPE_CHECKING:
-    from vllm_mods.base.errors import ManifestError
-    from vllm_mods.base.model import Finding, ModPlan, Plan
-    from vllm_mods.formats.receipt import ReceiptMod
-    from vllm_mods.formats.receipt_diff import Disagreement
-    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Finding, ModPlan, Plan
+from vllm_mods.formats.receipt import ReceiptMod
+from vllm_mods.formats.receipt_diff import Disagreement
+from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 
 SCHEMA = 1
+
+
+def fields(record: NamedTuple, *names: str) -> dict[str, Any]:
+    """Return some of what a record holds, by its own names for it."""
+    return {name: getattr(record, name) for name in names}
 
 
 def fault(found: ManifestError) -> dict[str, Any]:
@@ -29,15 +32,7 @@ def error(code: str, message: str, hint: str | None, exit_code: int) -> dict[str
 
 def finding(found: Finding) -> dict[str, Any]:
     """Return one finding."""
-    return {
-        "code": found.code,
-        "message": found.message,
-        "path": found.path,
-        "line": found.line,
-        "hunk": found.hunk,
-        "scope": found.scope,
-        "level": found.level.value,
-    }
+    return {**found._asdict(), "level": found.level.value}
 
 
 def mod(planned: ModPlan) -> dict[str, Any]:
@@ -71,16 +66,7 @@ def matrix(result: MatrixResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "cells": [cell(one) for one in result.cells],
-        "together": [
-            {
-                "mods": list(one.mods),
-                "kind": one.kind,
-                "scopes": list(one.scopes),
-                "trees": list(one.trees),
-                "message": one.message,
-            }
-            for one in result.together
-        ],
+        "together": [one._asdict() for one in result.together],
         "problems": [one._asdict() for one in result.problems],
     }
 
@@ -111,7 +97,7 @@ def explanation(one: Explanation) -> dict[str, Any]:
 
 def disagreement(one: Disagreement) -> dict[str, Any]:
     """Return one thing in which receipts differ, a value per receipt."""
-    return {"kind": one.kind, "name": one.name, "values": list(one.values)}
+    return one._asdict()
 
 
 def applied(entry: ReceiptMod) -> dict[str, Any]:
@@ -121,7 +107,5 @@ def applied(entry: ReceiptMod) -> dict[str, Any]:
         "version": entry.version,
         "variant": entry.variant,
         "digest": entry.digest,
-        "files": [
-            {"path": file.path, "before": file.before, "after": file.after} for file in entry.files
-        ],
+        "files": [file._asdict() for file in entry.files],
     }

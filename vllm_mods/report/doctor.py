@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vllm_mods.base.model import Level
+from vllm_mods.doctor.checks import Diagnosis, Examined, Fit
+from vllm_mods.doctor.surroundings import Surroundings
 from vllm_mods.report import data, text
-
-if TYPE_CHECKING:
-    from vllm_mods.doctor.checks import Diagnosis, Examined, Fit
-    from vllm_mods.doctor.surroundings import Surroundings
-    from vllm_mods.report.text import Paint
+from vllm_mods.report.text import Paint
 
 
 def render(found: Diagnosis, paint: Paint = str) -> str:

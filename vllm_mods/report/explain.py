@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from vllm_mods.grid.cell import Explanation, History, HunkView
 from vllm_mods.report import text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.grid.cell import Explanation, History, HunkView
 
 _WIDTH = 80
 

@@ -7,22 +7,18 @@ script, and the grid is there without JavaScript. ``page/`` holds what does not 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from vllm_mods import __version__
+from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.page_data import page_data
 from vllm_mods.report.page_legend import ICONS, MEANINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 
 
 def render(result: MatrixResult, explained: Mapping[tuple[str, str], Explanation]) -> str:

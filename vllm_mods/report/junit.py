@@ -6,17 +6,13 @@ read too. It has no time in it, so that the same matrix is the same file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
 from vllm_mods.base.model import Verdict
+from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.text import MEANING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 
 
 def render(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from vllm_mods.base.model import Level, Verdict
-from vllm_mods.report.text import label
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from vllm_mods.base.model import Finding
-    from vllm_mods.grid.cell import Cell, CellProblem, MatrixResult, Together
+from vllm_mods.base.model import Finding, Level, Verdict
+from vllm_mods.grid.cell import Cell, CellProblem, MatrixResult, Together
+from vllm_mods.report.text import between, label
 
 # What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),
 # noncharacters (not allowed in XML), and marks that change the order in which text is shown.
@@ -120,11 +116,6 @@ def variant(cell: Cell) -> str:
     if cell.variant is None or cell.verdict is Verdict.UNSUPPORTED:
         return ""
     return clean(cell.variant)
-
-
-def between(labels: Sequence[str]) -> str:
-    """Name neighbours by the first and the last."""
-    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
 
 
 def headline(of: Grid) -> str:

@@ -8,15 +8,11 @@ escaped in code spans too.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from vllm_mods import __version__
+from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 from vllm_mods.report import matrix_grid as view
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 
 
 def render(

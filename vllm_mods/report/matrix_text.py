@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
+from vllm_mods.grid.cell import Cell, Explanation, MatrixResult, Together
 from vllm_mods.report import matrix_grid as view
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from vllm_mods.grid.cell import Cell, Explanation, MatrixResult, Together
-    from vllm_mods.report.text import Paint
+from vllm_mods.report.text import Paint
 
 _COLUMNS = 80
 _WORD = 13  # the longest verdict, in brackets

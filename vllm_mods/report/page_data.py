@@ -8,17 +8,14 @@ modules' own affair.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
 
+from vllm_mods.base.model import Finding
+from vllm_mods.grid.cell import Cell, Explanation, History, HunkView
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.page_legend import MEANINGS, PROOFS
 from vllm_mods.report.side_by_side import pairs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
-
-    from vllm_mods.base.model import Finding
-    from vllm_mods.grid.cell import Cell, Explanation, History, HunkView
 
 
 class _PageTable:

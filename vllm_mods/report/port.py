@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from vllm_mods.base.model import Mod
+from vllm_mods.port.files import FilePort
+from vllm_mods.port.job import PortOutcome
+from vllm_mods.port.span import PortSpan
+from vllm_mods.port.writing import Unfinished
 from vllm_mods.report.data import SCHEMA
 from vllm_mods.report.data import finding as finding_data
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.base.model import Mod
-    from vllm_mods.port.files import FilePort
-    from vllm_mods.port.job import PortOutcome
-    from vllm_mods.port.span import PortSpan
-    from vllm_mods.port.writing import Unfinished
 
 
 def data(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vllm_mods.making.effects import (
     Assume,
     Clear,
     Edit,
+    Effect,
     Export,
     Install,
     Left,
@@ -17,10 +18,7 @@ from vllm_mods.making.effects import (
     Whole,
     in_site,
 )
-
-if TYPE_CHECKING:
-    from vllm_mods.making.effects import Effect
-    from vllm_mods.making.from_script import Understood
+from vllm_mods.making.from_script import Understood
 
 
 def text(understood: Understood) -> list[str]:

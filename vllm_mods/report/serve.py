@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from vllm_mods.base.model import Level
-from vllm_mods.report import text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from vllm_mods.serve.check import ServeAnswer, ServeFault
-    from vllm_mods.serve.releases import ServeCell
-
-SCHEMA = 1
+from vllm_mods.report import data, text
+from vllm_mods.serve.check import ServeAnswer
+from vllm_mods.serve.faults import ServeFault
+from vllm_mods.serve.releases import ServeCell
 
 
 def answer_data(
@@ -21,7 +17,7 @@ def answer_data(
 ) -> dict[str, Any]:
     """Return the answer for one tree."""
     return {
-        "schema": SCHEMA,
+        "schema": data.SCHEMA,
         "pairing": pairing,
         "command": list(argv),
         "tree": {"spec": spec, "version": version},
@@ -35,7 +31,7 @@ def cells_data(
 ) -> dict[str, Any]:
     """Return the answer for many trees."""
     return {
-        "schema": SCHEMA,
+        "schema": data.SCHEMA,
         "pairing": pairing,
         "command": list(argv),
         "cells": [

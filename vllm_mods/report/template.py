@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from vllm_mods.base.errors import ManifestError
 from vllm_mods.report import data, text
-from vllm_mods.template.rendering import place
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.errors import ManifestError
-    from vllm_mods.template.check import CaseOutcome, Checked
-    from vllm_mods.template.rendering import Rendered
-    from vllm_mods.template.source import Template
+from vllm_mods.template.check import CaseOutcome, Checked
+from vllm_mods.template.rendering import Rendered, place
+from vllm_mods.template.source import SPECIAL, Template
 
 # What every template gets; the rest are chat template arguments.
-_GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+_GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})
 
 
 def list_data(templates: Sequence[Template], faults: Sequence[ManifestError]) -> dict[str, Any]:
@@ -63,8 +59,20 @@ def checked_data(found: Sequence[Checked]) -> dict[str, Any]:
                     for since, name in (one.answer.formats if one.answer else ())
                 ],
                 "variables": list(one.answer.variables) if one.answer else [],
+                "arguments": list(one.answer.arguments) if one.answer else [],
                 "findings": [data.finding(finding) for finding in one.findings],
                 "conversations": [_outcome(outcome) for outcome in one.outcomes],
+                "replays": [
+                    {
+                        "name": replay.conversation.name,
+                        "turns": replay.turns,
+                        "turns_kept": replay.turns_kept,
+                        "bytes": replay.bytes,
+                        "bytes_kept": replay.kept,
+                        "findings": [data.finding(finding) for finding in replay.findings],
+                    }
+                    for replay in one.replays
+                ],
             }
             for one in found
         ],
@@ -129,20 +137,25 @@ def _checked_lines(one: Checked) -> list[str]:
             f"  {count}, "
             + (f"{len(wrong)} not as they should be" if wrong else "all as they should be")
         )
-    elif one.answer is not None:
-        lines.append("  no conversations: --conversations NAME|DIR has some")
+    if one.replays:
+        kept = sum(replay.turns_kept for replay in one.replays)
+        turns = sum(replay.turns for replay in one.replays)
+        count = f"{kept} of {turns} turns in {len(one.replays)} conversations"
+        lines.append(f"  the cache is found again for {count}")
     if one.answer is not None:
         lines.append(f"  content format {_formats(one.answer.formats)}")
-        said_names = [kwarg.name for kwarg in said.kwargs] if said else one.answer.variables
+        said_names = [kwarg.name for kwarg in said.kwargs] if said else one.answer.arguments
         names = ", ".join(name for name in said_names if name not in _GIVEN)
         lines.append(f"  reads {names or 'no arguments'}")
     lines += text.findings(one.findings, "  ")
-    for outcome in one.outcomes:
-        if not outcome.findings:
+    told = [(outcome.conversation, outcome.findings) for outcome in one.outcomes]
+    told += [(replay.conversation, replay.findings) for replay in one.replays]
+    for conversation, findings in told:
+        if not findings:
             continue
-        title = outcome.conversation.title
-        lines.append(f"  {outcome.conversation.name}" + (f": {title}" if title else ""))
-        for finding in outcome.findings:
+        title = f": {conversation.title}" if conversation.title else ""
+        lines.append(f"  {conversation.name}{title}")
+        for finding in findings:
             where = "" if finding.line is None else f"{place(one.template.path, finding.line)}: "
             lines.append(f"    {where}{finding}")
     return lines

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
 
-from vllm_mods.base.model import Level, Verdict
+from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
+from vllm_mods.formats.receipt_diff import Disagreement
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+Paint = Callable[..., str]
+"""Colours as a verdict is coloured: its word, or words that are given behind it."""
 
-    from vllm_mods.base.model import Finding, ModPlan, Plan
-    from vllm_mods.formats.receipt_diff import Disagreement
-
-    Paint = Callable[..., str]
-    """Colours as a verdict is coloured: its word, or words that are given behind it."""
 
 WIDTH = 100
 
@@ -143,9 +142,6 @@ def wrapped(words: str, width: int) -> list[str]:
     """Break words into lines, those behind the first by two narrower; never inside a path or a command."""
     if len(words) <= width and "\n" not in words:
         return [words]
-    import re  # noqa: PLC0415  (for what is long)
-    import textwrap  # noqa: PLC0415
-
     whole = re.sub(
         r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda one: one[0].replace(" ", "\0"), words
     )
@@ -179,6 +175,17 @@ def disagreements(found: Iterable[Disagreement], names: Sequence[str]) -> list[s
             for name, value in zip(names, one.values, strict=True)
         ]
     return lines
+
+
+def between(labels: Sequence[str]) -> str:
+    """Name neighbours by the first and the last."""
+    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
+
+
+def spans(some: Collection[str], every: Iterable[str]) -> str:
+    """Name the stretches of a row of labels that ``some`` of them make up."""
+    stretches = groupby(every, some.__contains__)
+    return ", ".join(between(tuple(stretch)) for inside, stretch in stretches if inside)
 
 
 def label(tree: str, version: str) -> str:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from vllm_mods.base.model import Verdict
 from vllm_mods.grid import upstream
+from vllm_mods.grid.upstream import Dependent, UpstreamRow
 from vllm_mods.report import data, text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.grid.upstream import Dependent, UpstreamRow
-    from vllm_mods.report.text import Paint
+from vllm_mods.report.text import Paint
 
 _STATES = ("placed", "carried", "absent")
 _HOW = {"requires": "requires it", "after": "goes in after it"}
@@ -71,7 +68,9 @@ def rows_text(
             if one.state == "carried" and verdict is not Verdict.APPLIED:
                 carriers.setdefault(f"{one.label} of {one.patch}", []).append(labels[row.tree])
     every = list(labels.values())
-    lines += [f"{hunk} is carried by {_spans(trees, every)}" for hunk, trees in carriers.items()]
+    lines += [
+        f"{hunk} is carried by {text.spans(trees, every)}" for hunk, trees in carriers.items()
+    ]
     lines.append(_conclusion(rows, labels))
     lines += [f"{one.mod} {_HOW[one.how]} (`{one.how}` in its mod.toml)" for one in dependents]
     return "\n".join(lines)
@@ -85,27 +84,13 @@ def _conclusion(rows: Sequence[UpstreamRow], labels: dict[str, str]) -> str:
     whole = [labels[row.tree] for row in rows if row.carried]
     if whole:
         return (
-            f"{name} is carried whole by {_spans(whole, every)}, and not as it stands by what came "
+            f"{name} is carried whole by {text.spans(whole, every)}, and not as it stands by what came "
             "later: whether it is in other words is for a person to read"
         )
     inside = [labels[row.tree] for row in rows if row.planned.verdict is Verdict.APPLIED]
     if inside:
         return (
-            f"{name} is in {_spans(inside, every)}; whether the release has it itself, only the release tells: "
+            f"{name} is in {text.spans(inside, every)}; whether the release has it itself, only the release tells: "
             "--tree pypi:VERSION"
         )
     return f"none of these trees carries {name} whole"
-
-
-def _spans(some: Sequence[str], every: Sequence[str]) -> str:
-    """Write labels that follow each other as ``first to last``."""
-    spans: list[list[str]] = []
-    for label in every:
-        if label not in some:
-            spans.append([])
-        elif spans and spans[-1]:
-            spans[-1].append(label)
-        else:
-            spans.append([label])
-    named = [span[0] if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans if span]
-    return ", ".join(named)

@@ -1,6 +1,6 @@
 """A bash script as statements. tree-sitter is imported here only; nothing is run, nothing expanded.
 
-``shell`` reads the one command line of a recipe, and knows words; a mod's ``run.sh`` has functions,
+``command_line`` reads the one command line of a recipe, and knows words; a mod's ``run.sh`` has functions,
 branches and loops, and needs a grammar.
 """
 
@@ -8,196 +8,55 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import tree_sitter_bash
+from tree_sitter import Language, Parser
+
+from vllm_mods.scripts.statements import (
+    Assign,
+    BashError,
+    BashFunction,
+    Block,
+    Call,
+    Chain,
+    For,
+    If,
+    Not,
+    Other,
+    Pipe,
+    Redirect,
+    Script,
+    Statement,
+    Test,
+    Unread,
+    Variable,
+    Word,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from tree_sitter import Node
 
+    Part = str | Variable | Unread
 
 _LONGEST = 256 << 10
+_ENDINGS = ("_statement", "command", "_definition")
+_WHOLE = {"list", "pipeline", "variable_assignment", "subshell"}
 _DEEPEST = 120
 """How deep a script may be nested, by the nodes of the grammar: those that people write take 30."""
 
 
-class BashError(ValueError):
-    """Text that bash's grammar does not allow; ``line`` is 1-based."""
-
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(f"line {line}: {why}")
-        self.line = line
-        self.why = why
-
-
-class Variable(NamedTuple):
-    """``$NAME`` or ``${NAME:-default}``; ``default`` is None where there is none."""
-
-    name: str
-    default: Word | None = None
-
-
-class Unread(NamedTuple):
-    """What only a running shell knows: ``$(…)``, ``*``, ``${X#y}``."""
-
-    text: str
-
-
-class Word(NamedTuple):
-    """One word, as it stands there (``text``) and in parts, quotes taken off."""
-
-    text: str
-    parts: tuple[str | Variable | Unread, ...]
-
-    def value(self, variables: Mapping[str, str]) -> str | None:
-        """Return what the word comes to, None if something in it cannot be known."""
-        out = ""
-        for part in self.parts:
-            if isinstance(part, str):
-                out += part
-                continue
-            known = None
-            if isinstance(part, Variable):
-                known = variables.get(part.name)
-                if not known and part.default is not None:
-                    known = part.default.value(variables)
-            if known is None:
-                return None
-            out += known
-        return out
-
-
-class Redirect(NamedTuple):
-    """``<``, ``>``, ``>>``, ``<<`` (with the text that follows as ``target``), ``<<<`` and so on."""
-
-    operator: str
-    descriptor: str
-    target: Word
-
-
-class Call(NamedTuple):
-    """A simple command, with what is assigned in front of it."""
-
-    line: int
-    text: str
-    argv: tuple[Word, ...]
-    assignments: tuple[tuple[str, Word], ...] = ()
-    redirects: tuple[Redirect, ...] = ()
-
-
-class Assign(NamedTuple):
-    """``NAME=value``, or with ``export`` and the like in front."""
-
-    line: int
-    text: str
-    name: str
-    value: Word
-    exported: bool
-
-
-class Pipe(NamedTuple):
-    """Commands, each reading what the one before it writes."""
-
-    line: int
-    text: str
-    stages: tuple[Statement, ...]
-
-
-class Chain(NamedTuple):
-    """``left && right`` or ``left || right``."""
-
-    line: int
-    text: str
-    left: Statement
-    operator: str
-    right: Statement
-
-
-class Not(NamedTuple):
-    """``! command``."""
-
-    line: int
-    text: str
-    inner: Statement
-
-
-class If(NamedTuple):
-    """Branches of a condition and what it guards; the last one's condition may be empty: ``else``."""
-
-    line: int
-    text: str
-    branches: tuple[tuple[tuple[Statement, ...], tuple[Statement, ...]], ...]
-
-
-class For(NamedTuple):
-    """``for name in values``."""
-
-    line: int
-    text: str
-    name: str
-    values: tuple[Word, ...]
-    body: tuple[Statement, ...]
-
-
-class Block(NamedTuple):
-    """``{ … }``, or ``( … )`` in a shell of its own."""
-
-    line: int
-    text: str
-    body: tuple[Statement, ...]
-    subshell: bool
-
-
-class BashFunction(NamedTuple):
-    """``name() { … }``."""
-
-    line: int
-    text: str
-    name: str
-    body: tuple[Statement, ...]
-
-
-class Test(NamedTuple):
-    """``[ … ]`` or ``[[ … ]]``."""
-
-    line: int
-    text: str
-
-
-class Other(NamedTuple):
-    """A statement of a kind that is not read further: ``kind`` is the grammar's name for it."""
-
-    line: int
-    text: str
-    kind: str
-    body: tuple[Statement, ...]
-
-
-Statement = Call | Assign | Pipe | Chain | Not | If | For | Block | BashFunction | Test | Other
-
-
-class Script(NamedTuple):
-    """A script: its first line if that names an interpreter, its statements, its number of lines."""
-
-    interpreter: str
-    body: tuple[Statement, ...]
-    lines: int
-
-
 def read(text: str) -> Script:
     """Read a script. Raises ``BashError`` at the first place that is no bash."""
-    import tree_sitter_bash  # noqa: PLC0415  (compiled, and needed by few commands)
-    from tree_sitter import Language, Parser  # noqa: PLC0415
-
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > _LONGEST:
-        raise BashError(
-            1, f"a script of {len(data):,} bytes: {_LONGEST:,} is the most that is read"
-        )
+        why = f"a script of {len(data):,} bytes: {_LONGEST:,} is the most that is read"
+        raise BashError(1, why)
     root = Parser(Language(tree_sitter_bash.language())).parse(data).root_node
     if root.has_error:
-        line = _first_error(root)
-        raise BashError(line, "bash would not read this")
+        raise BashError(_first_error(root), "bash would not read this")
     _check_depth(root)
     reader = _ScriptReader(data)
     first = text.partition("\n")[0]
@@ -208,35 +67,13 @@ def read(text: str) -> Script:
     )
 
 
-def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Yield every statement, each before those in it."""
-    for one in body:
-        yield one
-        yield from walk(inside(one))
-
-
-def inside(one: Statement) -> tuple[Statement, ...]:
-    """Return the statements directly in one."""
-    if isinstance(one, Pipe):
-        return one.stages
-    if isinstance(one, Chain):
-        return (one.left, one.right)
-    if isinstance(one, Not):
-        return (one.inner,)
-    if isinstance(one, If):
-        return tuple(each for branch in one.branches for part in branch for each in part)
-    if isinstance(one, For | Block | BashFunction | Other):
-        return one.body
-    return ()
-
-
 def _check_depth(root: Node) -> None:
     """Raise ``BashError`` for what is nested so deeply that reading it would have no end."""
     cursor = root.walk()
     depth = 0
     while True:
         if depth > _DEEPEST:
-            line = int(cursor.node.start_point[0]) + 1 if cursor.node is not None else 1
+            line = _line(cursor.node) if cursor.node is not None else 1
             raise BashError(line, "it is nested too deeply to be read")
         if cursor.goto_first_child():
             depth += 1
@@ -254,28 +91,32 @@ def _first_error(node: Node) -> int:
     return int(row) + (1 if column or row == node.start_point[0] else 0)
 
 
+def _line(node: Node) -> int:
+    return int(node.start_point[0]) + 1
+
+
 class _ScriptReader:
     def __init__(self, data: bytes) -> None:
         self.data = data
 
     def text(self, node: Node) -> str:
-        return self.data[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+        return self.span(node.start_byte, node.end_byte)
+
+    def span(self, start: int, end: int) -> str:
+        return self.data[start:end].decode("utf-8", "surrogateescape")
 
     def statements(self, node: Node) -> tuple[Statement, ...]:
         found = []
         for child in node.named_children:
             one = self.statement(child)
-            if (
-                one is not None
-                and child.next_sibling is not None
-                and child.next_sibling.type == "&"
-            ):
+            after = child.next_sibling
+            if one is not None and after is not None and after.type == "&":
                 one = Other(one.line, one.text, "background", (one,))
             found += [] if one is None else [one]
         return tuple(found)
 
     def statement(self, node: Node) -> Statement | None:  # noqa: C901, PLR0911, PLR0912  (one for each kind)
-        line, text = int(node.start_point[0]) + 1, self.text(node)
+        line, text = _line(node), self.text(node)
         kind = node.type
         if kind in {"comment", "heredoc_body", "heredoc_end"}:
             return None
@@ -317,12 +158,7 @@ class _ScriptReader:
         for child in node.named_children:
             if child.type in {"do_group", "case_item", "compound_statement"}:
                 found += self.below(child)
-            elif child.type.endswith(("_statement", "command", "_definition")) or child.type in {
-                "list",
-                "pipeline",
-                "variable_assignment",
-                "subshell",
-            }:
+            elif child.type.endswith(_ENDINGS) or child.type in _WHOLE:
                 one = self.statement(child)
                 found += [] if one is None else [one]
         return tuple(found)
@@ -335,16 +171,13 @@ class _ScriptReader:
         for i, (one, after) in enumerate(itertools.islice(itertools.pairwise(children), own), 1):
             between = self.data[one.end_byte : after.start_byte].replace(b"\\\n", b"")
             if b"\n" in between:
-                first = children[:i]
                 above = tuple(
-                    Assign(int(each.start_point[0]) + 1, self.text(each), *pair, exported=False)
-                    for each, pair in zip(first, call.assignments, strict=False)
+                    Assign(_line(each), self.text(each), *pair, exported=False)
+                    for each, pair in zip(children[:i], call.assignments, strict=False)
                 )
-                rest = self.data[after.start_byte : node.end_byte].decode(
-                    "utf-8", "surrogateescape"
-                )
-                line = int(after.start_point[0]) + 1
-                call = call._replace(line=line, text=rest, assignments=call.assignments[i:])
+                rest = self.span(after.start_byte, node.end_byte)
+                own_line, left = _line(after), call.assignments[i:]
+                call = call._replace(line=own_line, text=rest, assignments=left)
                 return Block(above[0].line, self.text(node), (*above, call), subshell=False)
         return call
 
@@ -357,16 +190,11 @@ class _ScriptReader:
                 redirects.append(self.redirect(child))
             elif child.type != "comment":
                 argv.append(self.word(child))
-        return Call(
-            int(node.start_point[0]) + 1,
-            self.text(node),
-            tuple(argv),
-            tuple(assignments),
-            tuple(redirects),
-        )
+        parts = tuple(argv), tuple(assignments), tuple(redirects)
+        return Call(_line(node), self.text(node), *parts)
 
     def redirected(self, node: Node) -> Statement | None:
-        line, text = int(node.start_point[0]) + 1, self.text(node)
+        line, text = _line(node), self.text(node)
         body = node.child_by_field_name("body")
         nodes = [child for child in node.named_children if child.type.endswith("_redirect")]
         # The grammar has what follows `<<END` on its line inside of the redirect.
@@ -415,17 +243,17 @@ class _ScriptReader:
         return Redirect(operator, number, self.word(last))
 
     def assign(self, node: Node) -> Statement:
-        line, text = int(node.start_point[0]) + 1, self.text(node)
+        line, text = _line(node), self.text(node)
         if node.type == "variable_assignment":
             name, value = self.pair(node)
             return Assign(line, text, name, value, exported=False)
-        exported = text.split()[0] in {"export", "declare", "typeset"} and not text.startswith(
-            "declare -r"
+        word = text.split()[0]
+        exported = word in {"export", "declare", "typeset"} and not text.startswith("declare -r")
+        found = tuple(
+            Assign(line, text, *self.pair(child), exported)
+            for child in node.named_children
+            if child.type == "variable_assignment"
         )
-        pairs = [
-            self.pair(child) for child in node.named_children if child.type == "variable_assignment"
-        ]
-        found = tuple(Assign(line, text, name, value, exported) for name, value in pairs)
         return found[0] if len(found) == 1 else Other(line, text, "declaration_command", found)
 
     def pair(self, node: Node) -> tuple[str, Word]:
@@ -455,7 +283,7 @@ class _ScriptReader:
         assert name is not None and body is not None  # noqa: PT018, S101  (the grammar has both)
         values = node.children_by_field_name("value")
         return For(
-            int(node.start_point[0]) + 1,
+            _line(node),
             self.text(node),
             self.text(name),
             tuple(self.word(value) for value in values),
@@ -465,7 +293,7 @@ class _ScriptReader:
     def word(self, node: Node) -> Word:
         return Word(self.text(node), tuple(self.parts(node)))
 
-    def parts(self, node: Node) -> Iterator[str | Variable | Unread]:
+    def parts(self, node: Node) -> Iterator[Part]:
         kind, text = node.type, self.text(node)
         if kind in {"simple_expansion", "expansion"} and text != text.lstrip():
             # The grammar counts blanks between two of them to the second.
@@ -483,17 +311,14 @@ class _ScriptReader:
         elif kind == "expansion":
             yield self.expansion(node, text)
         elif node.child_count == 0 and kind in {"word", "number", "variable_name", "="}:
-            yield (
-                Unread(text)
-                if re.search(r"(?<!\\)[*?\[~]", text)
-                else re.sub(r"\\(.)", r"\1", text)
-            )
+            special = re.search(r"(?<!\\)[*?\[~]", text)
+            yield Unread(text) if special else re.sub(r"\\(.)", r"\1", text)
         else:
             yield Unread(text)
 
-    def pieces(self, node: Node, quote: int) -> tuple[str | Variable | Unread, ...]:
+    def pieces(self, node: Node, quote: int) -> tuple[Part, ...]:
         """Return what is between double quotes, or in a here-document."""
-        found: list[str | Variable | Unread] = []
+        found: list[Part] = []
         at = node.start_byte + quote
         for child in node.named_children:
             if child.type in {"string_content", "heredoc_content"}:
@@ -503,10 +328,9 @@ class _ScriptReader:
         found += self.plain(at, node.end_byte - quote)
         return tuple(part for part in found if part != "")
 
-    def plain(self, start: int, end: int) -> Iterator[str | Variable | Unread]:
+    def plain(self, start: int, end: int) -> Iterator[Part]:
         """Yield text, and what the grammar does not see in here-documents: ``$1``, ``$$``, backquotes."""
-        text = self.data[start:end].decode("utf-8", "surrogateescape")
-        for piece in re.split(r"(?<!\\)(\$[\d*@#?$!-]|`[^`]*`)", text):
+        for piece in re.split(r"(?<!\\)(\$[\d*@#?$!-]|`[^`]*`)", self.span(start, end)):
             if re.fullmatch(r"\$\d", piece):
                 yield Variable(piece[1:])
             elif piece[:1] in {"$", "`"} and len(piece) > 1 and not re.match(r"\$[\s\"'(]", piece):
@@ -521,15 +345,14 @@ class _ScriptReader:
             return Unread(text)
         if match[2] is None:
             return Variable(match[1])
-        operator = next(
-            (i for i, child in enumerate(node.children) if child.type in {":-", "-"}), None
-        )
-        rest = [] if operator is None else node.children[operator + 1 : -1]
+        kinds = [child.type for child in node.children]
+        operator = next((i for i, kind in enumerate(kinds) if kind in {":-", "-"}), len(kinds))
+        rest = node.children[operator + 1 : -1]
         parts = tuple(part for child in rest for part in self.parts(child))
         return Variable(match[1], Word(match[2], parts))
 
 
-def _simple(text: str) -> Iterator[str | Variable | Unread]:
+def _simple(text: str) -> Iterator[Part]:
     """Yield what ``$NAME`` is; ``$10`` is the first argument, and a 0 behind it."""
     match = re.fullmatch(r"\$(?:(\d)(\w*)|([A-Za-z_]\w*))", text, re.ASCII)
     if match is None:
@@ -543,7 +366,7 @@ def _simple(text: str) -> Iterator[str | Variable | Unread]:
 def _dedented(word: Word) -> Word:
     """Take the tabs off the start of each line, as ``<<-`` does."""
     start = re.compile(r"(?:\A|(?<=\n))\t+")
-    parts: list[str | Variable | Unread] = []
+    parts: list[Part] = []
     for part in word.parts:
         if isinstance(part, str):
             follows = parts and not (isinstance(parts[-1], str) and parts[-1].endswith("\n"))
@@ -564,15 +387,10 @@ def _with(one: Statement, redirects: tuple[Redirect, ...], text: str) -> Stateme
         return one._replace(stages=(*one.stages[:-1], last), text=text)
     if isinstance(one, Not):
         return one._replace(inner=_with(one.inner, redirects, one.inner.text), text=text)
-    if (
-        isinstance(one, Block)
-        and isinstance(one.body[0], Assign)
-        and not text.startswith(("{", "("))
-    ):
+    written = text.startswith(("{", "("))  # else one that `command` made
+    if isinstance(one, Block) and isinstance(one.body[0], Assign) and not written:
         return one._replace(body=(*one.body[:-1], _with(one.body[-1], redirects, text)))
-    if all(
-        redirect.target.text == "/dev/null" or "&" in redirect.operator for redirect in redirects
-    ):
+    if all(it.target.text == "/dev/null" or "&" in it.operator for it in redirects):
         return one
     # What goes into or comes out of a loop, a block, a branch: not followed, and not forgotten.
     return Other(one.line, text, "redirected_statement", (one,))

@@ -1,7 +1,9 @@
-"""A command line as bash reads it: words, quotes, continued lines, comments, several commands.
+r"""A command line as bash reads it: words, quotes, continued lines, comments, several commands.
 
 Nothing is run and nothing is expanded. What only a running shell can fill in (``$HOME``, ``*``) stays
-in its word as written and is listed in ``Script.unknown``.
+in its word as written and is listed in ``CommandScript.unknown``. A test asks bash itself. The grammar
+that ``bash`` reads scripts by cannot stand in: it takes ``--na\`` and ``me`` for two words where a
+line is continued within one, leaves out a lone ``$``, and knows nothing of a script that ends too early.
 """
 
 from __future__ import annotations
@@ -10,11 +12,17 @@ import re
 from typing import NamedTuple
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
-_BLANK = " \t"
-_CONTROL = ";&|()\n"
-_REDIRECT = "<>"
-
-
+_BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
+_CONTROL = re.compile(r"[;|()\n]|&(?!>)")
+_COMMENT = re.compile(r"#[^\n]*")
+_REDIRECTION = re.compile(r"(?:\d+(?=[<>])|(?=[<>&]))[<>&|]*[ \t]*")  # `2>` is one operator
+_PLAIN = re.compile(r"""[^ \t;&|()\n<>'"\\$`]+""")
+_PLAIN_IN_DOUBLE = re.compile(r'[^"\\$`]+')
+_SINGLE = re.compile(r"'[^']*'")
+_COMMAND = re.compile(r"`[^`]*`")
+_NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
+_SEVERAL = re.compile(r"[*?\[]|^~|\{[^{}]*(,|\.\.)[^{}]*\}")
+"""What bash makes several words of, or another one: patterns, a home, ``{a,b}`` and ``{1..3}``."""
 _LONGEST = 128 << 10
 
 
@@ -56,9 +64,8 @@ def read(text: str) -> CommandScript:
     Also for one that is too long for a command that people write.
     """
     if len(text) > _LONGEST:
-        raise ShellError(
-            1, f"a command of {len(text):,} letters: {_LONGEST:,} is the most that is read"
-        )
+        why = f"a command of {len(text):,} letters: {_LONGEST:,} is the most that is read"
+        raise ShellError(1, why)
     return _CommandLineReader(text).read()
 
 
@@ -66,13 +73,13 @@ class _CommandLineReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.counted = (0, 1)
         self.commands: list[WordedCommand] = []
         self.unknown: list[Unknown] = []
         self.comments: list[tuple[int, str]] = []
         self.words: list[str] = []
         self.assignments: list[tuple[str, str]] = []
         self.began = 1
-        self.counted = (0, 1)
 
     @property
     def line(self) -> int:
@@ -80,146 +87,116 @@ class _CommandLineReader:
         self.counted = (self.at, line + self.text.count("\n", at, self.at))
         return self.counted[1]
 
+    def take(self, pattern: re.Pattern[str]) -> str | None:
+        """Go past what a pattern matches here, and return it; None if it does not."""
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            return None
+        self.at = found.end()
+        return found[0]
+
+    def closed(self, pattern: re.Pattern[str], why: str) -> str:
+        """Take what begins here and has an end. Raises ``ShellError`` if it has none."""
+        found = self.take(pattern)
+        if found is None:
+            raise ShellError(self.line, why)
+        return found
+
     def read(self) -> CommandScript:
         while self.at < len(self.text):
-            char = self.text[self.at]
-            if char in _BLANK or self.text.startswith("\\\n", self.at):
-                self.at += 1 + (char == "\\")
-            elif char in _CONTROL and not self.text.startswith("&>", self.at):
+            line = self.line
+            if self.take(_BLANKS) is not None:
+                continue
+            if self.take(_CONTROL) is not None:
                 self.finish()
-                self.at += 1
-            elif char == "#":
-                end = self._end_of_line()
-                self.comments.append((self.line, self.text[self.at : end]))
-                self.at = end
+            elif (comment := self.take(_COMMENT)) is not None:
+                self.comments.append((line, comment))
             else:
-                self.take(char)
+                self.began = self.began if self.words or self.assignments else line
+                self.argument(line)
         self.finish()
         return CommandScript(tuple(self.commands), tuple(self.unknown), tuple(self.comments))
 
-    def take(self, char: str) -> None:
-        """Read one word, or a redirection with the word behind it."""
-        if not self.words and not self.assignments:
-            self.began = self.line
+    def argument(self, line: int) -> None:
+        """Read one word, or leave out a redirection with the word behind it: they are no arguments."""
         start = self.at
-        if char in _REDIRECT or char == "&":
-            self.redirection(start)
+        if self.take(_REDIRECTION) is not None:
+            self.word()
+            self.unknown.append(Unknown(line, self.text[start : self.at]))
             return
         word = self.word()
-        raw = self.text[start : self.at]
-        if raw.isdigit() and self.text[self.at : self.at + 1] in tuple(_REDIRECT):
-            self.redirection(start)  # `2>` is one operator
-            return
-        assigned = _ASSIGNMENT.match(raw)
+        assigned = _ASSIGNMENT.match(self.text, start, self.at)
         if assigned and not self.words:
-            self.assignments.append((assigned[1], word[assigned.end() :]))
+            self.assignments.append((assigned[1], word[assigned.end() - start :]))
         else:
             self.words.append(word)
 
-    def redirection(self, start: int) -> None:
-        """Leave out a redirection: its operator and its word are no arguments."""
-        line = self.line
-        while self.text[self.at : self.at + 1] in ("<", ">", "&", "|"):
-            self.at += 1
-        while self.text[self.at : self.at + 1] in (" ", "\t"):
-            self.at += 1
-        self.word()
-        self.unknown.append(Unknown(line, self.text[start : self.at]))
-
     def finish(self) -> None:
         if self.words or self.assignments:
-            self.commands.append(
-                WordedCommand(tuple(self.assignments), tuple(self.words), self.began)
-            )
+            parts = tuple(self.assignments), tuple(self.words)
+            self.commands.append(WordedCommand(*parts, self.began))
         self.words, self.assignments = [], []
 
     def word(self) -> str:
         """Read up to the next blank or operator outside quotes."""
-        made: list[str] = []
         start, line = self.at, self.line
-        special: list[str] = []
+        made, bare = "", ""
         while self.at < len(self.text):
             char = self.text[self.at]
-            if char in _BLANK or char in _CONTROL or char in _REDIRECT:
-                break
             if char == "'":
-                made.append(self.single())
+                made += self.closed(_SINGLE, "a ' is not closed")[1:-1]
             elif char == '"':
-                made.append(self.double())
+                made += self.double()
             elif char == "\\":
-                made.append(self.escaped())
-            elif char in {"$", "`"}:
-                made.append(self.expansion())
+                is_last = self.at + 1 == len(self.text)
+                made += self.escaped() or char * is_last
+            elif char in "$`":
+                made += self.expansion()
+            elif (plain := self.take(_PLAIN)) is not None:
+                made, bare = made + plain, bare + plain
             else:
-                special.append(char)
-                made.append(char)
-                self.at += 1
-        raw = self.text[start : self.at]
-        if (
-            any(char in special for char in "*?[")
-            or special[:1] == ["~"]
-            or _braces("".join(special))
-        ):
-            self.unknown.append(Unknown(line, raw))
-        return "".join(made)
+                break
+        if _SEVERAL.search(bare):
+            self.unknown.append(Unknown(line, self.text[start : self.at]))
+        return made
 
-    def single(self) -> str:
-        end = self.text.find("'", self.at + 1)
-        if end < 0:
-            raise ShellError(self.line, "a ' is not closed")
-        inside = self.text[self.at + 1 : end]
-        self.at = end + 1
-        return inside
+    def escaped(self) -> str:
+        """Return the character behind a backslash; nothing for a line end, or at the end."""
+        after = self.text[self.at + 1 : self.at + 2]
+        self.at += 2
+        return "" if after == "\n" else after
 
     def double(self) -> str:
         line = self.line
         self.at += 1
-        made: list[str] = []
+        made = ""
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == '"':
                 self.at += 1
-                return "".join(made)
+                return made
             if char == "\\":
-                after = self.text[self.at + 1 : self.at + 2]
+                after = self.escaped()
                 # within double quotes a backslash takes only these with it
-                made.append(
-                    after if after in tuple('$`"\\') else "" if after == "\n" else char + after
-                )
-                self.at += 2
-            elif char in {"$", "`"}:
-                made.append(self.expansion())
+                made += after if after in '$`"\\' else char + after
+            elif char in "$`":
+                made += self.expansion()
             else:
-                made.append(char)
-                self.at += 1
+                made += self.take(_PLAIN_IN_DOUBLE) or ""
         raise ShellError(line, 'a " is not closed')
-
-    def escaped(self) -> str:
-        after = self.text[self.at + 1 : self.at + 2]
-        self.at += 2
-        if after == "\n":
-            return ""
-        return after or "\\"
 
     def expansion(self) -> str:
         """Read ``$name``, ``${…}``, ``$(…)`` or ```…``` as it stands; a lone ``$`` is a character."""
         start, line = self.at, self.line
         opener = self.text[start : start + 2]
         if opener[:1] == "`":
-            end = self.text.find("`", start + 1)
-            if end < 0:
-                raise ShellError(line, "a ` is not closed")
-            self.at = end + 1
+            self.closed(_COMMAND, "a ` is not closed")
         elif opener in ("$(", "${"):
             self.at = self._matching(start + 1, line)
-        else:
-            name = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII).match(self.text, start)
-            if name is None:
-                self.at += 1
-                if opener not in ("$'", '$"'):
-                    return "$"
-            else:
-                self.at = name.end()
+        elif self.take(_NAME) is None:
+            self.at += 1
+            if opener not in ("$'", '$"'):
+                return "$"
         raw = self.text[start : self.at]
         self.unknown.append(Unknown(line, raw))
         return raw
@@ -233,12 +210,3 @@ class _CommandLineReader:
             if depth == 0:
                 return i + 1
         raise ShellError(line, f"a ${opener} is not closed")
-
-    def _end_of_line(self) -> int:
-        end = self.text.find("\n", self.at)
-        return len(self.text) if end < 0 else end
-
-
-def _braces(text: str) -> bool:
-    """Tell whether bash would make several words of ``{a,b}`` or ``{1..3}``."""
-    return re.search(r"\{[^{}]*(,|\.\.)[^{}]*\}", text) is not None

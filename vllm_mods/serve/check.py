@@ -6,45 +6,23 @@ Pure but for the tree it reads. What only a run can tell is a note, with its rea
 from __future__ import annotations
 
 import ast
-import posixpath
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.tree_names import is_plain
-from vllm_mods.planning.planner import WORKSPACE
-from vllm_mods.serve import command, envs, flags, registry, values
+from vllm_mods.serve import command, env_check, flags, registry, template, values
+from vllm_mods.serve.command import Parsed, Use
+from vllm_mods.serve.faults import ServeFault, fault_of, note
+from vllm_mods.serve.known import KnownFlags
+from vllm_mods.serve.shape import FlagShape
 from vllm_mods.serve.source import dotted
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from vllm_mods.base.model import ModPlan
-    from vllm_mods.serve.command import Parsed, Use
-    from vllm_mods.serve.known import KnownFlags
-    from vllm_mods.serve.shape import FlagShape
-    from vllm_mods.serve.values import ValueProblem
-
-_BUILT_IN_TEMPLATES = "vllm/transformers_utils/chat_templates"
-_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 # How many flags are named that a word may stand for.
 _SHOWN = 4
 _DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b", re.IGNORECASE)
-
-
-class ContainerSettings(Protocol):
-    """Where vLLM is started: ``directory`` (absolute), and the files that are there."""
-
-    @property
-    def directory(self) -> str:
-        """The working directory."""
-        ...
-
-    def has(self, path: str) -> bool:
-        """Tell whether a path, absolute or from the working directory, leads to a file."""
-        ...
 
 
 class Serving(NamedTuple):
@@ -59,17 +37,7 @@ class Serving(NamedTuple):
     env: Mapping[str, str] = {}
     unknown: tuple[str, ...] = ()
     mods: tuple[ModPlan, ...] = ()
-    container: ContainerSettings | None = None
-
-
-class ServeFault(NamedTuple):
-    """One finding. ``subject`` is the flag, variable or mod; ``near`` what was probably meant."""
-
-    code: str
-    subject: str
-    message: str
-    near: str = ""
-    level: Level = Level.ERROR
+    container: template.ContainerSettings | None = None
 
 
 class ServeAnswer(NamedTuple):
@@ -113,12 +81,17 @@ class _Checker:
         yield from self.repeated()
         yield from self.words()
         yield from self.requirements()
-        yield from self.template()
+        uses = [u for u in self.parsed.uses if u.flag and u.flag.name == "--chat-template"]
+        yield from template.faults(
+            self.sources.tree, uses, self.serving.mods, self.serving.container, self.filled_in
+        )
         for mod in self.serving.mods:
             yield from self.mod(mod)
-        yield from self.environment()
+        yield from env_check.faults(
+            self.sources, self.serving.env, self.serving.mods, self.filled_in
+        )
         for text in dict.fromkeys(self.serving.unknown):
-            yield _note("shell", text, "a shell fills this in when it runs: not checked")
+            yield note("shell", text, "a shell fills this in when it runs: not checked")
 
     # --- flags
 
@@ -129,7 +102,7 @@ class _Checker:
         found = self.shape(use.flag)
         if use.shortened:
             message = f"is taken as the beginning of {use.shortened}: write it out"
-            yield _note("flag-shortened", use.typed, message)
+            yield note("flag-shortened", use.typed, message)
         yield from self.deprecated(use, found)
         if use.keys:
             yield from self.key(use, found)
@@ -181,7 +154,7 @@ class _Checker:
         sentences = re.split(r"(?<=[.!])\s+", " ".join(text.split()))
         why = next((one for one in sentences if _DEPRECATED.search(one)), "")
         if why or flags.constant(self.sources, given.get("deprecated")) is True:
-            yield _note(
+            yield note(
                 "flag-deprecated",
                 use.typed,
                 f"is deprecated in vLLM {self.version}: {why}".rstrip(": "),
@@ -196,13 +169,13 @@ class _Checker:
             yield ServeFault("value-missing", use.typed, "takes a value, and none follows it")
         elif found.config is not None and not self.filled_in(use.values[0]):
             for one in values.object_problems(self.sources, found.config, command.nested(use)):
-                yield _fault(use.typed, one)
+                yield fault_of(use.typed, one)
 
     def value(self, use: Use, found: FlagShape, value: str) -> Iterator[ServeFault]:
         assert use.flag is not None  # noqa: S101  (the caller asked)
         human = self.flags.rules.human_json
         wrong = list(values.problems(self.sources, found, value, human_json=human))
-        yield from (_fault(use.typed, one) for one in wrong)
+        yield from (fault_of(use.typed, one) for one in wrong)
         if wrong or (found.optional and value in {"", "None"}):
             return
         names = registry.offered(self.sources, use.flag, found)
@@ -222,7 +195,7 @@ class _Checker:
         one = next(values.chosen(value, shown, why))
         if not one.note:
             one = one._replace(message=f"{one.message} (unless a plugin adds it)")
-        return _fault(use.typed, one)
+        return fault_of(use.typed, one)
 
     def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[ServeFault]:
         data = json_of(value)
@@ -232,7 +205,7 @@ class _Checker:
             near = values.nearest(key, keys)
             if key in registry.request_keys(self.sources):
                 message = f"{key!r} has no effect here: vLLM takes {', '.join(keys)} out of it"
-                yield _note("json-key-unused", use.typed, message)
+                yield note("json-key-unused", use.typed, message)
             else:
                 meant = f"did you mean {near!r}? " if near else ""
                 message = f"vLLM does not read {key!r}: {meant}it takes {', '.join(keys)}"
@@ -254,7 +227,7 @@ class _Checker:
                 )
                 yield ServeFault("flag-shadowed", name, message)
             elif count > 1 and not self.shape(self.flags.by_name[name]).append:
-                yield _note("flag-twice", name, f"is given {count} times: the last one counts")
+                yield note("flag-twice", name, f"is given {count} times: the last one counts")
 
     def words(self) -> Iterator[ServeFault]:
         dashed: Use | str | None = ""  # the flag in front of the last word with a wrong dash
@@ -280,11 +253,11 @@ class _Checker:
             message = f"the model is {self.parsed.model!r} already: vLLM takes one"
             yield ServeFault("argument-extra", "--model", message)
         elif model is not None:
-            yield _note(
+            yield note(
                 "flag-deprecated", "--model", "the model is the first word behind `vllm serve`"
             )
         if any(u.flag and u.flag.name == "--config" for u in self.parsed.uses):
-            yield _note("config-file", "--config", "the flags in that file are not checked")
+            yield note("config-file", "--config", "the flags in that file are not checked")
 
     def given(self, name: str) -> bool:
         """Tell whether a flag is in the command, and not to be turned off."""
@@ -309,68 +282,6 @@ class _Checker:
 
     # --- what the pairing brings
 
-    def template(self) -> Iterator[ServeFault]:
-        brought = sorted(
-            file.file
-            for mod in self.serving.mods
-            if mod.verdict.ok and mod.variant
-            for file in mod.variant.templates
-        )
-        uses = [u for u in self.parsed.uses if u.flag and u.flag.name == "--chat-template"]
-        for mod in self.serving.mods:
-            for file in (
-                mod.variant.templates if mod.verdict.ok and mod.variant and not uses else ()
-            ):
-                message = f"brings {file.file}, and no --chat-template uses it"
-                yield ServeFault(
-                    "template-unused", mod.mod.name, message, f"--chat-template {file.file}"
-                )
-        for use in uses:
-            for value in use.values:
-                if not self.filled_in(value):
-                    yield from self.template_at(use, value, brought)
-
-    def template_at(self, use: Use, value: str, brought: Sequence[str]) -> Iterator[ServeFault]:
-        if not value or any(char in value for char in "{}\n"):
-            return  # vLLM takes it as the template itself
-        tree = self.sources.tree
-        name = value.rpartition("/")[2]
-        inside = _PACKAGES.sub("", value) if _PACKAGES.match(value) else ""
-        place = inside or f"{_BUILT_IN_TEMPLATES}/{value}"
-        if is_plain(place) and tree.read(place) is not None:
-            return
-        if value.endswith(f"/{WORKSPACE}/{name}") and name in brought:
-            return
-        container = self.serving.container
-        if container is not None and container.has(value):
-            return
-        if name in brought:
-            message = (
-                f"a mod puts {name} into the workspace, by default {WORKSPACE} in the site root: as "
-                "written it is found only if that is where it says; `apply` prints the place"
-            )
-            yield _note("template-place", use.typed, message)
-            return
-        near = values.nearest(name, brought)
-        if inside:
-            yield ServeFault("template-missing", use.typed, f"{inside} is not in the tree", near)
-        elif brought and ("/" not in value or near):
-            message = f"nothing brings {value!r}: the mods have {', '.join(brought)}"
-            yield ServeFault("template-missing", use.typed, message, near)
-        elif container is not None:
-            place = posixpath.join(container.directory, value)
-            yield ServeFault("template-missing", use.typed, f"the image has no {place}", near)
-        elif self.serving.mods and "/" not in value:
-            message = (
-                f"nothing brings {value!r}, which vLLM looks up in the working directory of the "
-                "container: none of the mods has a template"
-            )
-            yield ServeFault("template-missing", use.typed, message)
-        else:
-            where = "at that path" if value.startswith("/") else "in the working directory"
-            message = f"whether {value!r} is {where} when vLLM starts can't be told from the tree"
-            yield _note("template-unclear", use.typed, message)
-
     def mod(self, mod: ModPlan) -> Iterator[ServeFault]:
         name = mod.mod.name
         if not mod.verdict.ok:
@@ -391,46 +302,7 @@ class _Checker:
                 )
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
-                yield _note("mod-flag-differs", name, f"is meant for {shown}, and {given} is given")
-
-    def environment(self) -> Iterator[ServeFault]:
-        named = {k: v for k, v in self.serving.env.items() if k.startswith(envs.PREFIX)}
-        table = envs.variables(self.sources) if named else {}
-        if table is None:
-            yield _note("env-unclear", envs.PATH, "has no table of variables: they are not checked")
-            return
-        for name, value in named.items():
-            if name not in table:
-                yield self.no_variable(name, table)
-            elif not self.filled_in(value):
-                yield from (_fault(name, one) for one in _variable_problems(table[name], value))
-
-    def no_variable(self, name: str, table: Mapping[str, envs.EnvVariable]) -> ServeFault:
-        changed = frozenset(change.path for mod in self.serving.mods for change in mod.changes)
-        reader = envs.mentioning(self.sources, name, changed)
-        if reader is not None:
-            return _note("env-elsewhere", name, f"is not in {envs.PATH}, but {reader} mentions it")
-        near = values.nearest(name, table)
-        meant = f"; did you mean {near}?" if near else ""
-        message = f"vLLM {self.version} knows no such variable and ignores it{meant}"
-        return ServeFault("env-unknown", name, message, near)
-
-
-def _variable_problems(variable: envs.EnvVariable, value: str) -> Iterator[ValueProblem]:
-    if variable.choices:
-        offered = variable.choices
-        if variable.any_case:
-            value, offered = value.lower(), tuple(one.lower() for one in offered)
-        for one in values.chosen(value, offered):
-            yield one._replace(code="env-value")
-    elif variable.number:
-        try:
-            (int if variable.number == "int" else float)(value)
-        except ValueError:
-            what = "a whole number" if variable.number == "int" else "a number"
-            yield values.ValueProblem(
-                "env-value", f"{value!r} is not {what}, which vLLM makes of it"
-            )
+                yield note("mod-flag-differs", name, f"is meant for {shown}, and {given} is given")
 
 
 def _flag_of(node: ast.AST) -> str:
@@ -452,12 +324,3 @@ def _how_many(found: FlagShape) -> str:
     return {"+": "one value or more", "*": "values", "?": "a value or none"}.get(
         found.nargs or "", "a value"
     )
-
-
-def _fault(subject: str, one: ValueProblem) -> ServeFault:
-    level = Level.NOTE if one.note else Level.ERROR
-    return ServeFault(one.code, subject, one.message, one.near, level)
-
-
-def _note(code: str, subject: str, message: str) -> ServeFault:
-    return ServeFault(code, subject, message, level=Level.NOTE)

@@ -8,16 +8,13 @@ JSON value. It goes on where that parser would stop at the first error.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from vllm_mods.serve.flags import Flag, Flags
-    from vllm_mods.serve.shape import FlagShape
+from vllm_mods.serve.flags import Flag, Flags
+from vllm_mods.serve.shape import FlagShape
 
 _HELP = frozenset({"-h", "--help"})
 _NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")

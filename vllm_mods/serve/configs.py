@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from vllm_mods.serve.source import SourcePlace, dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.serve.source import ModuleSources
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
 
 # How pydantic names the bounds of a number, and how people write them.
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}

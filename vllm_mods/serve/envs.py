@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from vllm_mods.serve.source import dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.serve.source import ModuleSources
+from vllm_mods.serve.source import ModuleSources, dotted, text_of
 
 PATH = "vllm/envs.py"
 PREFIX = "VLLM_"
@@ -35,8 +31,8 @@ def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:
         return None
     table: dict[str, EnvVariable] = {}
     for key, reader in zip(value.keys, value.values, strict=True):
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            table[key.value] = _variable(key.value, reader)
+        if key is not None and (name := text_of(key)) is not None:
+            table[name] = _variable(name, reader)
     return table
 
 
@@ -66,10 +62,6 @@ def _variable(name: str, reader: ast.expr) -> EnvVariable:
             inner = node.args[0]
             called = dotted(inner.func) if isinstance(inner, ast.Call) else None
             own = isinstance(inner, ast.Call) and inner.args and inner.args[0]
-            if called and called.endswith(_READERS) and own and _is_text(own, name):
+            if called and called.endswith(_READERS) and own and text_of(own) == name:
                 return EnvVariable(name, number=dotted(node.func) or "")
     return EnvVariable(name)
-
-
-def _is_text(node: ast.expr, text: str) -> bool:
-    return isinstance(node, ast.Constant) and node.value == text

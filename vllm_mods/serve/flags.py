@@ -9,17 +9,13 @@ asks (``shape.py``): its names are known from here.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.serve import configs
-from vllm_mods.serve.source import SourcePlace, dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from vllm_mods.serve.source import ModuleSources
+from vllm_mods.serve import configs, flag_rules
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted, text_of
 
 _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.
@@ -53,26 +49,12 @@ class Flag(NamedTuple):
         return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 
-class FlagRules(NamedTuple):
-    """How this vLLM makes flags of fields, where releases differ.
-
-    ``human`` has, by field, the name of the function that reads numbers such as ``32k``; ``inverses``
-    what a switch is also called: ``--enable-`` → ``--disable-``.
-    """
-
-    human: Mapping[str, str]
-    inverses: Mapping[str, str]
-    optional_text: bool
-    dict_subclasses: bool
-    human_json: bool
-
-
 class Flags(NamedTuple):
     """All flags of a tree."""
 
     flags: tuple[Flag, ...]
     by_name: Mapping[str, Flag]
-    rules: FlagRules
+    rules: flag_rules.FlagRules
     entry: SourcePlace
 
 
@@ -121,7 +103,7 @@ def read(sources: ModuleSources) -> Flags:
     return Flags(
         flags=flags,
         by_name={name: flag for flag in flags for name in flag.names},
-        rules=_rules(sources, reader.makers),
+        rules=flag_rules.read(sources, reader.makers),
         entry=entry,
     )
 
@@ -199,7 +181,7 @@ class _FlagReader:
         if isinstance(node, ast.Call):
             return self.call(node, scope)
         if isinstance(node, ast.Subscript):
-            whole, name = self.value(node.value, scope), _text(node.slice)
+            whole, name = self.value(node.value, scope), text_of(node.slice)
             return _One(whole, name) if isinstance(whole, _Kwargs) and name else None
         if isinstance(node, ast.Name):
             return scope.names.get(node.id)
@@ -266,7 +248,7 @@ class _FlagReader:
         """Find what ``kwargs["field"]["keyword"]`` stands for."""
         if not isinstance(node, ast.Subscript):
             return None
-        one, key = self.value(node.value, scope), _text(node.slice)
+        one, key = self.value(node.value, scope), text_of(node.slice)
         return (one.kwargs.change(one.field), key) if isinstance(one, _One) and key else None
 
     def set(self, node: ast.expr, value: SourcePlace | None, scope: _FlagScope) -> None:
@@ -319,7 +301,7 @@ class _FlagReader:
             )
 
     def add(self, node: ast.Call, scope: _FlagScope) -> None:
-        names = tuple(name for arg in node.args if (name := _text(arg)))
+        names = tuple(name for arg in node.args if (name := text_of(arg)))
         if not names or not names[0].startswith("-"):
             return  # a positional
         given: dict[str, SourcePlace | None] = {}
@@ -378,71 +360,10 @@ def _keywords(node: ast.Call) -> Iterator[tuple[str | None, ast.expr]]:
     for one in node.keywords:
         if one.arg is None and isinstance(one.value, ast.Dict):
             for key, value in zip(one.value.keys, one.value.values, strict=True):
-                yield (None if key is None else _text(key)), value
+                yield (None if key is None else text_of(key)), value
         else:
             yield one.arg, one.value
 
 
-def _text(node: ast.expr) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
 def _dashed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _rules(sources: ModuleSources, makers: Mapping[str, SourcePlace]) -> FlagRules:
-    human: dict[str, str] = {}
-    optional_text = dict_subclasses = human_json = False
-    inverses: dict[str, str] = {}
-    for path in makers:
-        parsed = sources.parse(path)
-        for node in parsed.body if parsed else ():
-            if isinstance(node, ast.FunctionDef):
-                dict_subclasses |= node.name == "is_dict_subclass"
-                if node.name in {"get_kwargs", "_compute_kwargs"}:
-                    human.update(_human(node))
-                    text = ast.unparse(node)
-                    optional_text |= "type_hints == {bool, str, type(None)}" in text
-                    human_json |= "_expand_json_human_readable_numbers(" in text
-        found = sources.find(path, "FlexibleArgumentParser")
-        inverses.update(_inverses(sources, found.path) if found else {})
-    return FlagRules(human, inverses, optional_text, dict_subclasses, human_json)
-
-
-def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """Yield the fields, compared with ``name``, whose flag a ``human_readable_…`` function reads."""
-    sets: dict[str, ast.expr] = {}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            sets[node.targets[0].id] = node.value
-    for node in ast.walk(function):
-        if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
-            continue
-        reads = [
-            name.id
-            for statement in node.body
-            for name in ast.walk(statement)
-            if isinstance(name, ast.Name) and name.id.startswith("human_readable_")
-        ]
-        if dotted(node.test.left) == "name" and reads:
-            against = node.test.comparators[0]
-            against = sets.get(dotted(against) or "", against)
-            for one in ast.walk(against):
-                if text := _text(one) if isinstance(one, ast.expr) else None:
-                    yield text, reads[0]
-
-
-def _inverses(sources: ModuleSources, path: str) -> dict[str, str]:
-    """Read which prefix of a switch stands for which other one, if this parser has such pairs."""
-    parsed = sources.parse(path)
-    for node in parsed.body if parsed else ():
-        if not isinstance(node, ast.ClassDef):
-            continue
-        if not any((dotted(base) or "").endswith("BooleanOptionalAction") for base in node.bases):
-            continue
-        for member in node.body:
-            if isinstance(member, ast.Assign) and isinstance(member.value, ast.Dict):
-                pairs = ast.literal_eval(member.value)
-                return {str(key): str(value) for key, value in pairs.items()}
-    return {}

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
-from vllm_mods.serve.source import SourcePlace, dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.serve.source import ModuleSources
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
 
 _BUILTINS = frozenset({"bool", "int", "float", "str", "dict", "list", "tuple", "set", "None"})
 _CAPITAL = {"Dict": "dict", "List": "list", "Tuple": "tuple", "Set": "set"}
@@ -41,7 +37,7 @@ def hints(
     sources: ModuleSources, annotation: SourcePlace, *, typing: bool = False
 ) -> tuple[Hint, ...]:
     """Take an annotation apart; ``typing`` as for ``Sources.find``."""
-    return tuple(dict.fromkeys(_hints(sources, annotation, typing=typing, depth=0)))
+    return tuple(dict.fromkeys(_HintReader(sources, typing=typing).read(annotation, 0)))
 
 
 def has(found: tuple[Hint, ...], name: str) -> bool:
@@ -49,69 +45,66 @@ def has(found: tuple[Hint, ...], name: str) -> bool:
     return any(hint.kind == "builtin" and hint.name == name for hint in found)
 
 
-def _hints(sources: ModuleSources, at: SourcePlace, *, typing: bool, depth: int) -> Iterator[Hint]:
-    node = at.node
-    if depth > _DEPTH:
-        yield Hint("other", "too deep")
-    elif isinstance(node, ast.Constant) and node.value is None:
-        yield Hint("builtin", "None")
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        try:
-            quoted = syntax_tree.parse(node.value, mode="eval").body  # a forward reference
-        except (SyntaxError, ValueError):
-            yield Hint("other", node.value)
-            return
-        yield from _hints(sources, SourcePlace(at.path, quoted), typing=typing, depth=depth + 1)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        for side in (node.left, node.right):
-            yield from _hints(sources, SourcePlace(at.path, side), typing=typing, depth=depth + 1)
-    elif isinstance(node, ast.Subscript):
-        yield from _subscript(sources, at, node, typing=typing, depth=depth)
-    else:
-        yield from _named(sources, at, dotted(node), typing=typing, depth=depth)
+class _HintReader:
+    def __init__(self, sources: ModuleSources, *, typing: bool) -> None:
+        self.sources = sources
+        self.typing = typing
 
-
-def _subscript(
-    sources: ModuleSources, at: SourcePlace, node: ast.Subscript, *, typing: bool, depth: int
-) -> Iterator[Hint]:
-    inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    args = tuple(SourcePlace(at.path, one) for one in inside)
-    name = (dotted(node.value) or "").rpartition(".")[2]
-    name = _CAPITAL.get(name, name)
-    if name == "Literal":
-        yield Hint("literal", values=tuple(_values(sources, args, depth)))
-    elif name in {"Union", "Optional"}:
-        for one in args:
-            yield from _hints(sources, one, typing=typing, depth=depth + 1)
-        if name == "Optional":
+    def read(self, at: SourcePlace, depth: int) -> Iterator[Hint]:
+        node = at.node
+        if depth > _DEPTH:
+            yield Hint("other", "too deep")
+        elif isinstance(node, ast.Constant) and node.value is None:
             yield Hint("builtin", "None")
-    elif name in _WRAPPERS:
-        yield from _hints(sources, args[0], typing=typing, depth=depth + 1)
-    elif name in _BUILTINS:
-        yield Hint("builtin", name, args=args)
-    else:
-        yield Hint("other", ast.unparse(node))
-
-
-def _named(
-    sources: ModuleSources, at: SourcePlace, name: str | None, *, typing: bool, depth: int
-) -> Iterator[Hint]:
-    if name is None:
-        yield Hint("other", ast.unparse(at.node))
-        return
-    place = sources.find(at.path, name, typing=typing)
-    if place is None:
-        short = _CAPITAL.get(name, name)
-        yield Hint("builtin", short) if short in _BUILTINS else Hint("other", name)
-    elif isinstance(place.node, ast.ClassDef):
-        yield Hint("class", place.node.name, place=place)
-    else:
-        value = getattr(place.node, "value", None)  # of `X = …`, `X: TypeAlias = …`, `type X = …`
-        if value is None:
-            yield Hint("other", name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                quoted = syntax_tree.parse(node.value, mode="eval").body  # a forward reference
+            except (SyntaxError, ValueError):
+                yield Hint("other", node.value)
+                return
+            yield from self.read(SourcePlace(at.path, quoted), depth + 1)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            for side in (node.left, node.right):
+                yield from self.read(SourcePlace(at.path, side), depth + 1)
+        elif isinstance(node, ast.Subscript):
+            yield from self.subscript(at.path, node, depth)
         else:
-            inner = SourcePlace(place.path, value)
-            yield from _hints(sources, inner, typing=typing, depth=depth + 1)
+            yield from self.named(at, dotted(node), depth)
+
+    def subscript(self, path: str, node: ast.Subscript, depth: int) -> Iterator[Hint]:
+        inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        args = tuple(SourcePlace(path, one) for one in inside)
+        name = (dotted(node.value) or "").rpartition(".")[2]
+        name = _CAPITAL.get(name, name)
+        if name == "Literal":
+            yield Hint("literal", values=tuple(_values(self.sources, args, depth)))
+        elif name in {"Union", "Optional"}:
+            for one in args:
+                yield from self.read(one, depth + 1)
+            if name == "Optional":
+                yield Hint("builtin", "None")
+        elif name in _WRAPPERS:
+            yield from self.read(args[0], depth + 1)
+        elif name in _BUILTINS:
+            yield Hint("builtin", name, args=args)
+        else:
+            yield Hint("other", ast.unparse(node))
+
+    def named(self, at: SourcePlace, name: str | None, depth: int) -> Iterator[Hint]:
+        place = self.sources.find(at.path, name, typing=self.typing) if name else None
+        if name is None:
+            yield Hint("other", ast.unparse(at.node))
+        elif place is None:
+            short = _CAPITAL.get(name, name)
+            yield Hint("builtin", short) if short in _BUILTINS else Hint("other", name)
+        elif isinstance(place.node, ast.ClassDef):
+            yield Hint("class", place.node.name, place=place)
+        else:
+            value = getattr(place.node, "value", None)  # `X = …`, `X: TypeAlias = …`, `type X = …`
+            if value is None:
+                yield Hint("other", name)
+            else:
+                yield from self.read(SourcePlace(place.path, value), depth + 1)
 
 
 def _values(sources: ModuleSources, args: tuple[SourcePlace, ...], depth: int) -> Iterator[object]:
@@ -122,5 +115,5 @@ def _values(sources: ModuleSources, args: tuple[SourcePlace, ...], depth: int) -
         elif isinstance(one.node, ast.UnaryOp) and isinstance(one.node.operand, ast.Constant):
             yield ast.literal_eval(one.node)
         else:
-            for hint in _hints(sources, one, typing=False, depth=depth + 1):
+            for hint in _HintReader(sources, typing=False).read(one, depth + 1):
                 yield from hint.values

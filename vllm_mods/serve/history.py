@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from vllm_mods.base import versions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from vllm_mods.serve.check import ServeFault
+from vllm_mods.serve.faults import ServeFault
 
 UNKNOWN = "flag-unknown"
 

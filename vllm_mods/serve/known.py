@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from vllm_mods.base.model import Tree
 from vllm_mods.serve import flags, shape
+from vllm_mods.serve.flags import Flag
+from vllm_mods.serve.shape import FlagShape
 from vllm_mods.serve.source import ModuleSources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.serve.flags import Flag
-    from vllm_mods.serve.shape import FlagShape
 
 
 class KnownFlags:

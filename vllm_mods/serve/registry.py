@@ -7,18 +7,14 @@ registry, an enumeration, or the ``Literal`` that a type checker sees.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.serve import configs, hints
-from vllm_mods.serve.source import dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.serve.configs import ConfigField
-    from vllm_mods.serve.flags import Flag
-    from vllm_mods.serve.shape import FlagShape
-    from vllm_mods.serve.source import ModuleSources, SourcePlace
+from vllm_mods.serve.configs import ConfigField
+from vllm_mods.serve.flags import Flag
+from vllm_mods.serve.shape import FlagShape
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted, text_of
 
 # Where the tables are that a name is looked up in, and what their files are.
 _TABLES = {
@@ -171,8 +167,4 @@ def _table(sources: ModuleSources, variable: str, files: tuple[str, ...]) -> Off
 
 
 def _texts(node: ast.AST) -> list[str]:
-    return [
-        one.value
-        for one in ast.walk(node)
-        if isinstance(one, ast.Constant) and isinstance(one.value, str)
-    ]
+    return [text for one in ast.walk(node) if (text := text_of(one)) is not None]

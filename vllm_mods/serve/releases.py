@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import Tree
 from vllm_mods.serve import history
-from vllm_mods.serve.check import ServeAnswer, ServeFault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from vllm_mods.base.model import Tree
+from vllm_mods.serve.check import ServeAnswer
+from vllm_mods.serve.faults import ServeFault
 
 
 class ServeCell(NamedTuple):

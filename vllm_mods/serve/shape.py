@@ -6,17 +6,14 @@ Follows the rules by which vLLM turns an annotation into the keywords of ``add_a
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.serve import configs, hints
-from vllm_mods.serve.flags import constant, owner_of
-from vllm_mods.serve.source import SourcePlace, dotted
-
-if TYPE_CHECKING:
-    from vllm_mods.serve.configs import ConfigField
-    from vllm_mods.serve.flags import Flag, FlagRules
-    from vllm_mods.serve.hints import Hint
-    from vllm_mods.serve.source import ModuleSources
+from vllm_mods.serve.configs import ConfigField
+from vllm_mods.serve.flag_rules import FlagRules
+from vllm_mods.serve.flags import Flag, constant, owner_of
+from vllm_mods.serve.hints import Hint
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
 
 _SWITCHES = {"store_true", "store_false", "store_const", "count", "version", "help"}
 

@@ -7,14 +7,11 @@ from … import LoadFormats`` with ``LoadFormats = str`` in the ``else``): both 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from vllm_mods.base.model import Tree
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.base.model import Tree
 
 # How far a chain of re-exports or of base classes is followed.
 _DEPTH = 16
@@ -164,6 +161,11 @@ def dotted(node: ast.AST | None) -> str | None:
         head = dotted(node.value)
         return f"{head}.{node.attr}" if head else None
     return None
+
+
+def text_of(node: ast.AST) -> str | None:
+    """Return the text that an expression is, ``None`` for any other one."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def is_for_type_checkers(node: ast.stmt) -> bool:

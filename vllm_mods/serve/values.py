@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.serve import configs, hints, registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.serve.configs import ConfigField
-    from vllm_mods.serve.shape import FlagShape
-    from vllm_mods.serve.source import ModuleSources, SourcePlace
+from vllm_mods.serve.configs import ConfigField
+from vllm_mods.serve.shape import FlagShape
+from vllm_mods.serve.source import ModuleSources, SourcePlace
 
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from vllm_mods.site.site import Look
 
@@ -35,3 +37,44 @@ def of(look: Look, source: str) -> Iterator[str]:
     for name in sorted(os.listdir(look.site.absolute(folder))):
         if is_of(f"{folder}/{name}", source):
             yield f"{folder}/{name}"
+
+
+def forget(root: str, sources: Iterable[str]) -> list[str]:
+    """Remove bytecode of changed sources from where PYTHONPYCACHEPREFIX has it; say what stays.
+
+    It is a cache that Python fills again, outside of the tree: nothing brings it back. That which
+    tells Python not to check (PEP 552) would run in place of the changed source.
+    """
+    prefixes = {os.environ.get("PYTHONPYCACHEPREFIX"), sys.pycache_prefix} - {None, ""}
+    stays = [
+        place
+        for source in sources
+        for prefix in prefixes
+        for place in _elsewhere(f"{os.path.realpath(prefix or '')}{root}", source)
+        if not _removed(place)
+    ]
+    if not stays:
+        return []
+    said = "bytecode of changed files could not be removed, and Python may run it in place of them"
+    return [f"{said}: rm {' '.join(map(shlex.quote, stays))}"]
+
+
+def _elsewhere(folder: str, source: str) -> list[str]:
+    """Return the bytecode of a source below a folder, where it is named as in a ``__pycache__``."""
+    folder = f"{folder}/{os.path.dirname(source)}".rstrip("/")
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [f"{folder}/{name}" for name in names if is_of(f"{cache(source)}/{name}", source)]
+
+
+def _removed(place: str) -> bool:
+    folder = os.path.dirname(place)
+    if os.path.realpath(folder) != folder:
+        return False  # a link leads wherever it likes
+    try:
+        os.unlink(place)
+    except OSError:
+        return False
+    return True

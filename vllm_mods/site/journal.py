@@ -4,32 +4,41 @@ While a transaction runs, a folder ``.vllm-mods.work-<n>`` lies in the site root
 is the root's own mtime in nanoseconds: making that folder is what changes the root's
 mtime, so there is no other place that could remember it. The folder holds ``journal.json``
 and, under the names that the journal gives, every file as it was. It is removed last.
+
+A folder of that name that no transaction of this tool made there (a mod of yesterday, a package or
+whoever packed the tree brought it) is not obeyed: it is set aside, with a word.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vllm_mods.base.errors import NotRestored
-from vllm_mods.site import journal_text, site, undone
-from vllm_mods.site.journal_text import Folder, Journal, Step
+from vllm_mods.base.errors import NotRestored, Refused
+from vllm_mods.site import journal_text, obstacles, site, undone
+from vllm_mods.site.journal_text import Folder, Foreign, Journal, JournalPlace, Step
+from vllm_mods.site.open_folders import Held
+from vllm_mods.site.site import Site
 from vllm_mods.trees.folder import FolderTree
 
 __all__ = ["Folder", "Journal", "Step"]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.site.open_folders import Held
+    from collections.abc import Callable, Iterable, Iterator
 
 PREFIX = ".vllm-mods.work-"
+ASIDE = ".vllm-mods.aside-"
 # Removing the work folder changes the root's mtime too. While that happens, and where the file
 # system has such things, an attribute of the root remembers it: setting one changes no mtime.
 _ATTRIBUTE = "user.vllm-mods.mtime"
 FILE = "journal.json"
+STAMP = "stamp"
+_MOST_BYTES = 64 << 20
+_SHOWN = 20
 
 
 def folder(path: str, info: os.stat_result) -> Folder:
@@ -44,13 +53,46 @@ def folder(path: str, info: os.stat_result) -> Folder:
 
 
 def find(root: str) -> str | None:
-    """Return the work folder of an interrupted transaction in a site root, None without one.
+    """Return what may be the work folder of an interrupted transaction, None without one.
 
     One that was interrupted between its very last two steps has none any more and counts too.
     """
-    for name in os.listdir(root):
-        if name.startswith(PREFIX) and _is_time(name[len(PREFIX) :]):
-            return f"{root}/{name}"
+    return next(iter(_named(root)), None) or _remembered(root)
+
+
+def unfinished(root: str) -> str | None:
+    """Return the work folder of a transaction that was interrupted between its first and last change.
+
+    Before and after these the tree is what its receipt says.
+    """
+    works = _named(root)
+    if not works:
+        return None
+    descriptor = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    held = Held(Site(root=root), descriptor)
+    try:
+        for work in works:
+            try:
+                if _read(held, work) is not None:
+                    return work
+            except Foreign:
+                continue
+        return None
+    finally:
+        held.close()
+        os.close(descriptor)
+
+
+def _named(root: str) -> list[str]:
+    names = sorted(os.listdir(root))
+    return [
+        f"{root}/{name}"
+        for name in names
+        if name.startswith(PREFIX) and _is_time(name[len(PREFIX) :])
+    ]
+
+
+def _remembered(root: str) -> str | None:
     try:
         mtime = os.getxattr(root, _ATTRIBUTE).decode("ascii", "replace")
     except OSError:
@@ -67,7 +109,19 @@ def open_work(held: Held) -> str:
     """Make the work folder. From here on ``sweep`` or ``recover`` has to follow."""
     work = f"{held.root}/{PREFIX}{os.lstat(held.folder(held.root)).st_mtime_ns}"
     os.mkdir(held.at(work), 0o700)
+    if not _is_private(os.lstat(held.folder(work))):
+        raise Refused(
+            f"{held.root}: this file system keeps no permissions, so that anybody could have written "
+            "the journal that undoes an interrupted transaction; nothing was changed",
+            hint=f"findmnt -T {held.root}  # keep vLLM on a local file system of Linux",
+        )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    os.close(os.open(held.at(f"{work}/{STAMP}"), flags, 0o600))
     return work
+
+
+def _is_private(info: os.stat_result) -> bool:
+    return stat.S_ISDIR(info.st_mode) and not info.st_mode & 0o077
 
 
 def save(held: Held, work: str, journal: Journal) -> None:
@@ -78,12 +132,42 @@ def save(held: Held, work: str, journal: Journal) -> None:
     name (with the backups beside it) before anything that it would have to undo.
     """
     info = os.lstat(held.folder(work))
-    data = journal_text.dump(journal, info.st_ino)
+    data = journal_text.dump(journal, _place(held, work))
     new = held.at(f"{work}/{FILE}.new")
     site.write(new, data, like=info, mode=0o600)
     site.sync([new])
     os.replace(new, held.at(f"{work}/{FILE}"))
     site.sync([held.folder(work)])
+
+
+def _place(held: Held, work: str) -> JournalPlace:
+    stamp = site.status(held.at(f"{work}/{STAMP}"))
+    return JournalPlace(
+        folder=os.lstat(held.folder(work)).st_ino,
+        stamp=None if stamp is None else (stamp.st_ino, stamp.st_ctime_ns),
+    )
+
+
+def _read(held: Held, work: str) -> Journal | None:
+    """Return what has to be put back, None if nothing was changed yet, or nothing is left to do.
+
+    Raises ``Foreign`` for what no transaction of this tool left there.
+    """
+    info = os.lstat(held.at(work))
+    if not _is_private(info):
+        raise Foreign("this tool makes a folder there that only its owner may enter")
+    if info.st_uid not in {0, os.geteuid(), os.lstat(held.folder(held.root)).st_uid}:
+        raise Foreign(f"it belongs to user {info.st_uid}, who is neither you nor the tree's owner")
+    folder = held.folder(work)
+    for name in os.listdir(folder):
+        entry = os.lstat(f"{folder}/{name}")
+        known = name in {FILE, f"{FILE}.new", STAMP} or (name.isascii() and name.isdigit())
+        if not known or not stat.S_ISREG(entry.st_mode):
+            raise Foreign(f"{name!r} in it is nothing that this tool keeps there")
+        if name == FILE and entry.st_size > _MOST_BYTES:
+            raise Foreign(f"its journal has {entry.st_size} bytes, and {_MOST_BYTES} is the most")
+    data = site.read(held.at(f"{work}/{FILE}"))
+    return None if data is None else journal_text.parse(data, held.site, _place(held, work))
 
 
 def give_mtime(place: str, mtime_ns: int) -> None:
@@ -112,94 +196,160 @@ def finish(held: Held, work: str) -> None:
 
 def sweep(held: Held, work: str) -> None:
     """Remove the work folder of a transaction that is over, and give the root its mtime back."""
+    with _given_mtime(held, int(os.path.basename(work)[len(PREFIX) :])):
+        if site.status(held.at(work)) is not None:
+            for entry in os.listdir(held.folder(work)):
+                os.unlink(held.at(f"{work}/{entry}"))
+            held.remove_folder(work)
+
+
+@contextmanager
+def _given_mtime(held: Held, mtime_ns: int) -> Iterator[None]:
+    """Give the root an mtime after what is done to its entries; whoever finds that undone does it."""
     root = held.folder(held.root)
-    mtime = os.path.basename(work)[len(PREFIX) :]
     marked = True
     try:
-        os.setxattr(root, _ATTRIBUTE, mtime.encode())
+        os.setxattr(root, _ATTRIBUTE, str(mtime_ns).encode())
     except OSError:
         marked = False  # a kill in between two of the calls below then costs the root's mtime
-    if site.status(held.at(work)) is not None:
-        for entry in os.listdir(held.folder(work)):
-            os.unlink(held.at(f"{work}/{entry}"))
-        held.remove_folder(work)
-    os.utime(root, ns=(int(mtime), int(mtime)))
+    yield
+    os.utime(root, ns=(mtime_ns, mtime_ns))
     if marked:
         os.removexattr(root, _ATTRIBUTE)
 
 
-def recover(held: Held) -> bool:
+def recover(held: Held, note: Callable[[str], object]) -> bool:
     """Put back what an interrupted transaction left; True if there was one.
 
-    Raises ``NotRestored`` if a file was changed since then by somebody else; everything
-    else is put back, and nothing is thrown away.
+    What only has the name of one is set aside, and ``note`` is told. Raises ``NotRestored`` if a file
+    was changed since then by somebody else; everything else is put back, and nothing is thrown away.
     """
+    found = False
     try:
         with held.naming():
-            work = find(held.root)
-            if work is None:
-                return False
-            _put_back_all(held, work)
-            sweep(held, work)
+            for work in _named(held.root):
+                try:
+                    journal = _read(held, work)
+                except Foreign as error:
+                    note(_set_aside(held, work, str(error)))
+                    continue
+                found = True
+                if journal is not None:
+                    held.allow(journal.paths())
+                    put_back(held, work, journal)
+                    finish(held, work)
+                sweep(held, work)
+            if (work_before := _remembered(held.root)) is not None:
+                found = True
+                sweep(held, work_before)  # interrupted between the last two steps of all
     except OSError as error:
         raise NotRestored(
             f"{held.root}: an interrupted transaction could not be undone: {error}; what is "
             "needed for that lies in the tree",
-            hint="put that right, then run the command again",
+            hint=obstacles.hint(error, str(error.filename), held.root)
+            + "  # then run the command again",
         ) from error
-    return True
+    return found
 
 
-def _put_back_all(held: Held, work: str) -> None:
-    if site.status(held.at(work)) is None:
-        return  # interrupted between the last two steps of all
-    data = site.read(held.at(f"{work}/{FILE}"))
-    if data is not None:
-        inode = os.lstat(held.folder(work)).st_ino
-        put_back(held, work, journal_text.parse(data, work, FILE, held.site, inode))
-        finish(held, work)
+def _set_aside(held: Held, work: str, why: str) -> str:
+    """Give what is no work folder another name; return what to say of it."""
+    n = 0
+    while site.status(held.at(aside := f"{held.root}/{ASIDE}{n}")) is not None:
+        n += 1
+    try:
+        with _given_mtime(held, os.stat(held.folder(held.root)).st_mtime_ns):
+            os.rename(held.at(work), held.at(aside))
+    except OSError as error:
+        raise Refused(
+            f"{work} has the name of what an interrupted transaction leaves, and is none: {why}. It could "
+            f"not be set aside: {error.strerror}; nothing was changed",
+            hint=f"mv {work} {aside}",
+        ) from error
+    return (
+        f"{work} had the name of what an interrupted transaction leaves, and was none: {why}. Nothing in "
+        f"it was carried out; it is {aside} now. If this tree is a copy of one in which an apply was "
+        "interrupted, take the copy again, after another apply or revert there"
+    )
 
 
-def put_back(held: Held, work: str, journal: Journal, *, reached: int | None = None) -> None:
-    """Bring every file and folder back to where it was. May be called any number of times.
+def put_back(
+    held: Held,
+    work: str,
+    journal: Journal,
+    *,
+    reached: int | None = None,
+    what: str = "an interrupted transaction",
+) -> None:
+    """Bring every file and folder back to where it was, as far as that can be done.
 
-    ``reached`` counts the steps that were begun, where that is known: the others are left
-    alone, whatever lies there. Raises ``NotRestored`` as ``recover`` does, and ``OSError``.
+    May be called any number of times. ``reached`` counts the steps that were begun, where that is
+    known: the others are left alone, whatever lies there. Raises ``NotRestored``, of ``what``, as
+    ``recover`` does.
     """
     real = held.site.absolute
-    for gone in journal.gone:
-        held.make_folder(real(gone.path), owner=(gone.uid, gone.gid), mode=gone.mode)
-    for step in journal.steps:
-        if _is_there(held, step.temp):
-            os.unlink(held.at(step.temp))
     theirs = undone.installed_anew(
         FolderTree(held.root),
         journal.steps,
         lambda step: None if step.backup is None else site.read(held.at(f"{work}/{step.backup}")),
     )
-    tried = [
-        _put_back(held, work, step) for step in journal.steps[:reached] if step.path not in theirs
+    # no uninstall removes a folder that something was staged in
+    emptied = sorted({os.path.dirname(path) for path in theirs}, key=len, reverse=True)
+    folders = [*journal.kept, *journal.gone]
+    parts: list[tuple[str, Callable[[], tuple[str, str] | None]]] = [
+        *(
+            (real(gone.path), functools.partial(_make_again, held, real(gone.path), gone))
+            for gone in journal.gone
+        ),
+        *((step.temp, functools.partial(_unlink, held, step.temp)) for step in journal.steps),
+        *(
+            (real(step.path), functools.partial(_put_back, held, work, step))
+            for step in journal.steps[:reached]
+            if step.path not in theirs
+        ),
+        *(
+            (real(made), functools.partial(_unmake, held, real(made)))
+            for made in (*journal.made[::-1], *emptied)
+        ),
+        *(
+            (real(one.path), functools.partial(_settle, held, one, lost=bool(theirs)))
+            for one in folders
+        ),
     ]
-    for made in reversed(journal.made):
-        _unmake(held, real(made))
-    for emptied in sorted({os.path.dirname(path) for path in theirs}, key=len, reverse=True):
-        _unmake(held, real(emptied))  # no uninstall removes a folder that something was staged in
-    folders = [
-        one
-        for one in (*journal.kept, *journal.gone)
-        if not theirs or _is_there(held, real(one.path))
-    ]
-    for one in folders:
-        give_mtime(held.folder(real(one.path)), one.mtime_ns)
-    sync_folders(held, [one.path for one in folders])
-    problems = [problem for problem in tried if problem is not None]
+    problems = []
+    for place, part in parts:
+        try:
+            with held.naming():
+                problem = part()
+        except OSError as error:
+            problem = (f"{place}: {error}", obstacles.hint(error, place, held.root))
+        if problem is not None:
+            problems.append(problem)
     if problems:
-        lines = "".join(f"\n  {what}" for what, _hint in problems)
+        lines = "".join(f"\n  {what}" for what, _hint in problems[:_SHOWN])
+        more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise NotRestored(
-            f"{held.root}: an interrupted transaction could not be undone in full{lines}\n"
+            f"{held.root}: {what} could not be undone in full{lines}{more}\n"
             f"everything else is as it was before; what is needed for the rest lies in {work}",
             hint=problems[0][1] + "  # then run the command again",
         )
+
+
+def _make_again(held: Held, place: str, gone: Folder) -> None:
+    held.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
+
+
+def _unlink(held: Held, place: str) -> None:
+    if _is_there(held, place):
+        os.unlink(held.at(place))
+
+
+def _settle(held: Held, one: Folder, *, lost: bool) -> None:
+    """Give a folder its mtime, and bring it to the disk; ``lost`` says that an installer may have removed it."""
+    place = held.site.absolute(one.path)
+    if not lost or _is_there(held, place):
+        give_mtime(held.folder(place), one.mtime_ns)
+        sync_folders(held, [one.path])
 
 
 def _is_there(held: Held, place: str) -> bool:

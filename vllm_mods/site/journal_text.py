@@ -1,6 +1,7 @@
 """The journal of a transaction as text: what has to be put back, and under which names it lies. Pure.
 
-One that lies in a tree may have come with it from a stranger: nothing in it leads out of the tree.
+One that lies in a tree may have come with it from a stranger, or from a mod: it counts only in the
+folder that it was written in, and nothing in it leads out of the tree but by proof of that.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import json
 import os
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from vllm_mods.base.errors import NotRestored
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import decode
 
@@ -25,6 +25,21 @@ _MOST_ID, _MOST_NS = 2**32 - 2, 2**63 - 1
 
 def _within(least: int, most: int) -> Callable[[int], str | None]:
     return lambda number: None if least <= number <= most else f"{number} is out of bounds"
+
+
+class Foreign(ValueError):
+    """A journal, or the folder of one, that no transaction of this tool wrote there; says why."""
+
+
+class JournalPlace(NamedTuple):
+    """Where a journal lies, by what nobody can pack: the ``folder``'s inode, and the ``stamp``.
+
+    That is the inode and the change time of a file that is made with the folder and not touched
+    again. Whoever packs a tree can guess an inode; a change time, to the nanosecond, hardly.
+    """
+
+    folder: int
+    stamp: tuple[int, int] | None
 
 
 class Step(NamedTuple):
@@ -62,22 +77,22 @@ class Journal(NamedTuple):
     made: tuple[str, ...]
     gone: tuple[Folder, ...]
 
-
-def dump(journal: Journal, inode: int) -> bytes:
-    """Write a journal; ``inode`` is that of the folder that it is going to lie in."""
-    raw = {
-        "schema": _SCHEMA,
-        "folder": inode,
-        **journal._asdict(),
-    }
-    return json.dumps(raw).encode()
+    def paths(self) -> list[str]:
+        """Return the path of everything that it names."""
+        named = [one.path for part in (self.steps, self.kept, self.gone) for one in part]
+        return [*named, *self.made]
 
 
-def parse(data: bytes, work: str, name: str, where: Site, inode: int) -> Journal:
-    """Read a journal, which may have come with a tree from a stranger.
+def dump(journal: Journal, place: JournalPlace) -> bytes:
+    """Write a journal for the place that it is going to lie in."""
+    return json.dumps({"schema": _SCHEMA, **place._asdict(), **journal._asdict()}).encode()
 
-    It names nothing but files of the tree. Outside of it, in a workspace, it is believed only if it
-    was written in this very folder: nobody can pack the ``inode`` that a folder is going to get.
+
+def parse(data: bytes, where: Site, place: JournalPlace) -> Journal:
+    """Read a journal. Raises ``Foreign`` for one that was not written in this very ``place``.
+
+    It names nothing but files of the tree. Outside of it, in a workspace, the inode of the folder is
+    not proof enough; in the tree it is, since a `chown -R` or a restored label changes the stamp.
     """
     try:
         raw = json_of(data)
@@ -92,18 +107,17 @@ def parse(data: bytes, work: str, name: str, where: Site, inode: int) -> Journal
                 "gone": _named(Folder, raw["gone"]),
             },
         )
-        for path in (
-            *(one.path for part in (read.steps, read.kept, read.gone) for one in part),
-            *read.made,
-        ):
-            _check_path(path, own=raw.get("folder") == inode)
-        return read._replace(steps=tuple(_step_of(step, where) for step in read.steps))
+        steps = tuple(_step_of(step, where) for step in read.steps)
+        own = place.stamp is not None and raw.get("stamp") == list(place.stamp)
+        for path in read.paths():
+            _check_path(path, own=own)
+    except Foreign:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotRestored(
-            f"{work}/{name}: the journal of an interrupted transaction cannot be read "
-            f"({error}); the files as they were before lie beside it",
-            hint=f"ls -la {work}  # put them back by hand, or restore vLLM; then rm -r {work}",
-        ) from error
+        raise Foreign(f"its journal cannot be read ({error})") from error
+    if raw.get("folder") != place.folder:
+        raise Foreign("its journal was not written in this folder")
+    return read._replace(steps=steps)
 
 
 def _named(kind: type[Step | Folder], rows: list[list[object]]) -> list[dict[str, object]]:
@@ -126,4 +140,4 @@ def _check_path(path: str, *, own: bool) -> None:
     if "\0" in path or any(part in {"", ".", ".."} for part in parts):
         raise ValueError(f"{path!r} is no plain path")
     if path.startswith("/") and not own:
-        raise ValueError(f"{path} is outside of the tree, and the journal was not written here")
+        raise Foreign(f"its journal names {path}, outside of the tree, and was not written here")

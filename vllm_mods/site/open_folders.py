@@ -7,19 +7,23 @@ its folders. A folder that is open is the same whatever becomes of its name: pat
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vllm_mods.site import site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from vllm_mods.site.site import Site
 
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _PROC = "/proc/self/fd"
+_SPARE = 64
+"""How many descriptors are left for files, and for what else the process does."""
 
 
 class Held:
@@ -35,6 +39,29 @@ class Held:
         self._folders = {where.root: root_descriptor}
         self._opened: set[int] = set()
         self._proc = os.path.isdir(_PROC)
+        self._limit: tuple[int, int] | None = None
+
+    def allow(self, paths: Iterable[str]) -> None:
+        """Have all folders of these paths of the site be open at a time, until ``close``.
+
+        Raises ``OSError`` where more would have to be than this process may have.
+        """
+        if not self._proc:
+            return
+        folders: set[str] = set()
+        for path in paths:
+            folder = self.site.absolute(path)
+            while folder not in folders and folder != "/":
+                folders.add(folder)
+                folder = os.path.dirname(folder)
+        needed = len(folders) + len(os.listdir(_PROC)) + _SPARE
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if resource.RLIM_INFINITY != hard < needed:
+            what = f"{needed} descriptors are needed, one for each folder, and the limit is {hard}"
+            raise OSError(errno.EMFILE, what, self.root)
+        if resource.RLIM_INFINITY != soft < needed:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+            self._limit = (soft, hard)
 
     def at(self, place: str) -> str:
         """Return what to call a file, by its absolute path, so that it is in that very folder.
@@ -80,6 +107,9 @@ class Held:
             os.close(descriptor)
         self._opened.clear()
         self._folders.clear()
+        if self._limit is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
+            self._limit = None
 
     def _descriptor(self, place: str) -> int:
         known = self._folders.get(place)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
+from vllm_mods.formats import tree_names
 from vllm_mods.formats.receipt import STATE, TEMPLATES
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def digest(path: str) -> str | None:
 
 
 def check_writable(
-    path: str, info: os.stat_result | None, look: Look, *, break_links: bool = True
+    path: str, info: os.stat_result | None, look: Look, *, keep_links: bool = False
 ) -> None:
     """Raise ``Refused`` unless a file may be replaced, removed or (``info`` None) made.
 
@@ -137,11 +138,11 @@ def check_writable(
             f"{path} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed",
             hint=f"chmod u+w {look.site.absolute(path)}",
         )
-    if info is not None and info.st_nlink > 1 and not break_links:
+    if info is not None and info.st_nlink > 1 and keep_links:
         raise Refused(
             f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package "
-            "cache (uv, conda); nothing was changed",
-            hint="--break-links gives this tree its own copy and leaves the other names alone",
+            "cache (uv, conda), and --keep-links says that they are to stay one; nothing was changed",
+            hint="without --keep-links this tree gets its own copy, and the other names stay as they are",
         )
     folder = os.path.dirname(path)
     while True:
@@ -275,9 +276,14 @@ def sync(paths: Sequence[str]) -> None:
             except OSError as error:
                 failed.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(min(_SYNCS, len(paths)) - 1)]
-    for thread in threads:
-        thread.start()
+    threads = []
+    for _ in range(min(_SYNCS, len(paths)) - 1):
+        thread = threading.Thread(target=work)
+        try:
+            thread.start()
+        except RuntimeError:  # a limit on processes, as containers have: then one after the other
+            break
+        threads.append(thread)
     work()
     for thread in threads:
         thread.join()
@@ -336,9 +342,16 @@ def _split(site: Site, path: str) -> tuple[str, list[str]]:
     return base, parts
 
 
-def check_target(path: str) -> None:
-    """Raise ``Refused`` for a path that is this tool's own, other than a template."""
-    if path.split("/", 1)[0] == STATE and not path.startswith(f"{TEMPLATES}/"):
+def check_target(where: Site, path: str, *, restore: bool = False) -> None:
+    """Raise ``Refused`` for a path that is this tool's own, other than a template.
+
+    ``restore`` takes out what an older version of this tool let a mod write.
+    """
+    inside = path
+    for base in (where.root, *where.workspaces):
+        inside = inside.removeprefix(f"{base}/")
+    inside = inside.removeprefix(f"{TEMPLATES}/")
+    if inside.split("/", 1)[0] == STATE or (not restore and tree_names.is_reserved(inside)):
         raise Refused(
             f"{path}: {STATE} is where vllm-mods keeps its own files; nothing was changed",
             hint="take the path out of the mod",

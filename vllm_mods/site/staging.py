@@ -15,7 +15,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import ReceiptFile
-from vllm_mods.site import bytecode, folders, journal, site
+from vllm_mods.site import bytecode, folders, journal, obstacles, site
 from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op
 from vllm_mods.site.step_list import Steps
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 def draft(
-    where: Site, there: Receipt | None, transition: Transition, *, break_links: bool = False
+    where: Site, there: Receipt | None, transition: Transition, *, keep_links: bool = False
 ) -> Draft:
     """Draft a transition of the tree at ``where``, whose receipt is ``there``.
 
     Raises ``Refused`` for a file that is not as expected, is reached through a link, has
-    other names (unless ``break_links``), is read-only or lies outside.
+    other names (with ``keep_links``), is read-only or lies outside.
     """
     if there is not None and transition.undone:
         there = receipt.without(there, transition.undone)
-    drafter = _Drafter(where, there, transition, break_links=break_links)
+    drafter = _Drafter(where, there, transition, keep_links=keep_links)
     site.check_writable(receipt.STATE, None, drafter.steps.look)
     drafter.targets()
     drafter.records()
@@ -51,24 +51,22 @@ class _Drafter:
     """One draft in the making."""
 
     def __init__(
-        self, where: Site, there: Receipt | None, transition: Transition, *, break_links: bool
+        self, where: Site, there: Receipt | None, transition: Transition, *, keep_links: bool
     ) -> None:
         self.transition = transition
-        self.steps = Steps(where, there, break_links=break_links)
+        self.steps = Steps(where, there, keep_links=keep_links)
 
     # --- what the caller asked for ------------------------------------------
 
     def targets(self) -> None:
         for write in self.transition.writes:
-            site.check_target(write.path)
+            site.check_target(self.steps.site, write.path, restore=write.restore)
             info = self.steps.look.file(write.path)
             found = self.steps.digest(write.path, info)
             if found != write.expected:
                 raise _changed(self.steps.site, write.path, write.expected, found)
             missing = self.steps.look.missing(write.path)
-            site.check_writable(
-                write.path, info, self.steps.look, break_links=self.steps.break_links
-            )
+            self.steps.writable(write.path, info)
             for folder in missing:
                 if folder.split("/", 1)[0] != receipt.STATE:
                     self.steps.net.setdefault(
@@ -256,10 +254,8 @@ class _Drafter:
             self.steps.add(Op(step=step, info=None, source=source, private=True))
         wanted = {receipt.original(path) for path, one in self.steps.net.items() if one.before}
         for path in files:
-            if (
-                path.startswith(f"{receipt.ORIGINALS}/")
-                and path not in wanted | self.steps.ops.keys()
-            ):
+            kept = path in wanted or path in self.steps.ops
+            if path.startswith(f"{receipt.ORIGINALS}/") and not kept:
                 self.steps.remove(path, self.steps.look.file(path))
 
     def below(self, folder: str) -> Iterator[str]:
@@ -299,6 +295,14 @@ class _Drafter:
         kept = folders.kept(self.steps.look, self.steps.ops, self.steps.folders.made, gone.gone)
         # The receipt is the last file: whoever sees it sees the rest.
         ops = sorted(self.steps.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
+        real = self.steps.site.absolute
+        obstacles.check(
+            [
+                *(real(op.step.path) for op in ops if op.info is not None),
+                *(real(one.path) for one in gone.gone),
+            ],
+            [real(one.path) for one in kept],
+        )
         return Draft(
             ops=tuple(ops),
             journal=journal.Journal(
@@ -308,8 +312,23 @@ class _Drafter:
                 gone=gone.gone,
             ),
             receipt=final,
-            notes=gone.notes,
+            notes=(*gone.notes, *self.linked()),
         )
+
+    def linked(self) -> tuple[str, ...]:
+        """Say which files have other names: `uv` and `conda` link what they install to their caches."""
+        linked = [
+            path
+            for path, op in self.steps.ops.items()
+            if op.info is not None and op.info.st_nlink > 1
+        ]
+        if not linked:
+            return ()
+        some = (
+            f"{linked[0]} is" if len(linked) == 1 else f"{linked[0]} and {len(linked) - 1} more are"
+        )
+        said = "perhaps to a package cache (uv, conda): the other names stay as they are, and this tree"
+        return (f"{some} hard-linked, {said} has files of its own now",)
 
     def final_receipt(self) -> Receipt:
         absolute = any(path.startswith("/") for path in self.steps.net)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.formats import receipt, tree_names
-from vllm_mods.site import journal, site
+from vllm_mods.site import journal, obstacles, site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class State(NamedTuple):
     """What an earlier run left in the tree at ``root``: its receipt, and the bytes that this is of.
 
-    ``unfinished`` is the work folder of an interrupted transaction: until ``recover`` has
-    undone it, the tree is neither what it was nor what the receipt says.
+    ``unfinished`` is the work folder of a transaction that was interrupted while it changed the tree:
+    until ``recover`` has undone it, that is neither what it was nor what the receipt says.
     """
 
     root: str
@@ -44,7 +44,7 @@ def read_state(root: str, known: State | None = None) -> State:
     data = _receipt_bytes(root)
     same = known is not None and known.root == root and known.data == data
     there = known.receipt if known is not None and same else _parsed(root, data)
-    return State(root=root, receipt=there, unfinished=journal.find(root), data=data)
+    return State(root=root, receipt=there, unfinished=_unfinished(root), data=data)
 
 
 def read_receipt(root: str) -> Receipt | None:
@@ -63,6 +63,15 @@ def receipt_of(tree: Tree) -> Receipt | None:
 
 def _parsed(root: str, data: bytes | None) -> Receipt | None:
     return None if data is None else receipt.parse(data, f"{root}/{receipt.RECEIPT}")
+
+
+def _unfinished(root: str) -> str | None:
+    try:
+        return journal.unfinished(root)
+    except OSError as error:
+        raise Refused(
+            f"{root}: cannot be read: {error.strerror}", hint=obstacles.hint(error, root, root)
+        ) from error
 
 
 def _receipt_bytes(root: str) -> bytes | None:

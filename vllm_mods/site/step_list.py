@@ -22,9 +22,9 @@ class Steps:
     ``old`` has the files of that receipt by path, ``net`` those of the receipt to come.
     """
 
-    def __init__(self, where: Site, there: Receipt | None, *, break_links: bool) -> None:
+    def __init__(self, where: Site, there: Receipt | None, *, keep_links: bool) -> None:
         self.site = where
-        self.break_links = break_links
+        self.keep_links = keep_links
         self.look: Look = site.Look(site=where, folders={})
         self.old = {file.path: file for file in there.files} if there is not None else {}
         self.there = there
@@ -44,7 +44,7 @@ class Steps:
 
     def writable(self, path: str, info: os.stat_result | None) -> None:
         """Raise ``Refused`` unless the file may be changed, as ``site.check_writable`` does."""
-        site.check_writable(path, info, self.look, break_links=self.break_links)
+        site.check_writable(path, info, self.look, keep_links=self.keep_links)
 
     def keep(self, path: str, info: os.stat_result) -> None:
         """Keep the original of a file, under the name that ``receipt.original`` gives it."""

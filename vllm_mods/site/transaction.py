@@ -7,14 +7,13 @@ every byte, mode, owner and mtime.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.formats import receipt
-from vllm_mods.site import journal, signals, site
+from vllm_mods.site import bytecode, journal, obstacles, signals, site
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.operations import Transition, Write
 from vllm_mods.site.signals import Interrupted
@@ -30,26 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Transition", "Write", "commit", "recover"]
 
-_HINTS = {
-    errno.ENOSPC: "df -h {root}  # free some space, then run the command again",
-    errno.EDQUOT: "quota -s  # free some space, then run the command again",
-    errno.EROFS: "the file system is mounted read-only: findmnt -T {root}",
-    errno.EACCES: "run as the owner of the tree: stat -c %U {root}",
-    errno.EPERM: "run as the owner of the tree, or root: stat -c %U {root}",
-    errno.EIO: "the disk fails: dmesg | tail",
-}
-
 
 class Outcome(NamedTuple):
-    """What a commit did: the receipt now in the tree, the paths changed, our own files aside.
-
-    ``recovered`` says that an interrupted transaction was undone first.
-    """
+    """What a commit did: the receipt now in the tree, the paths changed, our own files aside."""
 
     receipt: Receipt | None
     changed: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    recovered: bool = False
 
 
 def commit(
@@ -58,30 +44,31 @@ def commit(
     *,
     workspace: str | None = None,
     source_date_epoch: int | None = None,
-    break_links: bool = False,
+    keep_links: bool = False,
     known: State | None = None,
 ) -> Outcome:
     """Bring the tree at the site root ``root`` from what it is to what ``transition`` says.
 
     ``workspace`` is the absolute folder outside the root that chat templates may go to;
     ``source_date_epoch`` (seconds) the mtime of every file written and folder made, else now.
-    ``break_links`` replaces hard-linked files by a copy of this tree's own; ``known`` is what the
-    caller read of the tree's state. Folders that stay keep their mtimes.
+    ``keep_links`` refuses hard-linked files, whose other names would keep the old content; ``known``
+    is what the caller read of the tree's state. Folders that stay keep their mtimes.
 
     Raises ``Refused`` if nothing was changed or everything was put back, ``NotRestored`` if not,
     and passes on an interruption after everything was put back.
     """
     root = os.path.realpath(root)
     lock = _lock(root)
+    said: list[str] = []
     try:
-        recovered = _recovered(root, lock)
+        _recovered(root, lock, said.append)
         there = read_state(root, known).receipt
         _still_as_planned(root, there, transition)
         where = Site(root=root, workspaces=_workspaces(there, workspace))
         try:
-            drafted = draft(where, there, transition, break_links=break_links)
+            drafted = draft(where, there, transition, keep_links=keep_links)
         except OSError as error:
-            raise _refusal(root, error, "nothing was changed") from error
+            raise refusal(root, error) from error
         notes = _run(Held(where, lock), drafted, source_date_epoch) if drafted.ops else ()
     finally:
         os.close(lock)
@@ -94,31 +81,33 @@ def commit(
     return Outcome(
         receipt=drafted.receipt,
         changed=changed,
-        notes=drafted.notes + notes,
-        recovered=recovered,
+        notes=(*said, *drafted.notes, *notes),
     )
 
 
-def recover(root: str) -> bool:
+def recover(root: str, note: Callable[[str], object] = lambda _said: None) -> bool:
     """Undo an interrupted transaction, if there is one; tell whether there was.
 
-    Raises ``Refused`` while another process works on the tree, and ``NotRestored`` if a file
-    was changed since by somebody else.
+    ``note`` is told what had the name of one and was set aside. Raises ``Refused`` while another
+    process works on the tree, and ``NotRestored`` if a file was changed since by somebody else.
     """
     root = os.path.realpath(root)
-    if journal.find(root) is None:
-        return False
+    try:
+        if journal.find(root) is None:
+            return False
+    except OSError as error:
+        raise refusal(root, error) from error
     lock = _lock(root)
     try:
-        return _recovered(root, lock)
+        return _recovered(root, lock, note)
     finally:
         os.close(lock)
 
 
-def _recovered(root: str, lock: int) -> bool:
+def _recovered(root: str, lock: int, note: Callable[[str], object]) -> bool:
     held = Held(Site(root=root), lock)
     try:
-        return journal.recover(held)
+        return journal.recover(held, note)
     finally:
         held.close()
 
@@ -128,7 +117,7 @@ def _lock(root: str) -> int:
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise _refusal(root, error, "nothing was changed") from error
+        raise refusal(root, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -138,7 +127,7 @@ def _lock(root: str) -> int:
                 f"{root}: another vllm-mods is working on this tree; nothing was changed",
                 hint="wait for it to end, then run the command again",
             ) from error
-        raise _refusal(root, error, "the folder cannot be locked; nothing was changed") from error
+        raise refusal(root, error, "the folder cannot be locked; nothing was changed") from error
     return descriptor
 
 
@@ -172,8 +161,10 @@ def _run(held: Held, drafted: Draft, source_date_epoch: int | None) -> tuple[str
                 if not isinstance(error, OSError):
                     raise
                 if not progress.committed:
-                    raise _refusal(held.root, error, "everything was put back") from error
-                return (f"{error}: {progress.work} could not be removed; the next command will",)
+                    raise refusal(held.root, error, "everything was put back") from error
+                progress.notes.append(
+                    f"{error}: {progress.work} could not be removed; the next command will"
+                )
     except Interrupted:
         raise Refused(
             f"{held.root}: interrupted by a signal; everything was put back",
@@ -181,16 +172,18 @@ def _run(held: Held, drafted: Draft, source_date_epoch: int | None) -> tuple[str
         ) from None
     finally:
         held.close()
-    return ()
+    return tuple(progress.notes)
 
 
 class _Progress:
     """How far a transaction got: what has to be undone."""
 
-    work: str | None = None
-    journalled = False
-    begun = 0
-    committed = False
+    def __init__(self) -> None:
+        self.work: str | None = None
+        self.journalled = False
+        self.begun = 0
+        self.committed = False
+        self.notes: list[str] = []
 
 
 def _steps(
@@ -203,6 +196,7 @@ def _steps(
     ops = drafted.ops
     mtime_ns = None if source_date_epoch is None else source_date_epoch * 1_000_000_000
     check()
+    held.allow([*drafted.journal.paths(), *(op.source for op in ops if op.source is not None)])
     progress.work = work = journal.open_work(held)
     for op in ops:
         if op.step.backup is not None:
@@ -234,6 +228,9 @@ def _steps(
     _settle_folders(held, drafted, mtime_ns)
     kept = [one.path for one in drafted.journal.kept]
     journal.sync_folders(held, [*kept, *drafted.journal.made])
+    paths = (op.step.path for op in ops)
+    sources = [path for path in paths if path.endswith(".py") and not path.startswith(("/", "."))]
+    progress.notes += bytecode.forget(held.root, sources)
     check()
     journal.finish(held, work)
     progress.committed = True
@@ -301,18 +298,27 @@ def _undo(held: Held, drafted: Draft, progress: _Progress, cause: BaseException)
             if work is None:
                 return
             if progress.journalled:
-                journal.put_back(held, work, drafted.journal, reached=progress.begun)
+                journal.put_back(
+                    held,
+                    work,
+                    drafted.journal,
+                    reached=progress.begun,
+                    what=f"the transaction failed ({cause}) and",
+                )
                 journal.finish(held, work)
             journal.sweep(held, work)
     except OSError as error:
         raise NotRestored(
             f"{held.root}: the transaction failed ({cause}) and could not be undone ({error}); "
             "what is needed for that lies in the tree",
-            hint="put that right, then run the command again",
+            hint=obstacles.hint(error, str(error.filename), held.root)
+            + "  # then run the command again",
         ) from error
 
 
-def _refusal(root: str, error: OSError, outcome: str) -> Refused:
+def refusal(root: str, error: OSError, outcome: str = "nothing was changed") -> Refused:
+    """Say what was in the way of reading or writing a tree."""
     place = error.filename2 or error.filename or root
-    hint = _HINTS.get(error.errno or 0, "ls -la {root}").format(root=root)
-    return Refused(f"{place}: {error.strerror}; {outcome}", hint=hint)
+    return Refused(
+        f"{place}: {error.strerror}; {outcome}", hint=obstacles.hint(error, str(place), root)
+    )

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 PARSERS = frozenset({"qwen3_coder", "qwen3_xml"})
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(<\|im_end\|>\n|\Z)", re.DOTALL)
-_REASONING = re.compile(r"<think>\n(.*?)\n</think>\n\n", re.DOTALL)
 _TAG = re.compile(r"</?(tool_call|function|parameter)\b[=>]")
 _CALL = re.compile(r"^<tool_call>\n(.*?)\n</tool_call>$", re.DOTALL | re.MULTILINE)
 _FUNCTION = re.compile(r"<function=([^>\n]+)>\n(.*)</function>", re.DOTALL)
@@ -40,19 +39,6 @@ class Turn(NamedTuple):
     role: str
     text: str
     closed: bool
-
-    @property
-    def reasoning(self) -> str | None:
-        """What stands in the think block at the start, ``None`` if there is no such block."""
-        match = _REASONING.match(self.text)
-        return match[1] if match else None
-
-    @property
-    def answer(self) -> str:
-        """The text behind the think block and in front of the calls."""
-        match = _REASONING.match(self.text)
-        rest = self.text[match.end() :] if match else self.text
-        return rest.split("<tool_call>", 1)[0]
 
 
 def turns(prompt: str) -> tuple[Turn, ...]:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.template import calls, rendering
+from vllm_mods.template import calls, rendering, replay
+from vllm_mods.template.source import SPECIAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from vllm_mods.template.about import About
     from vllm_mods.template.conversation import Conversation, Expected, ToolCall
     from vllm_mods.template.rendering import RenderAnswer, Rendered
+    from vllm_mods.template.replay import Replayed
     from vllm_mods.template.source import Template
 
 _SHORT = 200
@@ -40,11 +42,13 @@ class Checked(NamedTuple):
     answer: RenderAnswer | None
     findings: tuple[Finding, ...]
     outcomes: tuple[CaseOutcome, ...] = ()
+    replays: tuple[Replayed, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it is said to be."""
-        return _only_notes(self.findings) and all(outcome.ok for outcome in self.outcomes)
+        """Whether everything is as it is said to be, and nothing is lost."""
+        parts = [self.findings, *(one.findings for one in self.outcomes)]
+        return all(map(_only_notes, parts + [one.findings for one in self.replays]))
 
 
 def _only_notes(findings: Sequence[Finding]) -> bool:
@@ -52,7 +56,10 @@ def _only_notes(findings: Sequence[Finding]) -> bool:
 
 
 def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
-    """Render conversations with a template, and hold everything against what is said of it."""
+    """Render conversations with a template, and hold everything against what is said of it.
+
+    Those of ``replay`` too, which any template has to get right, and all again with minijinja.
+    """
     about = template.about
     # once more for each argument with what its default is said to be, which must change nothing
     defaults = [
@@ -63,27 +70,75 @@ def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
     ]
     jobs = [*conversations, *(one for _, _, one in defaults)]
     try:
-        answer = rendering.render(template.data, template.path, jobs)
+        tokens, findings = _tokens(template)
+        answer = _render(template, jobs, tokens)
     except NotRendered as error:
         return Checked(template, None, (Finding("template-unreadable", error.message),))
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
-    findings = list(_own_words(about, answer)) if about else []
+    findings += list(_own_words(about, answer)) if about else []
     told: set[str] = set()
     for (name, i, one), rendered in zip(defaults, again, strict=True):
         if plain[i].prompt in {None, rendered.prompt} or name in told:
             continue
         told.add(name)
-        why = rendered.error or "the prompt is another one"
-        message = (
-            f"kwargs.{name}: {one.kwargs[name]!r} is not its default: with it, {one.name}: {why}"
-        )
+        why = f"with it, {one.name}: {rendered.error or 'the prompt is another one'}"
+        message = f"kwargs.{name}: {one.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding("kwarg-default", message))
     outcomes = tuple(
-        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, about)))
+        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
         for one, rendered in zip(conversations, plain, strict=True)
     )
-    return Checked(template, answer._replace(rendered=plain), tuple(findings), outcomes)
+    scenes = replay.scenes(answer.variables, answer.formats[-1][1])
+    replays = replay.replayed(scenes, lambda parts: _render(template, parts, tokens).rendered)
+    findings += _of_rust(template, tokens, (*conversations, *scenes))
+    return Checked(template, answer._replace(rendered=plain), tuple(findings), outcomes, replays)
+
+
+def _render(
+    template: Template,
+    jobs: Sequence[Conversation],
+    tokens: Mapping[str, str],
+    *,
+    rust: bool = False,
+) -> RenderAnswer:
+    return rendering.render(template.data, template.path, jobs, tokens=tokens, rust=rust)
+
+
+def _tokens(template: Template) -> tuple[dict[str, str], list[Finding]]:
+    """Return the special tokens for a template, and a note if there have to be stand-ins."""
+    given = dict(template.tokens)
+    read = _render(template, (), {}).variables
+    missing = [name for name in SPECIAL if name in read and name not in given]
+    if not missing:
+        return given, []
+    message = (
+        f"{', '.join(missing)}: the model's tokenizer says what they are, and it is not known here; "
+        "the folder of the model as TEMPLATE tells"
+    )
+    note = Finding("tokens-unknown", message, level=Level.NOTE)
+    return given | {name: f"<{name}>" for name in missing}, [note]
+
+
+def _of_rust(
+    template: Template, tokens: Mapping[str, str], jobs: Sequence[Conversation]
+) -> list[Finding]:
+    """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
+    ours, rusts = (_render(template, jobs, tokens, rust=rust).rendered for rust in (False, True))
+    other = [
+        (one, job.name)
+        for here, one, job in zip(ours, rusts, jobs, strict=True)
+        if here.prompt is not None and here.prompt != one.prompt
+    ]
+    if not other:
+        return []
+    first, name = other[0]
+    what = first.error or "the prompt is another one"
+    message = (
+        f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(jobs)} conversations are "
+        f"not rendered so: {name}: {what}"
+    )
+    return [Finding("rust-frontend", message, line=first.line, level=Level.NOTE)]
 
 
 def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
@@ -97,9 +152,9 @@ def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
             yield Finding("kwarg-unread", message)
 
 
-def _findings(expect: Expected, rendered: Rendered, about: About | None) -> Iterator[Finding]:
+def _findings(expect: Expected, rendered: Rendered, template: Template) -> Iterator[Finding]:
     if rendered.prompt is not None:
-        yield from _of_prompt(expect, rendered.prompt, about)
+        yield from _of_prompt(expect, rendered.prompt, template)
         return
     error = rendered.error or ""
     if expect.error is None or expect.error not in error:
@@ -107,25 +162,27 @@ def _findings(expect: Expected, rendered: Rendered, about: About | None) -> Iter
         yield Finding("not-rendered", f"{error}{wanted}", line=rendered.line)
 
 
-def _of_prompt(expect: Expected, prompt: str, about: About | None) -> Iterator[Finding]:
+def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Finding]:
     if expect.error is not None:
         yield Finding("rendered", f"there is a prompt, and not the error {expect.error!r}")
     if expect.rendered is not None and prompt != expect.rendered:
         yield Finding("prompt-differs", first_difference(expect.rendered, prompt))
     for text in expect.contains:
         if text not in prompt:
-            yield Finding("text-missing", f"{_short(text)} is not in the prompt")
+            yield Finding("text-missing", f"{_cut(repr(text))} is not in the prompt")
     for text in expect.absent:
         if text in prompt:
-            yield Finding("text-present", f"{_short(text)} is in the prompt")
+            yield Finding("text-present", f"{_cut(repr(text))} is in the prompt")
     if expect.tool_calls is not None:
-        yield from _calls(prompt, expect.tool_calls, about.tool_call_parser if about else None)
+        yield from _calls(prompt, expect.tool_calls, template)
 
 
-def _calls(prompt: str, expected: tuple[ToolCall, ...], parser: str | None) -> Iterator[Finding]:
-    """Read the calls back; without a template.toml, in the one format that can be read here."""
-    if parser is not None and parser not in calls.PARSERS:
-        message = f"its calls are not read back: nothing here reads what {parser!r} does"
+def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> Iterator[Finding]:
+    """Read the calls back, if they are written in the one format that can be read here."""
+    parser = template.about.tool_call_parser if template.about else None
+    if parser not in calls.PARSERS and (parser or b"<function=" not in template.data):
+        reads = repr(parser) if parser else "the parser of its model"
+        message = f"its calls are not read back: nothing here reads what {reads} does"
         yield Finding("calls-unread", message, level=Level.NOTE)
         return
     try:
@@ -133,16 +190,10 @@ def _calls(prompt: str, expected: tuple[ToolCall, ...], parser: str | None) -> I
     except ValueError as error:
         yield Finding("calls-differ", f"its calls cannot be read back: {error}")
         return
-    there, wanted = (
-        json.dumps(side, ensure_ascii=False, sort_keys=True) for side in (found, expected)
-    )
-    if there != wanted:
-        there, wanted = _cut(there), _cut(wanted)
+    sides = [json.dumps(side, ensure_ascii=False, sort_keys=True) for side in (found, expected)]
+    if sides[0] != sides[1]:
+        there, wanted = map(_cut, sides)
         yield Finding("calls-differ", f"its calls read back as {there}, and not as {wanted}")
-
-
-def _short(text: str) -> str:
-    return _cut(repr(text))
 
 
 def _cut(text: str) -> str:
@@ -158,6 +209,6 @@ def first_difference(expected: str, prompt: str) -> str:
             break
         same += 1
     first, second = (
-        _short(lines[same]) if same < len(lines) else "its end" for lines in (wanted, there)
+        _cut(repr(lines[same])) if same < len(lines) else "its end" for lines in (wanted, there)
     )
     return f"line {same + 1} of the prompt is {second}, and not {first}"

@@ -112,8 +112,7 @@ def _messages(top: Table) -> tuple[Message, ...]:
 
 
 def _tools(top: Table) -> tuple[Any, ...] | None:
-    found = top.tables("tools")
-    return tuple(tool.raw for tool in found) or None
+    return tuple(tool.raw for tool in top.tables("tools")) or None
 
 
 def _prompted(top: Table) -> bool:

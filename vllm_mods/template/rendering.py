@@ -6,15 +6,19 @@ conversations; what it does past that, or to the process that it is in, is an er
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.untrusted import DEEP, is_deep, json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from vllm_mods.template.conversation import Conversation
 
@@ -42,15 +46,28 @@ def place(where: str, line: int | None) -> str:
 
 
 class RenderAnswer(NamedTuple):
-    """What a template reads, what vLLM takes it for (``formats.detected``), and its prompts."""
+    """What a template reads, what vLLM takes it for (``formats.detected``), and its prompts.
+
+    vLLM passes on all ``variables``; ``arguments`` are those that the template does not set itself.
+    """
 
     variables: tuple[str, ...]
+    arguments: tuple[str, ...]
     formats: tuple[tuple[str, str], ...]
     rendered: tuple[Rendered, ...]
 
 
-def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> RenderAnswer:
+def render(
+    data: bytes,
+    where: str,
+    conversations: Sequence[Conversation],
+    *,
+    tokens: Mapping[str, str] = MappingProxyType({}),
+    rust: bool = False,
+) -> RenderAnswer:
     """Render conversations with a template in UTF-8; ``where`` names it in messages.
+
+    ``tokens`` are the tokenizer's special ones, ``bos_token`` and so on, by name. ``rust`` takes minijinja, as vLLM's Rust frontend does, in place of transformers' Jinja.
 
     Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
     """
@@ -67,12 +84,14 @@ def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> Re
         {
             "messages": one.messages,
             "tools": one.tools,
-            "kwargs": one.kwargs,
+            "kwargs": {**tokens, **one.kwargs},
             "add_generation_prompt": one.add_generation_prompt,
         }
         for one in conversations
     ]
-    lines, end = _run({"template": text, "jobs": jobs, "seconds": SECONDS, "memory": MEMORY})
+    lines, end = _run(
+        {"template": text, "jobs": jobs, "rust": rust, "seconds": SECONDS, "memory": MEMORY}
+    )
     if not lines:
         raise NotRendered(f"{where}: {end}")
     head, *answers = lines
@@ -87,6 +106,7 @@ def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> Re
     rendered += [Rendered(None, "not tried any more")] * (len(jobs) - len(rendered))
     return RenderAnswer(
         variables=tuple(head["variables"]),
+        arguments=tuple(name for name in head["variables"] if name not in head["own"]),
         formats=tuple((since, name) for since, name in head["formats"]),
         rendered=tuple(rendered),
     )
@@ -94,10 +114,6 @@ def render(data: bytes, where: str, conversations: Sequence[Conversation]) -> Re
 
 def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Return the lines of the sandbox, and how it ended if it did before its time."""
-    import json  # noqa: PLC0415
-    import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
     places = [os.path.abspath(place) for place in sys.path if place]
     environ = {name: value for name, value in os.environ.items() if name == "TZ"}
     try:

@@ -1,4 +1,7 @@
-"""The process in which chat templates are rendered: Jinja's sandbox, within limits of the kernel.
+"""The process in which chat templates are rendered: a sandbox, within limits of the kernel.
+
+vLLM has two engines: transformers' Jinja, and minijinja in its Rust frontend
+(``VLLM_USE_RUST_FRONTEND=1``, from 0.22 on).
 
 ``rendering`` starts it. A case comes on stdin, one JSON object; on stdout a line is written for the
 template and one for each conversation, as soon as it is known. After ``_fence`` the process can open
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import resource
 import sys
 import time
@@ -20,6 +24,7 @@ import jinja2.ext
 import jinja2.meta
 import jinja2.nodes
 import jinja2.sandbox
+import minijinja
 
 from vllm_mods.template import formats
 
@@ -30,15 +35,17 @@ if TYPE_CHECKING:
 
 MOST_LETTERS = 16 << 20
 _MOST_OF_ERROR = 2000
+_GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(?=\s*[-+]?%\})")
 _LATER = (
     "encodings.unicode_escape",
     "html",
     "jinja2.constants",
     "jinja2.debug",
+    "minijinja._internal",
     "pprint",
     "textwrap",
 )
-"""Imported by Jinja and MarkupSafe when a template first needs it: behind the fence it would be too late."""
+"""Imported by the engines and MarkupSafe when a template first needs it: behind the fence it would be too late."""
 
 
 class _Generation(jinja2.ext.Extension):
@@ -52,38 +59,57 @@ class _Generation(jinja2.ext.Extension):
         return jinja2.nodes.Scope(body).set_lineno(line)
 
 
+def _tojson(
+    value: Any,  # noqa: ANN401
+    ensure_ascii: bool = False,  # noqa: FBT001, FBT002  (transformers' signature)
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,  # noqa: FBT001, FBT002
+) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(format: str) -> str:  # noqa: A002  (transformers' signature)
+    return datetime.now().strftime(format)  # noqa: DTZ005
+
+
 def environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     """Return the environment of transformers' ``apply_chat_template``, which vLLM calls."""
-
-    def tojson(
-        value: Any,  # noqa: ANN401
-        ensure_ascii: bool = False,  # noqa: FBT001, FBT002  (transformers' signature)
-        indent: int | None = None,
-        separators: tuple[str, str] | None = None,
-        sort_keys: bool = False,  # noqa: FBT001, FBT002
-    ) -> str:
-        return json.dumps(
-            value,
-            ensure_ascii=ensure_ascii,
-            indent=indent,
-            separators=separators,
-            sort_keys=sort_keys,
-        )
-
-    def raise_exception(message: str) -> NoReturn:
-        raise jinja2.TemplateError(message)
-
-    def strftime_now(format: str) -> str:  # noqa: A002  (transformers' signature)
-        return datetime.now().strftime(format)  # noqa: DTZ005
-
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Generation, jinja2.ext.loopcontrols],
     )
-    env.filters["tojson"] = tojson
-    env.globals["raise_exception"] = raise_exception
-    env.globals["strftime_now"] = strftime_now
+    env.filters["tojson"] = _tojson
+    env.globals["raise_exception"] = _raise_exception
+    env.globals["strftime_now"] = _strftime_now
+    return env
+
+
+def rust_environment(template: str) -> minijinja.Environment:
+    """Return the environment of vLLM's Rust frontend, with the template called ``""``.
+
+    What is done to its text is what ``load_chat_template`` and ``rewrite_generation_blocks`` do to a file
+    (``rust/src/chat/src/renderer/hf`` in vLLM's sdist).
+    """
+    text = template.strip().replace("\\n", "\n")
+    text = _GENERATION.sub(r"\1\2with", text)
+    env = minijinja.Environment(
+        templates={"": text}, trim_blocks=True, lstrip_blocks=True, pycompat=True
+    )
+    env.add_filter("tojson", _tojson)
+    env.add_global("raise_exception", _raise_exception)
+    env.add_global("strftime_now", _strftime_now)
     return env
 
 
@@ -100,6 +126,7 @@ def main() -> None:
         template = env.from_string(case["template"])
         _say(
             variables=sorted(jinja2.meta.find_undeclared_variables(tree)),
+            own=sorted(_own(tree)),
             formats=formats.detected(tree),
         )
     except Exception as error:  # noqa: BLE001  (whatever it is, the template has it)
@@ -107,9 +134,22 @@ def main() -> None:
         return
     for job in case["jobs"]:
         try:
-            _say(prompt=_prompt(template, job))
-        except Exception as error:  # noqa: BLE001
+            engine = rust_environment(case["template"]) if case["rust"] else template
+            _say(prompt=_prompt(engine, job))
+        except BaseException as error:  # noqa: BLE001  (a panic of minijinja is no Exception)
             _say(**_fault(error))
+
+
+def _own(tree: jinja2.nodes.Template) -> set[str]:
+    """Return the variables that a template sets and never asks whether they were given."""
+    asked = {
+        one.node.name
+        for one in tree.find_all((jinja2.nodes.Test, jinja2.nodes.Filter))
+        if isinstance(one.node, jinja2.nodes.Name)
+        and one.name in {"defined", "undefined", "none", "default"}
+    }
+    names = tree.find_all(jinja2.nodes.Name)
+    return {one.name for one in names if one.ctx == "store"} - asked
 
 
 def _fence(seconds: int, memory: int) -> None:
@@ -124,22 +164,29 @@ def _fence(seconds: int, memory: int) -> None:
         resource.setrlimit(what, (least, least))
 
 
-def _prompt(template: jinja2.Template, job: Mapping[str, Any]) -> str:
-    prompt = template.render(
-        messages=job["messages"],
-        tools=job["tools"],
-        documents=None,
-        add_generation_prompt=job["add_generation_prompt"],
+def _prompt(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, Any]) -> str:
+    given = {
+        "messages": job["messages"],
+        "tools": job["tools"],
+        "documents": None,
+        "add_generation_prompt": job["add_generation_prompt"],
         **job["kwargs"],
-    )
+    }
+    if isinstance(engine, minijinja.Environment):
+        there = {name: value for name, value in given.items() if value is not None}
+        prompt = engine.render_template("", **there)
+    else:
+        prompt = engine.render(given)
     if len(prompt) > MOST_LETTERS:
         raise jinja2.TemplateError(f"the prompt has more than {MOST_LETTERS:,} letters")
     prompt.encode()  # half of a character is no text, and a tokenizer takes none
     return prompt
 
 
-def _fault(error: Exception) -> dict[str, Any]:
+def _fault(error: BaseException) -> dict[str, Any]:
     """Return what went wrong, and the innermost line of the template it was in."""
+    if isinstance(error, minijinja.TemplateError):
+        return {"error": error.message.split("\n")[0][:_MOST_OF_ERROR], "line": error.line}
     line = error.lineno if isinstance(error, jinja2.TemplateSyntaxError) else None
     trace = error.__traceback__
     while trace is not None:

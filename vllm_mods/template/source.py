@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.library.catalog import TEMPLATE, read_file
 from vllm_mods.template import about, conversation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vllm_mods.library.catalog import Library
     from vllm_mods.template.about import About
     from vllm_mods.template.conversation import Conversation
 
 ABOUT = "template.toml"
 CONVERSATIONS = "conversations"
+MODELS_TEMPLATE = "chat_template.jinja"
+TOKENIZER = "tokenizer_config.json"
+SPECIAL = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+)
+"""The special tokens that transformers gives to a template by these names, where a tokenizer has them."""
 
 
 class Template(NamedTuple):
@@ -29,6 +44,8 @@ class Template(NamedTuple):
     data: bytes
     about: About | None = None
     conversations: tuple[Conversation, ...] = ()
+    tokens: tuple[tuple[str, str], ...] = ()
+    """The special tokens of the model whose template it is, by name: ``("bos_token", "<s>")``."""
 
 
 def open_template(library: Library, named: str) -> Template:
@@ -36,24 +53,72 @@ def open_template(library: Library, named: str) -> Template:
 
     Raises ``UsageError`` if there is none, ``ManifestError`` for what is wrong beside it.
     """
-    if _is_path(named):
+    if os.path.isdir(named) and not os.path.isdir(os.path.join(named, CONVERSATIONS)):
+        return _of_model(named, named)
+    if os.path.basename(named) == TOKENIZER:
+        return _of_model(os.path.dirname(named) or ".", named)
+    if "/" in named or named.endswith((".jinja", ".jinja2", ".j2", ".txt")):
         data = read_file(named)
         if data is None:
             raise UsageError(
                 f"{named}: there is no such file", hint="`vllm-mods template list` has the names"
             )
-        return Template(named, named, data)
+        beside = os.path.join(os.path.dirname(named), TOKENIZER)
+        return Template(named, named, data, tokens=_tokens(_tokenizer(beside)))
     folder = library.template_folder(named)
     path, said = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
     raw = library.read(said)
     read = None if raw is None else about.parse(raw, said)
     if read is not None and read.name != named:
-        raise ManifestError(
-            said, (f"name: {read.name!r} is not the name of its folder, {named!r}",)
-        )
-    return Template(
-        named, path, library.read(path) or b"", read, _conversations(library, _beside(folder))
-    )
+        why = f"name: {read.name!r} is not the name of its folder, {named!r}"
+        raise ManifestError(said, (why,))
+    found = _conversations(library, _beside(folder))
+    return Template(named, path, library.read(path) or b"", read, found)
+
+
+def _of_model(folder: str, named: str) -> Template:
+    """Read the template of a model's folder: its file, or the text in its tokenizer's configuration."""
+    config = _tokenizer(os.path.join(folder, TOKENIZER))
+    path = os.path.join(folder, MODELS_TEMPLATE)
+    data = None if named.endswith(TOKENIZER) else read_file(path)
+    if data is None:
+        path = os.path.join(folder, TOKENIZER)
+        said = config.get("chat_template")
+        several = said if isinstance(said, list) else [{"name": "default", "template": said}]
+        named_ones = {
+            one.get("name"): one.get("template") for one in several if isinstance(one, dict)
+        }
+        text = named_ones.get("default")
+        if not isinstance(text, str):
+            raise UsageError(
+                f"{folder}: neither {MODELS_TEMPLATE} nor {TOKENIZER} has a chat template",
+                hint="name the template's file, or the folder of a model that has one",
+            )
+        data = text.encode()
+    return Template(named, path, data, tokens=_tokens(config))
+
+
+def _tokenizer(path: str) -> Mapping[str, Any]:
+    data = read_file(path)
+    if data is None:
+        return {}
+    try:
+        read = json_of(data)
+    except ValueError as error:
+        raise ManifestError(path, (f"not JSON: {error}",)) from error
+    if not isinstance(read, dict):
+        raise ManifestError(path, ("expected an object",))
+    return read
+
+
+def _tokens(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for name in SPECIAL:
+        token = config.get(name)
+        text = token.get("content") if isinstance(token, dict) else token
+        if isinstance(text, str):
+            found.append((name, text))
+    return tuple(found)
 
 
 def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
@@ -83,7 +148,3 @@ def _conversations(library: Library, folder: str) -> tuple[Conversation, ...]:
         if name.endswith(".json")
         for path in [os.path.join(folder, name)]
     )
-
-
-def _is_path(named: str) -> bool:
-    return "/" in named or named.endswith((".jinja", ".jinja2", ".j2", ".txt"))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.build import archive
-from vllm_mods.build.outputs import engine
-
-if TYPE_CHECKING:
-    from vllm_mods.build.building import Built
-    from vllm_mods.formats.pairing_lock import PairingLock
-    from vllm_mods.images.model import Base
+from vllm_mods.build.building import Built
+from vllm_mods.build.outputs import dockerfile, engine, files
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images.model import Base
 
 ENGINE, OCI, OCI_ARCHIVE, DOCKER_ARCHIVE = "docker", "oci", "oci-archive", "docker-archive"
 REGISTRY, DOCKERFILE, THIN = "registry", "dockerfile", "thin"
@@ -71,8 +69,6 @@ def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str)
             f"loaded {tag} into {base.where}: {len(built.image.layer):,} bytes on top of the base"
         )
     if output.kind == DOCKERFILE:
-        from vllm_mods.build.outputs import dockerfile  # noqa: PLC0415
-
         dockerfile.write(built, base, lock, output.place)
         return Written(f"wrote {output.place}: docker build -t {tag} {output.place}")
     if output.kind == REGISTRY:
@@ -81,8 +77,6 @@ def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str)
         pushed = registry.write(built, base, output.place, tag)
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
-    from vllm_mods.build.outputs import files  # noqa: PLC0415
-
     place = os.path.abspath(output.place)
     if output.kind == THIN:
         files.whole_or_nothing(place, iter((archive.thin(built.image, tag),)))

@@ -11,19 +11,15 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, NamedTuple, Protocol
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import oci
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.references import plain
 from vllm_mods.formats import tars
-from vllm_mods.images.model import Descriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.build.oci import BuiltImage
-    from vllm_mods.images.model import Base
+from vllm_mods.images.model import Base, Descriptor
 
 _CHUNK = 1 << 20
 
@@ -35,7 +31,6 @@ class Opener(Protocol):
 
     def open(self) -> BinaryIO:
         """Return the layer from its start."""
-        ...
 
 
 class Blobs(NamedTuple):

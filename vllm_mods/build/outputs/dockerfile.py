@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.output import write_folder
+from vllm_mods.build.building import Built
 from vllm_mods.build.outputs.files import refusing
 from vllm_mods.build.outputs.references import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.build.building import Built
-    from vllm_mods.formats.pairing_lock import PairingLock
-    from vllm_mods.images.model import Base
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images.model import Base
 
 
 def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
@@ -28,24 +23,8 @@ def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
         )
     folder = os.path.abspath(folder)
     with refusing(folder):
-        _write(built, _text(base, lock, built.image.annotations), folder)
-
-
-def _write(built: Built, text: str, folder: str) -> None:
-    made = tempfile.mkdtemp(dir=os.path.dirname(folder), prefix=".vllm-mods-")
-    try:
-        files = {
-            "Dockerfile": text.encode(),
-            "layer.tar": built.image.layer,
-        }
-        for name, data in files.items():
-            with open(os.path.join(made, name), "wb") as file:
-                file.write(data)
-        os.chmod(made, 0o755)  # noqa: S103  (any other folder has it too)
-        os.rename(made, folder)
-    except BaseException:
-        shutil.rmtree(made)
-        raise
+        text = _text(base, lock, built.image.annotations)
+        write_folder(folder, {"Dockerfile": text.encode(), "layer.tar": built.image.layer})
 
 
 def _text(base: Base, lock: PairingLock, labels: Mapping[str, str]) -> str:

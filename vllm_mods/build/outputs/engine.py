@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import archive, oci
-
-if TYPE_CHECKING:
-    from vllm_mods.build.building import Built
+from vllm_mods.build.building import Built
 
 # What opens an image store, by the place that a base lies in.
 PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "buildah"}

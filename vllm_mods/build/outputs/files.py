@@ -8,20 +8,17 @@ import filecmp
 import json
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import archive, oci
 from vllm_mods.build.archive import ArchivedBlob
+from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.blobs import open_blobs
 from vllm_mods.build.outputs.engine import moved
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.build.building import Built
-    from vllm_mods.build.oci import BuiltImage
-    from vllm_mods.images.model import Base
+from vllm_mods.images.model import Base
 
 
 def layout(built: Built, base: Base, folder: str, tag: str) -> None:

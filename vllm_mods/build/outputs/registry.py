@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import urljoin
 
 import requests
 
 from vllm_mods.base.errors import Refused, TreeError, VllmModsError
 from vllm_mods.build import oci
+from vllm_mods.build.building import Built
 from vllm_mods.build.outputs.engine import moved
 from vllm_mods.build.outputs.references import plain
 from vllm_mods.images import names
 from vllm_mods.images import oci as reading
+from vllm_mods.images.model import Base, Descriptor
+from vllm_mods.images.names import Name
 from vllm_mods.images.registry import Client
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.build.building import Built
-    from vllm_mods.images.model import Base, Descriptor
-    from vllm_mods.images.names import Name
 
 _OK, _CREATED, _ACCEPTED = 200, 201, 202
 

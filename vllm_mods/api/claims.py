@@ -1,0 +1,73 @@
+"""How far a receipt is believed: what ``revert`` deletes, a mod that is kept beside it has to bring."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.errors import DiffError, ManifestError, Refused
+from vllm_mods.formats import receipt
+from vllm_mods.library import packed_mod
+from vllm_mods.planning import patching, planner
+
+if TYPE_CHECKING:
+    from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
+    from vllm_mods.trees.folder import FolderTree
+
+_FORMS = {
+    receipt.RECORD: r"[^/]+\.dist-info/RECORD\Z",
+    receipt.BYTECODE: r"(?:.*/)?__pycache__/[^/]+\.pyc\Z",
+}
+
+
+def check(tree: FolderTree, there: Receipt) -> None:
+    """Raise ``Refused`` for a receipt by which a file would be deleted that no mod has made.
+
+    A mod counts as far as its kept form has the digest that the receipt states; and a file of which
+    the original is kept was there before any mod.
+    """
+    brought = {path for entry in there.mods for path in _brought(tree, there, entry)}
+    doubtful = [file.path for file in there.files if not _is_supported(tree, file, brought)]
+    if doubtful:
+        places = [path if path.startswith("/") else f"{tree.root}/{path}" for path in doubtful]
+        raise Refused(
+            f"the receipt of {tree.spec} says that mods made {', '.join(doubtful)}, and no mod that is kept "
+            f"in {receipt.MODS} does: one or the other was edited or lost; nothing was changed",
+            hint=f"ls -l {' '.join(places)}  # if you know them for a mod's: remove them, then revert again",
+        )
+
+
+def _is_supported(tree: FolderTree, file: ReceiptFile, brought: set[str]) -> bool:
+    if file.kind == receipt.FOLDER:
+        return True  # removed only if nothing is in it
+    if file.kind != receipt.FILE:
+        return file.before is not None and re.match(_FORMS[file.kind], file.path) is not None
+    if file.before is not None:
+        return True  # put back from an original that has to have this hash
+    if not os.path.lexists(os.path.join(tree.root, file.path)):
+        return True
+    original = os.path.join(tree.root, receipt.original(file.path))
+    return file.path in brought and not os.path.lexists(original)
+
+
+def _brought(tree: FolderTree, there: Receipt, entry: ReceiptMod) -> list[str]:
+    """Return the files that a mod makes where there are none; none if it is not as it went in."""
+    path = receipt.kept(entry.name)
+    raw = tree.read(path)
+    if raw is None:
+        return []
+    try:
+        mod = packed_mod.unpack(raw, f"{tree.root}/{path}", entry.name)
+        variant = next((one for one in mod.variants if one.id == entry.variant), None)
+        if variant is None or mod.digest != entry.digest:
+            return []
+        workspace = there.workspace or planner.WORKSPACE
+        parts = patching.parts_of(mod, variant, workspace, vouched=True)
+    except (Refused, ManifestError, DiffError):
+        return []
+    return [
+        part.path if part.diff is None else part.diff.new_path or ""
+        for part in parts
+        if part.diff is None or part.diff.old_path != part.diff.new_path or part.diff.may_create
+    ]

@@ -1,0 +1,378 @@
+"""Our own reading of a unified diff, line by line: what could be meant in two ways is refused. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from vllm_mods.base.errors import DiffError
+from vllm_mods.formats import diff_forms, diff_names
+from vllm_mods.formats.file_diff import FileDiff, Hunk
+
+# Compiled when first used, but for the one that every run uses.
+_HUNK = re.compile(
+    rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@(?: ?([^\r\n]*))?\r?\n?\Z"
+)
+_MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
+_MODES = (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ")
+_INDEX = rb"index ([0-9A-Fa-f]{1,64})\.\.([0-9A-Fa-f]{1,64})(?: ([0-7]{6}))?\r?\Z"
+_OLD_NAMES = (b"--- a/", b'--- "a/', b"--- /dev/null")
+_NEW_NAMES = (b"+++ b/", b'+++ "b/', b"+++ /dev/null")
+_SIGNATURE = b"--"  # of a mail; `git format-patch` puts its version below
+_NO_NEWLINE = b"\\ "
+_BY_HAND = (
+    "a patch that was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
+)
+
+
+def read(data: bytes, where: str, root: str) -> tuple[tuple[FileDiff, ...], dict[int, bytes]]:
+    """Return what a patch does to each file, and the text of each hunk by the line of its head.
+
+    Raises ``DiffError``.
+    """
+    reader = _DiffReader(data, where, root.strip("/"))
+    return reader.files(), reader.texts
+
+
+class _DiffReader:
+    """A line cursor over one patch."""
+
+    def __init__(self, data: bytes, where: str, root: str) -> None:
+        self.data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
+        self.lines = self.data.split(b"\n")
+        if self.lines[-1] == b"":
+            self.lines.pop()
+        # every line but possibly the last one had a terminator
+        self.unterminated = not data.endswith(b"\n")
+        self.where = where
+        self.root = root
+        self.at = 0
+        # by the line of its head, the text of each hunk
+        self.texts: dict[int, bytes] = {}
+
+    def fail(self, why: str, *, line: int | None = None, hint: str | None = None) -> DiffError:
+        return DiffError(self.where, self.at + 1 if line is None else line, why, hint=hint)
+
+    def peek(self) -> bytes | None:
+        return self.lines[self.at] if self.at < len(self.lines) else None
+
+    def files(self) -> tuple[FileDiff, ...]:
+        if foreign := diff_forms.foreign(self.data, self.where):
+            raise self.fail(foreign.why, line=foreign.line, hint=foreign.hint)
+        found: list[FileDiff] = []
+        while (line := self.peek()) is not None:
+            if line.startswith(b"diff --git "):
+                found.append(self.git_file())
+            elif self.is_head(line):
+                found.append(self.plain_file())
+            else:
+                self.preamble(line)
+                self.at += 1
+        if not found:
+            instead = diff_forms.without_changes(self.data)
+            raise self.fail(instead.why, line=instead.line, hint=instead.hint)
+        return tuple(found)
+
+    def is_head(self, line: bytes) -> bool:
+        """Tell whether the two lines from here on are a file's names; in prose, no hunk follows."""
+        if not line.startswith(b"--- "):
+            return False
+        new, body = (*self.lines[self.at + 1 : self.at + 3], b"", b"")[:2]
+        named = line.startswith(_OLD_NAMES) and new.startswith(_NEW_NAMES)
+        return new.startswith(b"+++ ") and (named or body.startswith(b"@@"))
+
+    def preamble(self, line: bytes) -> None:
+        """Refuse what is a change in disguise; anything else in front of a file is prose."""
+        if line.startswith((b"diff --cc ", b"diff --combined ", b"@@@ ")):
+            raise self.fail(
+                "this is a combined diff of a merge, which has no single base",
+                hint="make it against one parent: git diff FIRST_PARENT MERGE",
+            )
+        self.no_binary(line)
+        if line.startswith(b"@@"):
+            raise self.fail(
+                "a hunk without line numbers"
+                if not _HUNK.match(line)
+                else "a hunk that belongs to no file: it has to follow a file's header, or that file's "
+                "hunk before it, without a line in between",
+                hint="make the patch again with `git diff`",
+            )
+
+    def no_binary(self, line: bytes) -> None:
+        if line == b"GIT binary patch" or re.match(rb"Binary files .* differ\Z", line):
+            raise self.fail(
+                "a binary change cannot be placed by its text",
+                hint="put the whole file into the mod's overlay instead",
+            )
+
+    # --- one file -----------------------------------------------------------
+
+    def git_file(self) -> FileDiff:
+        start = self.at
+        header = self.lines[self.at]
+        self.no_carriage_return(header)
+        self.at += 1
+        modes: dict[bytes, int] = {}
+        names: dict[bytes, str] = {}
+        blobs: tuple[str | None, str | None] = (None, None)
+        while (line := self.peek()) is not None:
+            if line.startswith(_MODES) and (mode := re.match(_MODE, line)):
+                modes[mode[1]] = self.permissions(int(mode[2], 8))
+            elif line.startswith((b"rename from ", b"rename to ")):
+                words = b"rename from" if line.startswith(b"rename from") else b"rename to"
+                names[words] = self.path(line[len(words) + 1 :], None)
+            elif line.startswith((b"copy from ", b"copy to ")):
+                raise self.fail(
+                    "a copy: the patch holds only the difference from another file",
+                    hint="make the patch with `git diff --no-renames`, or use an overlay",
+                )
+            elif line.startswith(b"index "):
+                blobs = self.blobs(line)
+            elif not line.startswith((b"similarity index ", b"dissimilarity index ")):
+                break
+            self.at += 1
+        if line is not None:
+            self.no_binary(line)
+        old, new = self.git_names(header, modes, names)
+        hunks = self.hunks()
+        file = FileDiff(
+            old_path=old,
+            new_path=new,
+            hunks=hunks,
+            mode=modes.get(b"new file mode", modes.get(b"new mode")),
+            old_mode=modes.get(b"deleted file mode", modes.get(b"old mode")),
+            patch_line=start + 1,
+            old_blob=blobs[0],
+            new_blob=blobs[1],
+        )
+        self.consistent(
+            file,
+            renames=bool(names),
+            created=b"new file mode" in modes,
+            deleted=b"deleted file mode" in modes,
+        )
+        return file
+
+    def git_names(
+        self, header: bytes, modes: dict[bytes, int], names: dict[bytes, str]
+    ) -> tuple[str | None, str | None]:
+        """Read the two paths from the lines that state them: '---' and '+++', renames, the header."""
+        start = self.at
+        line = self.peek()
+        if line is not None and self.is_head(line):
+            old, new = self.side(b"--- ", b"a/"), self.side(b"+++ ", b"b/")
+            if names and (old, new) != (names.get(b"rename from"), names.get(b"rename to")):
+                raise self.fail(
+                    "the rename lines and the '---'/'+++' lines name different files",
+                    line=start + 1,
+                )
+            return old, new
+        if names:
+            return names.get(b"rename from"), names.get(b"rename to")
+        path = self.name(header.removeprefix(b"diff --git "), diff_names.in_git_head)
+        return (
+            None if b"new file mode" in modes else path,
+            None if b"deleted file mode" in modes and b"new file mode" not in modes else path,
+        )
+
+    def plain_file(self) -> FileDiff:
+        """Read a part as `diff -u` writes it: time stamps may say that there is no file."""
+        start = self.at
+        stamped = [diff_names.is_epoch(line) for line in self.lines[start : start + 2]]
+        old, new = self.side(b"--- ", b"a/"), self.side(b"+++ ", b"b/")
+        if old is not None and new is not None:
+            if diff_names.is_backup_of(old, new) or diff_names.is_backup_of(new, old):
+                old = new = min(old, new, key=len)
+            old, new = (None if stamped[0] else old), (None if stamped == [False, True] else new)
+        hunks = self.hunks()
+        first = hunks[0] if len(hunks) == 1 and None not in (old, new) else None
+        file = FileDiff(
+            old_path=old,
+            new_path=new,
+            hunks=hunks,
+            mode=None,
+            old_mode=None,
+            patch_line=start + 1,
+            may_create=first is not None and first.old_start == 0 and not first.old,
+        )
+        self.consistent(file, renames=False, created=old is None, deleted=new is None)
+        return file
+
+    def consistent(self, file: FileDiff, *, renames: bool, created: bool, deleted: bool) -> None:
+        line = file.patch_line
+        if file.old_path is None and file.new_path is None:
+            raise self.fail("both sides are /dev/null", line=line)
+        if (file.old_path is None) != created or (file.new_path is None) != deleted:
+            raise self.fail(
+                "the mode lines and the '---'/'+++' lines disagree on whether the file is new or deleted",
+                line=line,
+            )
+        if (
+            None not in (file.old_path, file.new_path)
+            and (file.old_path != file.new_path) != renames
+        ):
+            raise self.fail(
+                f"the two sides name different files ({file.old_path} and {file.new_path}) without a rename",
+                line=line,
+                hint="make the patch with `git diff`, which says so when a file is renamed",
+            )
+        if not file.hunks and not renames and not created and not deleted and file.mode is None:
+            raise self.fail(
+                "this part changes nothing: no hunk follows its head",
+                line=line,
+                hint="make the patch again with `git diff`",
+            )
+        if created and file.hunks and (len(file.hunks) > 1 or file.hunks[0].old):
+            raise self.fail("a new file cannot have old lines", line=line)
+        if deleted and file.hunks and (len(file.hunks) > 1 or file.hunks[0].new):
+            raise self.fail("a deleted file cannot have new lines", line=line)
+
+    def blobs(self, line: bytes) -> tuple[str | None, str | None]:
+        stated = re.match(_INDEX, line)
+        if stated is None:
+            return None, None
+        if stated[3] is not None:
+            self.permissions(int(stated[3], 8))
+        old, new = (
+            None if not name.strip(b"0") else name.decode().lower() for name in stated.group(1, 2)
+        )
+        return old, new
+
+    def permissions(self, mode: int) -> int:
+        if mode & 0o170000 != 0o100000:
+            kind = {0o120000: "symbolic link", 0o160000: "submodule"}.get(
+                mode & 0o170000, "special file"
+            )
+            raise self.fail(f"a {kind} cannot be patched")
+        return mode & 0o777
+
+    # --- names --------------------------------------------------------------
+
+    def side(self, marker: bytes, prefix: bytes) -> str | None:
+        line = self.lines[self.at]
+        self.no_carriage_return(line)
+        raw = line[len(marker) :]
+        name = None if diff_names.is_no_file(raw) else self.path(raw, prefix)
+        self.at += 1
+        return name
+
+    def no_carriage_return(self, line: bytes) -> None:
+        if line.endswith(b"\r"):
+            raise self.fail(
+                "the patch file itself has CRLF line endings, so the endings it asks for are not known",
+                hint=f"dos2unix {self.where}, or make it again with `git diff --output={self.where}`",
+            )
+
+    def path(self, raw: bytes, prefix: bytes | None) -> str:
+        return self.name(raw, lambda name: diff_names.path(name, prefix=prefix))
+
+    def name(self, raw: bytes, read: Callable[[bytes], str]) -> str:
+        try:
+            name = read(raw)
+        except diff_names.BadName as error:
+            raise self.fail(error.why, hint=error.hint) from error
+        return f"{self.root}/{name}" if self.root else name
+
+    # --- hunks --------------------------------------------------------------
+
+    def hunks(self) -> tuple[Hunk, ...]:
+        found: list[Hunk] = []
+        while (line := self.peek()) is not None and line.startswith(b"@@"):
+            if line.startswith(b"@@@") or not _HUNK.match(line):
+                self.preamble(line)
+            found.append(self.hunk(len(found) + 1))
+        if found:
+            self.after_hunks()
+        return self.in_order(found)
+
+    def in_order(self, found: list[Hunk]) -> tuple[Hunk, ...]:
+        """Sort by the stated old lines, and let the new ones follow from them."""
+        ordered: list[Hunk] = []
+        shift = 0
+        end = 0
+        # A side of length 0 states the line *before* it (POSIX diff), hence the correction.
+        for hunk in sorted(found, key=lambda one: one.old_start + (not one.old)):
+            first = hunk.old_start + (not hunk.old)
+            if first < end:
+                raise self.fail("the hunk overlaps another one of this file", line=hunk.patch_line)
+            end = first + len(hunk.old)
+            ordered.append(hunk._replace(new_start=first + shift - (not hunk.new)))
+            shift += len(hunk.new) - len(hunk.old)
+        return tuple(ordered)
+
+    def after_hunks(self) -> None:
+        """Refuse lines that look like a hunk's and belong to none: the usual tools drop them in silence."""
+        while self.peek() == b"":
+            self.at += 1
+        line = self.peek()
+        if line is None:
+            return
+        if line.rstrip(b" ") == _SIGNATURE:
+            following = self.lines[self.at + 1 : self.at + 2]
+            if not following or not following[0].startswith((b"@@", b"+", b"-", b" ")):
+                self.at += 1
+                return
+        if line.startswith((b"+", b"-", b" ", b"\\")) and not self.is_head(line):
+            raise self.fail(
+                "a line beyond the hunk's stated counts; other tools drop it without a word",
+                hint=_BY_HAND,
+            )
+
+    def hunk(self, number: int) -> Hunk:
+        start = self.at
+        head = _HUNK.match(self.lines[self.at])
+        assert head is not None  # noqa: S101  (the caller has looked)
+        self.no_carriage_return(self.lines[self.at])
+        olds = 1 if head[2] is None else int(head[2])
+        news = 1 if head[4] is None else int(head[4])
+        self.at += 1
+        lines: list[tuple[str, bytes]] = []
+        closed = {"-": False, "+": False}
+        while olds or news:
+            line = self.peek()
+            if line is None:
+                raise self.fail(
+                    f"the patch ends inside a hunk: {olds} old and {news} new lines are missing",
+                    line=start + 1,
+                )
+            kind = line[:1].decode("latin-1") or " "
+            # an editor that strips blanks at line ends turns the empty context line " " into ""
+            text = (line[1:] if line else b"") + b"\n"
+            if kind not in " +-":
+                raise self.fail(
+                    f"the hunk states {olds} more old and {news} more new lines, but this line is none of them",
+                    hint=_BY_HAND,
+                )
+            if (kind != "+" and (olds == 0 or closed["-"])) or (
+                kind != "-" and (news == 0 or closed["+"])
+            ):
+                raise self.fail("a line beyond the hunk's stated counts")
+            if self.at == len(self.lines) - 1 and self.unterminated:
+                raise self.fail("the patch is cut off: its last line has no line end")
+            olds -= kind != "+"
+            news -= kind != "-"
+            self.at += 1
+            following = self.peek()
+            if following is not None and following.startswith(_NO_NEWLINE):
+                text = text[:-1]
+                if not text:
+                    raise self.fail("an empty line without a line end is no line")
+                closed["-"] |= kind != "+"
+                closed["+"] |= kind != "-"
+                self.at += 1
+            lines.append((kind, text))
+        if all(kind == " " for kind, _ in lines):
+            raise self.fail("the hunk changes nothing", line=start + 1)
+        self.texts[start + 1] = b"\n".join(self.lines[start : self.at]) + b"\n"
+        section = (head[5] or b"").decode("utf-8", "replace").strip()
+        return Hunk(
+            number=number,
+            # "line 0" of a side with lines is its beginning, to git too
+            old_start=max(int(head[1]), 1)
+            if any(kind != "+" for kind, _ in lines)
+            else int(head[1]),
+            new_start=int(head[3]),
+            section=section,
+            lines=tuple(lines),
+            patch_line=start + 1,
+        )

@@ -1,0 +1,74 @@
+"""What a hunk says of where it was written: its section header, and the definitions it shows. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.placing.target import shown
+
+if TYPE_CHECKING:
+    from vllm_mods.formats.diff import Hunk
+    from vllm_mods.placing.target import Target
+
+_DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
+# Prose has the word too, and no bracket or colon behind a name.
+_CODE = r"\s*((?:async\s+)?(?:def\s+\w+(?=\s*[(\[])|class\s+\w+(?=\s*[(:\[])))"
+# An indented one tells no class: every other class may have a method of that name.
+_TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
+_COLUMN_0 = rb"[A-Za-z_$]"
+
+
+def definition_in(line: bytes) -> str | None:
+    """Return the ``class`` or ``def`` and the name that a line of code begins with."""
+    found = re.match(_CODE, shown(line))
+    return found[1] if found else None
+
+
+def defines(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether all that the hunk changes is below a top-level class or function that it shows."""
+    for i, (kind, text) in enumerate(hunk.lines):
+        if kind != " ":
+            return False
+        if re.match(_TOP_LEVEL, text) and line + i in target.heads:
+            return True
+    return False
+
+
+def names_top(hunk: Hunk, target: Target) -> bool:
+    """Tell whether the header tells more than the name of a method, which any class may have."""
+    shown = re.match(_DEFINITION, hunk.section)
+    return bool(hunk.section) and (
+        shown is None or any(one.name == shown[2] for one in target.heads.values())
+    )
+
+
+def header_holds(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether git, making the patch here, could have written its header; of none there is nothing to say."""
+    if not hunk.section or target.scopes is None:
+        return True
+    definition = re.match(_DEFINITION, hunk.section)
+    above_it = (i for i in range(line - 1, 0, -1) if re.match(_COLUMN_0, target.lines[i - 1]))
+    top = target.heads.get(next(above_it, 0))
+    if definition is None:
+        return top is None
+    kind, name = definition[1], definition[2]
+    above = target.scopes.above(line)
+    candidates = {(scope.kind, scope.name.rsplit(".", 1)[-1]) for scope in (top, above) if scope}
+    return (kind, name) in candidates or name in target.scopes.at(line).split(".")
+
+
+def written_in(hunk: Hunk) -> str | None:
+    """Return the name of the class or function that a hunk says it was written in."""
+    for text in (hunk.section, *(shown(line) for line in hunk.old)):
+        if definition := re.match(_DEFINITION, text):
+            return definition[2]
+    return None
+
+
+def is_below(section: str, target: Target, line: int) -> bool:
+    """Tell whether a header is one that git writes for this line, by its two rules for Python files."""
+    above = target.lines[line - 2 :: -1] if line > 1 else ()
+    heads = (_COLUMN_0, rb"\s*(?:async\s+)?(?:class|def)\s")
+    nearest = (next((text for text in above if re.match(head, text)), b"") for head in heads)
+    return not section or any(shown(text).strip().startswith(section) for text in nearest)

@@ -1,0 +1,77 @@
+"""The place in a file that is most like a hunk's, and what is different there. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.line_diff import is_quick
+from vllm_mods.placing.target import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.formats.diff import Hunk
+    from vllm_mods.placing.target import Target
+
+_WIDEST = 70
+_MOST_COMPARED = 20_000
+
+
+class Near(NamedTuple):
+    """The place most like a hunk's: 1-based ``line`` of the first difference, what it is, ``start``."""
+
+    line: int
+    words: str
+    start: int
+
+
+def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
+    """Return the place that is most like the hunk's and what is different there.
+
+    Looks inside the first scope that the hunk was written in when the file still has it.
+    """
+    lines = target.lines
+    first, last = 0, len(lines)
+    if scope and target.scopes is not None and (home := target.scopes.find(scope.split(" | ")[0])):
+        first, last = home.start - 1, home.end
+    wanted = [text.rstrip(b"\r\n") for text in hunk.old]
+    there = [text.rstrip(b"\r\n") for text in lines[first:last]]
+    if not is_quick(there, wanted):
+        return None
+    matcher = difflib.SequenceMatcher(None, there, wanted, autojunk=False)
+    blocks = matcher.get_matching_blocks()
+    filled = [one for one in blocks if b"".join(wanted[one.b : one.b + one.size]).strip()]
+    best = max(filled, key=lambda block: block.size, default=None)
+    if best is None:
+        return _alike(wanted, there, first)
+    start = first + best.a - best.b
+    for i, want in enumerate(wanted):
+        line = start + i
+        have = lines[line].rstrip(b"\r\n") if 0 <= line < len(lines) else None
+        if have != want:
+            number = max(line, 0) + 1
+            return Near(number, _difference(number, have, want), max(start, 0) + 1)
+    return Near(start + 1, f"line {start + 1} differs in its line end only", start + 1)
+
+
+def _alike(wanted: Sequence[bytes], there: Sequence[bytes], first: int) -> Near | None:
+    """Return the line that is most like one of a hunk's where none is the same."""
+    lines = {shown(text): n for n, text in enumerate(there, first + 1) if text.strip()}
+    if len(lines) * len(wanted) > _MOST_COMPARED:
+        return None
+    for want in sorted(wanted, key=len, reverse=True):
+        for like in difflib.get_close_matches(shown(want), lines, n=1):
+            line = lines[like]
+            return Near(line, _difference(line, like.encode(), want), line)
+    return None
+
+
+def _difference(line: int, have: bytes | None, want: bytes) -> str:
+    shown = "the end of the file" if have is None else f"`{_clipped(have)}`"
+    return f"line {line} is {shown}, and the patch has `{_clipped(want)}`"
+
+
+def _clipped(line: bytes) -> str:
+    text = shown(line).strip()
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

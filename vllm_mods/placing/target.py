@@ -1,0 +1,102 @@
+"""A file that hunks are placed in: its bytes, its lines, its scopes, and where a text stands in it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from vllm_mods.base import line_diff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vllm_mods.placing.scopes import Scope, Scopes
+
+MOST_PLACES = 1000
+"""A text that stands in more places than this in a file belongs to none of them."""
+_SHORTEST_BLOB = 7
+_BLOB_HASHES = {40: hashlib.sha1, 64: hashlib.sha256}
+
+
+class Target:
+    """A file to look in. Its scopes are read at the first question that needs them.
+
+    ``parse`` is None for a file that has no scopes (a template, JSON). It may raise
+    ``UnparsableError``.
+    """
+
+    def __init__(self, data: bytes, parse: Callable[[bytes], Scopes] | None) -> None:
+        self.data = data
+        self.parse = parse
+        self._scopes: Scopes | None = None
+        self._lines: tuple[bytes, ...] | None = None
+        self._heads: dict[int, Scope] | None = None
+
+    @property
+    def scopes(self) -> Scopes | None:
+        """The file's scopes; None where it has none."""
+        if self._scopes is None and self.parse is not None:
+            self._scopes = self.parse(self.data)
+        return self._scopes
+
+    @property
+    def heads(self) -> dict[int, Scope]:
+        """The classes and functions by the line of their ``class`` or ``def``."""
+        if self._heads is None:
+            known = self.scopes
+            self._heads = {one.head: one for one in known.definitions()} if known else {}
+        return self._heads
+
+    @property
+    def dead(self) -> tuple[Scope, ...]:
+        """The definitions that are not what their name is bound to in the end."""
+        known = self.scopes
+        return tuple(one for one in known.definitions() if not one.live) if known else ()
+
+    @property
+    def lines(self) -> tuple[bytes, ...]:
+        """The file's lines with their terminators; only a line feed ends a line."""
+        if self._lines is None:
+            self._lines = line_diff.split(self.data)
+        return self._lines
+
+    def is_blob(self, name: str | None) -> bool:
+        """Tell whether git calls this content so (gitformat-object: ``blob SIZE NUL`` and the bytes).
+
+        ``name`` may be abbreviated as git does it; None, and what is too short to tell, is no name.
+        """
+        if name is None or len(name) < _SHORTEST_BLOB:
+            return False
+        make = _BLOB_HASHES.get(len(name), hashlib.sha1)
+        digest = make(b"blob %d\0" % len(self.data) + self.data, usedforsecurity=False).hexdigest()
+        return digest.startswith(name)
+
+
+def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
+    """Return the 1-based lines at which the lines of ``needle`` stand, overlaps included.
+
+    All of them, or the first ones and more than ``MOST_PLACES``.
+    """
+    text = b"".join(needle)
+    if not text:
+        return ()
+    found = []
+    line = 1
+    counted = 0
+    at = data.find(text)
+    while at != -1:
+        starts = at == 0 or data[at - 1 : at] == b"\n"
+        ends = text.endswith(b"\n") or at + len(text) == len(data)
+        if starts and ends:
+            line += data.count(b"\n", counted, at)
+            counted = at
+            found.append(line)
+            if len(found) > MOST_PLACES:
+                break
+        at = data.find(text, at + 1)
+    return tuple(found)
+
+
+def shown(line: bytes) -> str:
+    """Return a line for a person, without its end."""
+    return line.rstrip(b"\r\n").decode("utf-8", "replace")

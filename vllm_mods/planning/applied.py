@@ -1,0 +1,130 @@
+"""Which mods a tree has already: by the receipt, or by their reversed hunks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import Finding, Verdict
+from vllm_mods.formats.receipt import kept
+from vllm_mods.library.packed_mod import unpack
+from vllm_mods.planning import carried_parts, known_trees, patching
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.patching import note
+from vllm_mods.planning.refusal import unreadable
+
+if TYPE_CHECKING:
+    from vllm_mods.base.model import Mod, ModPlan, Variant
+    from vllm_mods.formats.receipt import Receipt, ReceiptMod
+    from vllm_mods.planning.context import PlanContext
+
+
+def find(context: PlanContext, mods: tuple[Mod, ...]) -> dict[str, ModPlan]:
+    """Find the mods that are in, from the last one down.
+
+    A mod can be seen only while nothing later covers its lines, so each one found is
+    taken out (of a copy, in memory) before the next one is looked for.
+    """
+    found: dict[str, ModPlan] = {}
+    bare = LayeredTree(context.tree)
+    for mod in reversed(mods):
+        try:
+            present = _present(context, mod, bare)
+        except TreeError as error:
+            present = unreadable(mod, error)
+        if present is not None:
+            found[mod.name] = present
+    return found
+
+
+def conflicts(context: PlanContext) -> dict[str, tuple[str, ...]]:
+    """Return the ``conflicts`` of each mod that the receipt names, as it was when it went in."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in context.receipt.mods if context.receipt is not None else ():
+        raw = context.tree.read(kept(one.name))
+        found[one.name] = () if raw is None else unpack(raw, kept(one.name), one.name).conflicts
+    return found
+
+
+def carried(context: PlanContext, mod: Mod) -> ModPlan | None:
+    """Return the plan of a mod that is in as the merge from where it comes from tells, else None."""
+    for variant in context.nearest(mod):
+        parts, origin = context.parts(mod, variant), context.origin(mod, variant)
+        inside = carried_parts.carried_parts(parts, origin, context.view) if origin else ()
+        if len(inside) == len(parts) > 0:
+            return _inside(context, mod, variant)
+    return None
+
+
+def _present(context: PlanContext, mod: Mod, bare: LayeredTree) -> ModPlan | None:
+    """Return the plan of a mod that is in, and take it out of ``bare``; None if it is not."""
+    receipt = context.receipt
+    entry = receipt.mod(mod.name) if receipt else None
+    if receipt is not None and entry is not None:
+        return _by_receipt(context, mod, receipt, entry)
+    locked = context.locks.get(mod.name)
+    if locked is not None and next(known_trees.states(locked, bare, context.workspace), None):
+        return None
+    for variant in context.by_range(mod):
+        back = patching.backward(variant, context.parts(mod, variant), bare)
+        if back.ok:
+            bare.lay(back.changes)
+            return _inside(context, mod, variant)
+    return None
+
+
+def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: ReceiptMod) -> ModPlan:
+    variant = next((one for one in mod.variants if one.id == entry.variant), None)
+    if entry.digest != mod.digest:
+        finding = Finding(
+            code="other-version",
+            message=f"the receipt says that {entry.name} {entry.version} is in (digest {entry.digest[:12]}), "
+            f"and this is {mod.version} (digest {mod.digest[:12]}); revert that one first",
+        )
+        return context.says(mod, variant, Verdict.CONFLICT, finding)
+    final = {file.path: file.after for file in receipt.files}
+    edited = [
+        file.path
+        for file in entry.files
+        if sha256(context.tree.read(file.path)) != final.get(file.path, file.after)
+    ]
+    if not edited:
+        return context.says(mod, variant, Verdict.APPLIED)
+    message = f"the receipt says that this mod is in, but {', '.join(edited)} was changed since"
+    finding = Finding("changed-since", message, path=edited[0])
+    return context.says(mod, variant, Verdict.PARTIAL, finding)
+
+
+def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
+    """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""
+    if _released(context, mod, variant):
+        message = f"this release carries the change itself: {mod.name} is not needed on it"
+        return context.says(mod, variant, Verdict.UPSTREAM, note("upstream", message))
+    message = (
+        "every change is in, and no receipt says that this tool put it in; whether the release "
+        f"has it itself: `vllm-mods check {mod.name} --target pypi:{context.tree.version}`"
+    )
+    return context.says(mod, variant, Verdict.APPLIED, note("no-receipt", message))
+
+
+def _released(context: PlanContext, mod: Mod, variant: Variant) -> bool:
+    """Tell whether the files that a mod is in are as the distribution shipped them.
+
+    RECORD says so of what this tool changed too, so it is believed only beside a receipt, of the
+    files that the receipt does not name.
+    """
+    tree = context.tree
+    if tree.pristine:
+        return True
+    if context.receipt is None:
+        return False
+    touched = {file.path for file in context.receipt.files}
+    paths = {part.path for part in context.parts(mod, variant)}
+    return (
+        bool(paths)
+        and not paths & touched
+        and all(
+            (data := tree.read(path)) is not None and tree.is_released(path, data) for path in paths
+        )
+    )

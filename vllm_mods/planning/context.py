@@ -1,0 +1,131 @@
+"""What all steps of one plan share: the tree as it is, the mods' locks and patches, small questions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.model import Finding, ModPlan
+from vllm_mods.formats import mod_lock
+from vllm_mods.planning import patching
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.patching import note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
+    from vllm_mods.formats.mod_lock import Lock
+    from vllm_mods.formats.receipt import Receipt
+    from vllm_mods.planning.patching import Part
+
+    Origin = Callable[[Mod, Variant], Tree | None]
+
+
+class PlanContext:
+    """One tree, remembered as far as it was read, and ``view``, which mods change one after the other."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        receipt: Receipt | None,
+        workspace: str,
+        origin: Origin | None,
+    ) -> None:
+        self.tree = LayeredTree(tree)
+        self.view = LayeredTree(self.tree)
+        self.receipt = receipt
+        self.workspace = workspace
+        self.origin = origin or (lambda _mod, _variant: None)
+        self.locks: dict[str, Lock] = {}
+        self._parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
+
+    def take_lock(self, mod: Mod) -> bool:
+        """Keep a mod's lock if it was made from this very mod; False for a stale one."""
+        if mod.lock is None:
+            return True
+        locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
+        known = {variant.id for variant in mod.variants}
+        if locked.digest == mod.digest and known.issuperset(tree.variant for tree in locked.trees):
+            self.locks[mod.name] = locked
+            return True
+        return False
+
+    def parts(self, mod: Mod, variant: Variant, *, vouched: bool = False) -> tuple[Part, ...]:
+        """Return a variant's parts, read once. Raises ``DiffError`` for a bad patch."""
+        key = (mod.name, variant.id)
+        if key not in self._parsed:
+            self._parsed[key] = patching.parts_of(mod, variant, self.workspace, vouched=vouched)
+        return self._parsed[key]
+
+    def says(
+        self, mod: Mod, variant: Variant | None, verdict: Verdict, *findings: Finding
+    ) -> ModPlan:
+        """Return what is said of a mod that is in, or refused, in the words of one of its variants."""
+        in_range = variant is not None and self.in_range(mod, variant)
+        return ModPlan(mod, variant, verdict, in_range=in_range, findings=findings)
+
+    def by_range(self, mod: Mod) -> list[Variant]:
+        """Return the variants, those that are meant for the tree first."""
+        return sorted(mod.variants, key=lambda variant: not self.in_range(mod, variant))
+
+    def in_range(self, mod: Mod, variant: Variant) -> bool:
+        """Tell whether a variant is meant for the tree: by the lock, else by the range."""
+        locked = self.locks.get(mod.name)
+        for tree in locked.trees if locked is not None else ():
+            if tree.variant == variant.id and self.tree.version in tree.vllm:
+                return tree.in_range
+        from vllm_mods.base import versions  # noqa: PLC0415  (packaging is slow to import)
+
+        return bool(versions.in_range(self.tree.version, variant.vllm))
+
+    def nearest(self, mod: Mod) -> tuple[Variant, ...]:
+        """Return the variants that are meant for the tree, else the one whose range begins nearest to it."""
+        from vllm_mods.base import versions  # noqa: PLC0415
+
+        inside = tuple(one for one in mod.variants if self.in_range(mod, one))
+        if inside:
+            return inside
+        starts = {first_named(one): one for one in reversed(mod.variants)}
+        return (starts[versions.nearest(self.tree.version or "0", starts, 1)[0]],)
+
+    def as_released(self, variant: Variant, mod: Mod) -> bool:
+        """Tell whether the files of a variant are as RECORD has them, those of this tool's mods included."""
+        if self.tree.pristine:
+            return True
+        told = [
+            self.tree.is_released(part.path, data)
+            for part in self.parts(mod, variant)
+            if (data := self.tree.read(part.path)) is not None
+        ]
+        return bool(told) and all(told)
+
+    def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
+        """Say what a user should know of a variant that goes in."""
+        found = []
+        if not self.in_range(mod, variant):
+            version = self.tree.version
+            said = f"calls itself {version}" if version else "does not say its version"
+            message = (
+                f"the tree {said}, which variant `{variant.id}` ({variant.vllm}) is not "
+                "meant for, but its source is what the variant was written for"
+            )
+            found.append(note("version-range", message))
+        for requirement in variant.python:
+            message = f"the patched code imports `{requirement}`, which this tool does not install"
+            found.append(note("python-requirement", message))
+        return found
+
+    def leftovers(self, changes: Sequence[FileChange]) -> list[Finding]:
+        """Point at what GNU patch leaves behind when it stops half-way."""
+        places = [f"{change.path}{suffix}" for change in changes for suffix in (".rej", ".orig")]
+        why = "is there: a `patch` run stopped half-way here once"
+        return [
+            note("leftover", f"{path} {why}", path=path)
+            for path in places
+            if not self.tree.remote and self.tree.read(path) is not None
+        ]
+
+
+def first_named(variant: Variant) -> str:
+    """Return the first version that a variant's range names."""
+    return variant.vllm.split(",")[0].strip(" <>=!~") or "0"

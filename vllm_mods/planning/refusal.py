@@ -1,0 +1,130 @@
+"""Why no variant of a mod goes in, in the words of the one that comes nearest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.model import FileChange, Finding, Level, ModPlan, Verdict
+from vllm_mods.formats import tree_names
+from vllm_mods.planning import carried_parts, patching
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_mods.base.errors import TreeError
+    from vllm_mods.base.model import HunkState, Mod, Variant
+    from vllm_mods.planning.context import PlanContext
+    from vllm_mods.planning.patching import Attempt
+
+
+def refused(mod: Mod, verdict: Verdict, *findings: Finding) -> ModPlan:
+    """Return the plan of a mod of which no variant came into it."""
+    return ModPlan(mod=mod, variant=None, verdict=verdict, in_range=False, findings=findings)
+
+
+def unreadable(mod: Mod, error: TreeError) -> ModPlan:
+    """Return the plan of a mod on a tree that cannot be read."""
+    message = f"{error.message}; {error.hint}" if error.hint else error.message
+    return refused(mod, Verdict.UNREADABLE, Finding(code="unreadable", message=message))
+
+
+def undecided(mod: Mod, good: Sequence[Attempt]) -> ModPlan:
+    """Return the plan of a mod of which several variants go in."""
+    named = " and ".join(f"`{one.variant.id}` ({one.variant.vllm})" for one in good)
+    message = f"the variants {named} both fit, with different results, and nothing says which one is meant"
+    return refused(mod, Verdict.UNSUPPORTED, Finding("two-variants", message))
+
+
+def unless_reserved(one: ModPlan, workspace: str) -> ModPlan:
+    """Return a plan unless it is about this tool's own files: a journal, say, that the next command obeys."""
+    templates = one.variant.templates if one.variant else ()
+    names = {f"{workspace}/{template.file}": template.file for template in templates}
+    paths = [
+        change.path
+        for change in one.changes
+        if tree_names.is_reserved(names.get(change.path, change.path))
+    ]
+    if not paths:
+        return one
+    said = (
+        "is a name of what vllm-mods itself keeps in a tree: no mod may write, rename or delete it"
+    )
+    findings = (Finding("reserved", f"{path} {said}", path=path) for path in paths)
+    return refused(one.mod, Verdict.CONFLICT, *findings)
+
+
+def nothing_fits(
+    context: PlanContext, mod: Mod, inside: Sequence[Variant], failed: Sequence[Attempt]
+) -> ModPlan:
+    """Say why none of what was tried fits; ``inside`` are the variants that are meant for the tree."""
+    version = context.tree.version
+    ranges = ", ".join(f"`{variant.id}` ({variant.vllm})" for variant in mod.variants)
+    if not failed:
+        message = f"no variant is meant for vLLM {version}: there are {ranges}"
+        return refused(mod, Verdict.UNSUPPORTED, Finding("no-variant", message))
+    meant = [tried for tried in failed if tried.variant in inside]
+    # A variant that goes in and does not work says more than that it was not meant for the tree.
+    unfit = [tried for tried in failed if tried.verdict is Verdict.UNFIT]
+    if meant or unfit or version is None:
+        return _said(context, mod, min(meant or unfit or failed, key=lambda one: len(one.findings)))
+    if not context.as_released(failed[0].variant, mod):
+        half = (one for one in (_by_part(context, mod, tried) for tried in failed) if one)
+        if (best_half := next(half, None)) is not None:
+            return best_half
+    (variant,) = context.nearest(mod)[:1]
+    best = next(tried for tried in failed if tried.variant == variant)
+    message = (
+        f"no variant is meant for vLLM {version}, and none fits its source: there are {ranges}"
+    )
+    finding = Finding("no-variant", message)
+    return context.says(mod, best.variant, Verdict.UNSUPPORTED, finding, *best.findings)
+
+
+def _said(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan:
+    findings = (*tried.findings, *context.leftovers(_touched(tried)))
+    plan = context.says(mod, tried.variant, tried.verdict, *findings)
+    if tried.verdict is Verdict.UNFIT:
+        return plan._replace(beside=tried.beside)
+    return _by_part(context, mod, tried) or plan._replace(beside=tried.beside)
+
+
+def _by_part(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan | None:
+    """Say of a variant that does not go in what the tree carries of it; None if that is nothing."""
+    variant = tried.variant
+    parts = context.parts(mod, variant)
+    states = carried_parts.states(parts, context.view, context.origin(mod, variant))
+    inside = [one for one in states if one.state == "carried"]
+    if not inside or len(inside) == len(states):
+        return None
+    rest = patching.forward(variant, carried_parts.without(parts, inside), context.view)
+    labels = ", ".join(_labels(inside, states))
+    if context.as_released(variant, mod):
+        message = f"the release carries {labels} already"
+        message += "; the rest goes in: it needs a variant of its own" if rest.ok else ""
+        level = Level.ERROR if rest.ok else Level.NOTE
+        finding = Finding("carried", message, path=inside[0].path, level=level)
+        verdict = Verdict.CONFLICT if rest.ok else rest.verdict
+    else:
+        outside = _labels([one for one in states if one.state != "carried"], states)
+        message = f"in already: {labels}; not in: {', '.join(outside)}"
+        finding = Finding("half-applied", message, path=inside[0].path)
+        verdict = Verdict.PARTIAL
+    errors = () if rest.ok else rest.findings
+    leftovers = context.leftovers(_touched(tried))
+    return context.says(mod, variant, verdict, finding, *errors, *leftovers)
+
+
+def _labels(some: Sequence[HunkState], every: Sequence[HunkState]) -> list[str]:
+    """Name hunks for a person: by their patch where that is one of several and all of it is meant."""
+    patches = dict.fromkeys(one.patch for one in every)
+    labels = []
+    for patch in patches:
+        mine = [one for one in some if one.patch == patch]
+        whole = len(mine) == sum(one.patch == patch for one in every)
+        labels += [patch] if whole and len(patches) > 1 else [one.label for one in mine]
+    return labels
+
+
+def _touched(tried: Attempt) -> tuple[FileChange, ...]:
+    paths = {finding.path for finding in tried.findings if finding.path}
+    return tuple(FileChange(path=path, before=None, after=None) for path in sorted(paths))

@@ -1,0 +1,76 @@
+"""The command of a recipe: what a launcher and then a shell would make of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.formats import pairing as pairings
+
+if TYPE_CHECKING:
+    from vllm_mods.formats.pairing import Pairing
+    from vllm_mods.recipes.findings import RecipeFindings
+    from vllm_mods.scripts import command_line
+
+
+def _line(said: RecipeFindings, line: int) -> int | None:
+    """Return where a line of the command stands in the recipe, or that of its key."""
+    start = said.line("command")
+    return start if start is None or "command" not in said.document.blocks else start + line
+
+
+def check(said: RecipeFindings, made: Pairing) -> None:
+    """Say what is wrong with the command, as a launcher and then a shell would read it."""
+    used = {name for _, name in pairings.placeholders(made.command)}
+    for key in made.defaults:
+        if key not in used:
+            said.note("unused-default", f"defaults.{key}", "no {placeholder} uses it")
+    wrong = pairings.faults(made)
+    for fault in wrong:
+        match = re.match(r"line (\d+): (.*)", fault, re.DOTALL)
+        number, why = (int(match[1]), match[2]) if match else (1, fault)
+        said.problem("command", why, _line(said, number))
+    if wrong or not made.command.strip():
+        return
+    _, script = pairings.serve_command(made)
+    serving = pairings.serving(script)
+    for i, command in enumerate(script.commands):
+        line = _line(said, command.line)
+        if i > serving:
+            why = "is a command of its own, run when vLLM has ended"
+            cut = _why_cut(command, script)
+            said.error("cut-off", "command", f"`{_short(command)}` {why}: {cut}", line)
+        elif i < serving:
+            why = "runs before the server; a pairing does nothing of the kind"
+            said.error("not-done", "command", f"`{_short(command)}` {why}", line)
+    for unknown in script.unknown:
+        why = f"`{unknown.text}` is filled in by the shell that serves"
+        said.note("shell", "command", why, _line(said, unknown.line))
+
+
+def with_model(said: RecipeFindings, made: Pairing) -> Pairing:
+    """Take the model from the command of a recipe that names it nowhere else."""
+    argv = pairings.arguments(made)
+    named = [argv[i + 1] for i, word in enumerate(argv[:-1]) if word == "--model"]
+    if argv[1:2] == ("serve",) and len(argv) > 2 and not argv[2].startswith("-"):
+        named.insert(0, argv[2])
+    if not made.model and not named:
+        said.problem("model", "is required: the command names none either")
+    elif not made.model:
+        said.note("model", "model", f"is {named[0]}, as the command has it")
+        return made._replace(model=named[0])
+    elif named and named[0] != made.model:
+        said.note("model", "model", f"is {made.model}; the command serves {named[0]}")
+    return made
+
+
+def _short(command: command_line.WordedCommand) -> str:
+    words = " ".join(command.argv) or " ".join(f"{name}=…" for name, _ in command.assignments)
+    return words if len(words) <= 40 else f"{words[:39]}…"
+
+
+def _why_cut(command: command_line.WordedCommand, script: command_line.CommandScript) -> str:
+    before = [line for line, _ in script.comments if line < command.line]
+    if before and before[-1] == command.line - 1:
+        return "a comment ends the command before it"
+    return "no backslash ends the line before it"
