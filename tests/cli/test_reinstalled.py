@@ -11,6 +11,7 @@ from mod_making import diff_of, write_mod
 from small_site import RECORD, sha, snapshot
 
 from vllm_mods.formats import record
+from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -359,3 +360,27 @@ def test_check_reads_the_workspace_that_the_receipt_names(
     assert call("apply", "chat", "--target", site, "--workspace", tmp_path).code == 0
     assert "is in already" in call("check", "chat", "--target", site).out
     assert call("status", "chat", "--target", site).code == 0
+
+
+@pytest.mark.network
+def test_an_upgrade_of_a_real_release_by_pip_and_the_hint_behind_it(
+    call: Call, tmp_path: Path
+) -> None:
+    python, site = installing.environment(tmp_path / "venv")
+    made = {}
+    for version in ("0.20.2", "0.21.0"):
+        tree = open_tree(f"pypi:{version}")
+        files = {path: tree.read(path) or b"" for path in tree.paths() if path.endswith(".py")}
+        made[version] = installing.wheel(tmp_path / version, files, version)
+    names = ("hybrid-int4-fp8", "flashqla")
+    installing.pip_install(python, "--no-compile", made["0.20.2"])
+    assert call("apply", *names, "--target", site).code == 0
+    for option, version in (("--force-reinstall", "0.20.2"), ("--upgrade", "0.21.0")):
+        installing.pip_install(python, "--no-compile", option, made[version])
+        assert standing(call("status", "--target", site, "--json")) == dict.fromkeys(
+            names, "undone"
+        )
+        put_right(call, site)
+    assert call("revert", "--target", site).code == 0
+    for path in (site / "vllm").rglob("*.py"):
+        assert path.read_bytes() == files[str(path.relative_to(site))]

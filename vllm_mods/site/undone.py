@@ -97,7 +97,7 @@ def installed_anew(
         mine = [one for one in steps if record.lists(base, one.path) and one is not step]
         left = [(one, now) for one in mine if _as_left(one, now := _plain(tree, one.path))]
         if all(tree.is_released(one.path, now or b"") for one, now in left) and (
-            data is None or len(left) < len(mine)
+            data is None or not mine or len(left) < len(mine)
         ):
             found.update([one.path for one in mine], [step.path])
     return found | {
