@@ -346,6 +346,21 @@ def test_a_mod_that_stays_is_in_whatever_else_is_asked_for(
     }
 
 
+def test_what_a_mod_requires_may_be_in_the_release(call: Call, site: Path, library: Path) -> None:
+    """It went in, so it can stay when another one goes, or is put in again."""
+    more = OTHER.replace("LIMIT = 1", "LIMIT = 2")
+    patch = diff_of("vllm/other.py", more, more.replace("LIMIT = 2", "LIMIT = 3"))
+    write_mod(library, "higher", patch, more='requires = ["limit"]')
+    installing.install(site, {**FILES, "vllm/other.py": more.encode()}, "0.21.0")
+    assert call("apply", "higher", "fast", "--target", site).code == 0
+    assert call("revert", "fast", "--target", site).code == 0
+    assert call("apply", "fast", "--target", site).code == 0
+    (site / "vllm/loader.py").write_text(LOADER)
+    assert "higher 1.0.0  applied" in call("check", "higher", "fast", "--target", site).out
+    assert call("apply", "fast", "--target", site).code == 0
+    assert call("status", "higher", "fast", "--target", site).code == 0
+
+
 def test_check_reads_the_workspace_that_the_receipt_names(
     call: Call, site: Path, library: Path, tmp_path: Path
 ) -> None:

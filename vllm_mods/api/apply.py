@@ -429,7 +429,7 @@ def _without(
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
-    mods = [ground.kept_mod(tree, entry.name) for entry in stay]
+    mods = ground.staying(tree, there, gone)
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
         raise Refused(

@@ -13,7 +13,7 @@ from vllm_mods.site import state_folder, transitions, undone
 from vllm_mods.site.undone import Undone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from vllm_mods.base.model import Mod, Tree
     from vllm_mods.formats.receipt import Receipt
@@ -57,7 +57,7 @@ def of(tree: Tree, there: Receipt | None) -> Ground:
     if there is None or not gone.paths or gone.edited:
         return found
     out = set(gone.mods(there))
-    stay = {one.name: kept_mod(tree, one.name) for one in there.mods if one.name not in out}
+    stay = {mod.name: mod for mod in staying(tree, there, out)}
     while more := {name for name, mod in stay.items() if out.intersection(mod.requires)} - out:
         out |= more
     return found._replace(
@@ -123,6 +123,18 @@ def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:
             f"{_listed(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {made.spec}"
         )
     return tuple(said)
+
+
+def staying(tree: Tree, there: Receipt, gone: Collection[str]) -> tuple[Mod, ...]:
+    """Read the mods of a receipt without some, as they were when they went in.
+
+    What one of them requires and no receipt names, the release had itself then: it is asked for no more.
+    """
+    names = {entry.name for entry in there.mods}
+    mods = [kept_mod(tree, entry.name) for entry in there.mods if entry.name not in gone]
+    return tuple(
+        mod._replace(requires=tuple(name for name in mod.requires if name in names)) for mod in mods
+    )
 
 
 def kept_mod(tree: Tree, name: str) -> Mod:
