@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from making_images import Image, from_disk, layer
+from mod_making import lock_of
 from small_site import RECORD, snapshot
 
+import vllm_mods as vm
 from vllm_mods.site import journal
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.site import Site
@@ -72,6 +74,134 @@ def test_a_tree_that_is_in_order(call: Call, site: Path) -> None:
     verdicts = {one["name"]: one["verdict"] for one in found["target"]["fits"]}
     assert verdicts.items() >= {"fast": "applies", "limit": "applies"}.items()
     assert {"click", "libcst", "gitpython"} <= {one["name"] for one in found["tool"]["packages"]}
+
+
+def test_no_key_of_the_answer_is_lost(call: Call, site: Path) -> None:
+    """Schema 1 may only gain keys."""
+    found = look(call, site)
+    assert found.keys() >= {"schema", "ok", "tool", "target", "elsewhere", "troubles"}
+    named = {"version", "origin", "place", "python", "executable", "packages", "git", "cache"}
+    assert found["tool"].keys() >= named | {"cache_fault"}
+    assert found["tool"]["packages"][0].keys() >= {"name", "needs", "version", "fault"}
+    target = found["target"]
+    named = {"spec", "kind", "version", "mods", "findings", "known", "fits", "listed", "folder"}
+    assert target.keys() >= named
+    assert target["fits"][0].keys() >= {"name", "verdict", "variant", "findings", "refusal"}
+    folder = target["folder"]
+    named = {"root", "distributions", "version_from", "recorded", "leftovers", "links", "closed"}
+    assert folder.keys() >= named | {"unfinished", "disk", "processes", "others"}
+    assert folder["disk"].keys() >= {"kind", "read_only", "free", "full", "lock_fault"}
+    assert folder["recorded"].keys() >= {"folder", "checked", "differs", "gone", "extra"}
+    (site / "vllm/a.py").unlink()
+    assert look(call, site)["troubles"][0].keys() >= {"code", "message", "hint", "level"}
+
+
+def test_why_nothing_can_be_kept_is_told(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert look(call, site)["tool"]["cache_fault"] is None
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "file/cache"))
+    found = look(call, site)
+    assert found["tool"]["cache_fault"] == f"{tmp_path}/file is no folder"
+
+
+def test_the_folder_of_a_tree(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = look(call, site)["target"]["folder"]
+    assert folder["root"] == str(site)
+    (dist,) = folder["distributions"]
+    assert dist == {"folder": "vllm-0.19.1.dist-info", "name": "vllm", "version": "0.19.1"}
+    assert folder["version_from"] == "vllm-0.19.1.dist-info"
+    clean: dict[str, list[str]] = {"differs": [], "gone": [], "extra": []}
+    assert folder["recorded"] == {"folder": "vllm-0.19.1.dist-info", "checked": 5, **clean}
+    assert folder["disk"]["lock_fault"] is None
+    assert (folder["disk"]["read_only"], folder["disk"]["full"]) == (False, False)
+    assert folder["disk"]["kind"] not in {"", "unknown"}
+    assert [folder[key] for key in ("leftovers", "links", "closed", "processes", "others")] == [
+        *([[]] * 5)
+    ]
+    assert folder["unfinished"] is None
+    (site / "vllm/a.py").write_text("A = 3\n")
+    (site / "vllm/b.py").unlink()
+    (site / "vllm/b.py").symlink_to("a.py")
+    (site / "vllm/loader.py").unlink()
+    (site / "vllm/mine.py").write_text("")
+    (site / "vllm/a.py.orig").write_text("A = 1\n")
+    first = other(tmp_path / "first")
+    monkeypatch.setenv("PYTHONPATH", f"{first}:{site}")
+    interrupted(site)
+    folder = look(call, site)["target"]["folder"]
+    assert folder["recorded"]["differs"] == ["vllm/a.py"]
+    assert folder["recorded"]["gone"] == ["vllm/loader.py"]
+    assert folder["recorded"]["extra"] == ["vllm/mine.py"]
+    assert folder["leftovers"] == ["vllm/a.py.orig"]
+    assert folder["links"] == ["vllm/b.py"]
+    assert os.path.basename(folder["unfinished"]).startswith(".vllm-mods.work-")
+    why = {"place": str(first), "why": "PYTHONPATH names it", "first": True}
+    assert folder["others"] == [why]
+
+
+def test_releases_that_have_what_a_mod_changes(call: Call, site: Path, library: Path) -> None:
+    (planned,) = vm.plan(vm.Library(library).mods("fast"), vm.open_tree(site)).mods
+    (library / "patches/fast/mod.lock").write_bytes(lock_of(planned))
+    (known,) = (one for one in look(call, site)["target"]["known"] if one["mod"] == "fast")
+    same = {"mod": "fast", "paths": ["vllm/loader.py"], "stated": True, "releases": ["0.19.1"]}
+    assert known == same
+    (site / "vllm/loader.py").write_text("x = 1\n")
+    (known,) = (one for one in look(call, site)["target"]["known"] if one["mod"] == "fast")
+    assert known == {**same, "releases": []}
+
+
+def test_why_a_mod_that_fits_would_be_refused(call: Call, site: Path) -> None:
+    fits = {one["name"]: one for one in look(call, site)["target"]["fits"]}
+    assert fits["fast"]["refusal"] is None
+    (site / "vllm/loader.py").chmod(0o444)
+    fits = {one["name"]: one for one in look(call, site)["target"]["fits"]}
+    assert "is read-only" in fits["fast"]["refusal"]["message"]
+    assert fits["fast"]["refusal"]["hint"].startswith("chmod u+w ")
+    assert fits["fast"]["verdict"] == "applies"
+    assert fits["limit"]["refusal"] is None
+
+
+def test_a_mod_that_cannot_be_planned_is_in_the_list(call: Call, site: Path, library: Path) -> None:
+    (library / "patches/fast/x.patch").write_text(
+        "--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -1,3 +1 @@\n"
+    )
+    found = look(call, site)
+    fits = {one["name"]: one for one in found["target"]["fits"]}
+    assert (fits["fast"]["verdict"], fits["fast"]["findings"]) == (None, [])
+    assert "x.patch" in fits["fast"]["refusal"]["message"]
+    assert wrong(found) == {"unreadable"}
+
+
+def test_after_a_new_installation_the_hint_puts_everything_in_again(call: Call, site: Path) -> None:
+    rows = {path: (site / path).read_bytes() for path in (RECORD, "vllm/loader.py")}
+    assert call("apply", "fast", "--target", site).code == 0
+    for path, data in rows.items():
+        (site / path).write_bytes(data)
+    found = look(call, site)
+    assert wrong(found) == {"changed-since"}
+    assert {one["name"]: one["verdict"] for one in found["target"]["fits"]}["fast"] == "applies"
+    assert hint(found, "changed-since") == f"vllm-mods apply fast --target {site}"
+    assert call(*hint(found, "changed-since").split()[1:]).code == 0
+    assert look(call, site)["ok"] is True
+
+
+@pytest.mark.parametrize("kind", ["vllm", "empty list", "sources", "nothing"])
+def test_nothing_is_wrong_is_never_said_of_what_is_no_vllm(
+    call: Call, tmp_path: Path, kind: str
+) -> None:
+    root = other(tmp_path / "root")
+    if kind in {"vllm", "empty list"}:
+        (root / RECORD).parent.mkdir()
+        (root / RECORD).write_text("vllm/__init__.py,,0\n" if kind == "vllm" else "")
+    elif kind == "sources":
+        (root / "vllm.egg-info").mkdir()
+        (root / "vllm.egg-info/SOURCES.txt").write_text("vllm/__init__.py\n")
+    assert "nothing is wrong" not in call("doctor", "--target", root).out
+    assert "no-vllm" in wrong(look(call, root))
 
 
 def test_mods_that_are_in_are_told_and_are_no_edits(call: Call, site: Path) -> None:
@@ -195,9 +325,10 @@ def test_a_patched_file_that_was_changed_since(call: Call, site: Path) -> None:
     (site / "vllm/loader.py").write_text("")
     found = look(call, site)
     assert wrong(found) == {"changed-since", "record-disagrees"}
-    command = hint(found, "changed-since").partition("  #")[0].split()
-    assert call(*command[1:]).code == 0
+    for command in hint(found, "changed-since").split(" && "):
+        assert call(*command.split()[1:]).code == 0
     assert look(call, site)["ok"] is True
+    assert [one["name"] for one in look(call, site)["target"]["mods"]] == ["fast"]
 
 
 def interrupted(site: Path) -> None:

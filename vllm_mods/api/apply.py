@@ -8,13 +8,15 @@ a tree is read that is to be changed.
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from vllm_mods.api import taking_out
-from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified
+from vllm_mods.api import ground, taking_out
+from vllm_mods.api.ground import Ground
+from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import trust
@@ -22,6 +24,7 @@ from vllm_mods.library.catalog import data_root
 from vllm_mods.planning import next_step, planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.state_folder import State
+from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
@@ -54,14 +57,17 @@ def plan(
     >>> [change.path for change in planned.changes]
     ['vllm/loader.py']
     """
+    there = state_folder.receipt_of(tree)
+    space = os.path.realpath(workspace) if workspace else there.workspace if there else None
+    if isinstance(tree, FolderTree) and tree.workspace is None:
+        tree = FolderTree(tree.root, spec=tree.spec, workspace=space)
     return _planned(
         mods,
-        tree,
-        state_folder.receipt_of(tree),
-        os.path.realpath(workspace) if workspace else None,
+        ground.of(tree, there),
+        space,
         strict_version=strict_version,
         only_supported=only_supported,
-    )
+    ).shown
 
 
 def apply(
@@ -101,10 +107,10 @@ def apply(
     notes: list[str] = []
     with refusing():
         tree, there = _opened(target, workspace, recovering=notes.append)
-        made = _planned(
+        base = ground.of(tree, there.receipt)
+        made, whole = _planned(
             mods,
-            tree,
-            there.receipt,
+            base,
             tree.workspace,
             strict_version=strict_version,
             only_supported=only_supported,
@@ -114,10 +120,15 @@ def apply(
         if not made.ok:
             raise _refusal(made, tree, notes)
         changed: tuple[str, ...] = ()
-        if any(one.verdict.writes for one in made.mods):
+        if base.bare is not None or any(one.verdict.writes for one in made.mods):
+            if base.bare is None:
+                wanted = transitions.forward(whole, there.receipt)
+            else:
+                wanted = ground.transition(base, whole, tree.root)
+                notes += ground.notes(base, made, wanted)
             outcome = transaction.commit(
                 tree.root,
-                transitions.forward(made, there.receipt),
+                wanted,
                 workspace=tree.workspace,
                 source_date_epoch=source_date_epoch,
                 keep_links=keep_links,
@@ -162,13 +173,17 @@ def revert(
         gone = names or known
         outcome = None
         if there.receipt is not None:
+            undone = integrity.undone_in(there)
+            # what an installer has undone is out already, and is not put in again by this
+            gone = tuple(name for name in known if name in {*gone, *undone.mods(there.receipt)})
+            left = Ground(tree, there.receipt, undone).left if undone.paths else there.receipt
             try:
-                wanted = taking_out.without(tree, there.receipt, gone, discard_edits=discard_edits)
+                wanted = taking_out.without(tree, left, gone, discard_edits=discard_edits)
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
             outcome = transaction.commit(
                 tree.root,
-                wanted,
+                wanted._replace(undone=undone.paths),
                 workspace=there.receipt.workspace,
                 source_date_epoch=source_date_epoch,
                 known=there,
@@ -184,19 +199,40 @@ def revert(
     )
 
 
-def status(target: Folder) -> Status:
-    """Tell which mods are in a tree, by its receipt. Nothing is written, and no file is compared.
+def status(target: Folder, *names: str) -> Status:
+    """Tell which mods are in a tree, and whether they still are. Nothing is written.
 
-    ``target`` is that of ``apply``. Returns ``Status``. Raises ``UsageError`` for a target that is no
-    vLLM, ``Refused`` for a damaged receipt, ``TreeError`` for a folder that cannot be read.
+    ``target`` is that of ``apply``. Every file that the receipt names is compared, with ``names`` those of
+    these mods: after ``pip install --force-reinstall`` a mod is no longer in, whatever the receipt says.
+    Returns ``Status``. Raises ``UsageError`` for a target that is no vLLM, ``Refused`` for a damaged
+    receipt, ``TreeError`` for a folder that cannot be read.
 
     >>> vm.apply(vm.Library("library").mods("fast"), "site-packages").plan.ok
     True
-    >>> [(mod.name, mod.version) for mod in vm.status("site-packages").mods]
-    [('fast', '1.0.0')]
+    >>> there = vm.status("site-packages")
+    >>> there.ok, [(mod.name, mod.version, there.standing(mod)) for mod in there.mods]
+    (True, [('fast', '1.0.0', 'in')])
+    >>> _ = Path("site-packages/vllm/loader.py").write_text("import os")
+    >>> there = vm.status("site-packages")
+    >>> there.ok, [there.standing(mod) for mod in there.mods], there.hint
+    (False, ['changed'], 'vllm-mods revert --discard-edits --target site-packages && vllm-mods apply fast --target site-packages')
     """
     tree, there = _opened(target, None, recovering=None)
-    return Status(tree.root, tree.version, there.receipt, there.unfinished is not None)
+    undone = integrity.undone_in(there)
+    found = integrity.findings(there, undone.paths)
+    if names:
+        named = of_mods(found, [entry for entry in there.mods if entry.name in names])
+        found = (*(one for one in found if one.code == "unfinished"), *named)
+    unfinished = there.unfinished is not None
+    return Status(
+        target=tree.root,
+        version=tree.version,
+        receipt=there.receipt,
+        unfinished=unfinished,
+        findings=found,
+        undone=undone.paths,
+        hint=None if all_well(found) else next_command(tree, there.receipt, undone, found),
+    )
 
 
 def verify(target: Folder, *names: str) -> Verified:
@@ -217,12 +253,43 @@ def verify(target: Folder, *names: str) -> Verified:
     """
     tree, there = _opened(target, None, recovering=None)
     _check_in(names, there, tree)
-    found = integrity.findings(there)
+    found = integrity.findings(there, integrity.undone_in(there).paths)
     if names:
-        mine = {file.path for entry in there.mods if entry.name in names for file in entry.files}
-        found = tuple(finding for finding in found if finding.path in mine)
+        found = of_mods(found, [entry for entry in there.mods if entry.name in names])
     mods = tuple(entry for entry in there.mods if not names or entry.name in names)
     return Verified(tree.root, tree.version, mods, found)
+
+
+def next_command(
+    tree: FolderTree, there: Receipt | None, undone: Undone, found: Sequence[Finding]
+) -> str:
+    """Return the command that puts right what ``verify`` finds wrong with a tree."""
+    place = shlex.quote(tree.spec)
+    names = " ".join(one.name for one in there.mods) if there else ""
+    space = f" --workspace {shlex.quote(there.workspace)}" if there and there.workspace else ""
+    apply_again = f"vllm-mods apply {names} --target {place}{space}"
+    errors = [one for one in found if one.level is Level.ERROR]
+    codes = {one.code for one in errors}
+    lost = {one.path for one in errors if one.code == "missing"} - undone.paths
+    records = {one.path for one in there.files if one.kind == receipt.RECORD} if there else set()
+    if "unfinished" in codes:  # each of these undoes it first, and then has nothing to do
+        return apply_again if names else f"vllm-mods revert --target {place}"
+    if undone.paths and not undone.edited:
+        return apply_again
+    if codes == {"stale-bytecode"}:
+        stale = (f"{tree.root}/{one.path}" for one in errors)
+        return f"rm {' '.join(map(shlex.quote, stale))}"
+    if codes & {"original-missing", "original-damaged", "unreadable"} or lost & records:
+        from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+
+        return f"{reinstalling(tree, tree.version)}  # then apply again"
+    return f"vllm-mods revert --discard-edits --target {place} && {apply_again}"
+
+
+def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:
+    """Return those of the named mods that went into a tree, as they were then."""
+    tree, there = _opened(target, None, recovering=None)
+    return tuple(ground.kept_mod(tree, entry.name) for entry in there.mods if entry.name in names)
 
 
 @contextmanager
@@ -288,13 +355,12 @@ def _check_in(names: Sequence[str], there: State, tree: FolderTree) -> None:
 
 def _planned(
     mods: Sequence[Mod],
-    tree: Tree,
-    there: Receipt | None,
+    base: Ground,
     workspace: str | None,
     *,
     strict_version: bool,
     only_supported: bool,
-) -> Plan:
+) -> ground.Planned:
     _check_mods(mods)
     ask: Callable[[Mod, Variant], Tree | None] | None = None
 
@@ -303,10 +369,10 @@ def _planned(
         if ask is None:
             from vllm_mods.planning import origins  # noqa: PLC0415  (for trees that no lock knows)
 
-            ask = origins.of_tree(tree)
+            ask = origins.of_tree(base.tree)
         return ask(mod, variant)
 
-    def planned(chosen: Sequence[Mod]) -> Plan:
+    def planned(chosen: Sequence[Mod], tree: Tree, there: Receipt | None) -> Plan:
         return planner.plan(
             chosen,
             tree,
@@ -316,11 +382,11 @@ def _planned(
             origin=origin,
         )
 
-    whole = planned(mods)
-    supported = [one.mod for one in whole.mods if one.verdict is not Verdict.UNSUPPORTED]
-    if only_supported and len(supported) < len(whole.mods):
-        return planned(supported)
-    return whole
+    made = ground.plan(base, mods, planned)
+    supported = [one.mod for one in made.shown.mods if one.verdict is not Verdict.UNSUPPORTED]
+    if only_supported and len(supported) < len(made.shown.mods):
+        return ground.plan(base, supported, planned)
+    return made
 
 
 def _check_mods(mods: Sequence[Mod]) -> None:

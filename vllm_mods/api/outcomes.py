@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.model import Finding, Level, Plan
@@ -39,21 +40,37 @@ class Reverted(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What the receipt of a tree says.
+    """What the receipt of a tree says, and whether the tree is so.
 
     ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or
-    ``revert`` was interrupted: the next one puts the tree back first.
+    ``revert`` was interrupted: the next one puts the tree back first. ``findings`` are those of
+    ``verify``; ``undone`` are paths at which an installer has put its own files in place of what mods
+    had changed; ``hint`` is the command that puts things right, None where nothing is wrong.
     """
 
     target: str
     version: str | None
     receipt: Receipt | None
     unfinished: bool
+    findings: tuple[Finding, ...] = ()
+    undone: frozenset[str] = frozenset()
+    hint: str | None = None
 
     @property
     def mods(self) -> tuple[ReceiptMod, ...]:
-        """The mods that are in, in the order they went in."""
+        """The mods that went in, in the order they did."""
         return () if self.receipt is None else self.receipt.mods
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that went in is in, as it was left."""
+        return all_well(self.findings)
+
+    def standing(self, mod: ReceiptMod) -> str:
+        """Tell of one of ``mods``: it is ``in``, an installer has ``undone`` it, or a file of it was ``changed``."""
+        if any(file.path in self.undone for file in mod.files):
+            return "undone"
+        return "in" if all_well(of_mods(self.findings, [mod])) else "changed"
 
 
 class Verified(NamedTuple):
@@ -67,4 +84,15 @@ class Verified(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether all is as it was left; notes do not count."""
-        return not any(finding.level is Level.ERROR for finding in self.findings)
+        return all_well(self.findings)
+
+
+def all_well(findings: Sequence[Finding]) -> bool:
+    """Whether no finding is an error."""
+    return not any(finding.level is Level.ERROR for finding in findings)
+
+
+def of_mods(findings: Sequence[Finding], mods: Sequence[ReceiptMod]) -> tuple[Finding, ...]:
+    """Return the findings of the files that some mods changed."""
+    mine = {file.path for entry in mods for file in entry.files}
+    return tuple(finding for finding in findings if finding.path in mine)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vllm_mods.api import claims
+from vllm_mods.api import claims, ground
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import Mod
-from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.library import packed_mod
 from vllm_mods.planning import planner
 from vllm_mods.site import state_folder, transitions
 from vllm_mods.site.operations import Transition
@@ -27,11 +24,7 @@ def without(
     stay = [entry for entry in there.mods if entry.name not in gone]
     if not stay:
         return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
-    # what they change outside of vLLM was agreed to when they went in
-    mods = [
-        _kept_mod(tree, entry.name)._replace(outside=tuple(file.path for file in entry.files))
-        for entry in stay
-    ]
+    mods = ground.staying(tree, there, gone)
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
         raise Refused(
@@ -61,15 +54,3 @@ def without(
         sources=forward.sources,
         discard_edits=discard_edits,
     )
-
-
-def _kept_mod(tree: FolderTree, name: str) -> Mod:
-    """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
-    path = receipt.kept(name)
-    raw = tree.read(path)
-    if raw is None:
-        raise Refused(
-            f"{tree.root}/{path} is gone, and {name}, which stays, has to be planned anew; nothing was changed",
-            hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
-        )
-    return packed_mod.unpack(raw, f"{tree.root}/{path}", name)

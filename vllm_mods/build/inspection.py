@@ -15,6 +15,7 @@ from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.model import DIR, FILE, LINK, resolve
+from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
 from vllm_mods.trees.image import ImageTree
 
@@ -54,7 +55,9 @@ def inspect(tree: ImageTree) -> Inspection:
     lock = None if written is None else pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
     digest = None if written is None else sha256(written)
     labels = _labels(tree)
-    found = [] if there is None else list(compare(there, InImage(tree)))
+    found = (
+        [] if there is None else list(compare(there, InImage(tree), undone.look(there, tree).paths))
+    )
     if lock is not None:
         found += _against_lock(tree, there, lock)
     said = labels.get("vllm-mods.lock")

@@ -68,10 +68,13 @@ def command(
     epoch = source_date_epoch()
     library = options.open_library(libraries)
     paired = None if pairing is None else library.pairing(pairing)
-    chosen = choose(library, mods, paired)
+    unknown = [name for name in mods if name not in library.names()]
+    # as they went in: after a new installation `status` names them, whatever library they came from
+    kept = apply.kept_in(target, unknown) if unknown and not library.pinned else ()
+    named = [name for name in mods if name not in {mod.name for mod in kept}]
+    chosen = (*(choose(library, named, paired) if named or not kept else ()), *kept)
     if pairing is not None:
         trust.demand_pairing(library, pairing)
-
     try:
         done = apply.apply(
             chosen,

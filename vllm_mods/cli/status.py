@@ -15,14 +15,14 @@ from vllm_mods.report import data, text
 @options.target_folder
 @options.json_output
 def command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
-    """Tell which mods are in a vLLM tree, by its receipt.
+    """Tell which mods are in a vLLM tree: what its receipt says, and whether each file is so.
 
-    With MOD: exit code 0 if and only if all of them are in.
+    Exit code 0 if and only if all that went in is in, as it was left; with MOD, if all of them are.
     """
-    there = apply.status(target)
+    there = apply.status(target, *mods)
     absent = [name for name in mods if name not in {entry.name for entry in there.mods}]
     shown = [entry for entry in there.mods if not mods or entry.name in mods]
-    ok = not absent and not there.unfinished
+    ok = there.ok and not absent
     if as_json:
         options.print_json(
             {
@@ -30,23 +30,34 @@ def command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
                 "tree": {"spec": target, "version": there.version},
                 "ok": ok,
                 "unfinished": there.unfinished,
-                "mods": [data.applied(entry) for entry in shown],
+                "mods": [
+                    {**data.applied(entry), "standing": there.standing(entry)} for entry in shown
+                ],
                 "absent": absent,
+                "findings": [data.finding(finding) for finding in there.findings],
+                "hint": there.hint,
             }
         )
         return EXIT_OK if ok else EXIT_NO
     click.echo(text.tree_name(there.version, target))
     for entry in shown:
-        click.echo(f"  {entry.name} {entry.version} (variant {entry.variant})")
+        click.echo(
+            f"  {entry.name} {entry.version} (variant {entry.variant}){_STANDING[there.standing(entry)]}"
+        )
         for file in entry.files:
             click.echo(f"    {file.path}")
     if not there.mods:
         click.echo("  no mods are in")
     for name in absent:
         click.echo(f"  {name}: is not in")
-    if there.unfinished:
-        click.echo(
-            "error: an apply or revert was interrupted here; the next one puts the tree back first",
-            err=True,
-        )
+    for line in text.located(there.findings):
+        click.echo(line)
+    options.hint(there.hint)
     return EXIT_OK if ok else EXIT_NO
+
+
+_STANDING = {
+    "in": "",
+    "undone": ": was in, and another installation of vLLM has undone it",
+    "changed": ": went in, and is not as it was left",
+}

@@ -54,8 +54,8 @@ def command(
         )
         return EXIT_OK if there.ok else EXIT_NO
     click.echo(text.tree_name(there.version, target))
-    for finding in there.findings:
-        click.echo(f"  {finding.path}: {finding}" if finding.path else f"  {finding}")
+    for line in text.located(there.findings):
+        click.echo(line)
     if there.ok:
         count = len(there.mods)
         click.echo(

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base.errors import Refused, VllmModsError
+from vllm_mods.api import apply, ground
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Level, Verdict
-from vllm_mods.doctor import search
-from vllm_mods.doctor.listing import Listed, compare, listed, unresolved
+from vllm_mods.doctor import search, surroundings
+from vllm_mods.doctor.listing import Compared, Listed, compare, listed, unresolved
 from vllm_mods.doctor.tool import Tool, tool
-from vllm_mods.formats import receipt
+from vllm_mods.formats import mod_lock, receipt
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
-from vllm_mods.site import staging, transitions
+from vllm_mods.site import integrity, staging, state_folder, transitions
 from vllm_mods.site.integrity import verify
 from vllm_mods.site.site import Site
-from vllm_mods.site.state_folder import read_receipt
+from vllm_mods.site.state_folder import read_receipt, read_state
 from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.image import ImageTree
@@ -31,12 +32,11 @@ from vllm_mods.trees.image import ImageTree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from vllm_mods.base.model import Finding, Mod, ModPlan, Tree
+    from vllm_mods.base.model import Finding, Mod, ModPlan, Plan, Tree
+    from vllm_mods.doctor.surroundings import Surroundings
     from vllm_mods.formats.receipt import Receipt
 
 _SHOWN = 3
-_ENOUGH = 4 << 20
-"""Bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB."""
 _BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})
 """Verdicts that say that the tree is not in order; every other is an answer."""
 
@@ -50,16 +50,48 @@ class Trouble(NamedTuple):
     level: Level = Level.ERROR
 
 
+class Refusal(NamedTuple):
+    """Why something would not be done."""
+
+    message: str
+    hint: str | None
+
+
+class Fit(NamedTuple):
+    """A mod on the tree: its plan, and what ``apply`` would say on disk although the mod fits.
+
+    ``planned`` is None for a mod that could not be planned at all.
+    """
+
+    name: str
+    planned: ModPlan | None
+    refusal: Refusal | None = None
+
+
+class Known(NamedTuple):
+    """The releases whose files a tree has, of those that a mod touches, by the mod's lock.
+
+    ``stated`` tells whether the lock knows the version that the tree says it is.
+    """
+
+    mod: str
+    paths: tuple[str, ...]
+    stated: bool
+    releases: tuple[str, ...]
+
+
 class Examined(NamedTuple):
-    """The tree that was asked about. ``fits`` are the mods that could be planned on it."""
+    """The tree that was asked about. ``folder`` is None for what is no folder."""
 
     tree: Tree
     kind: str
     version: str | None
     receipt: Receipt | None
     findings: tuple[Finding, ...]
-    fits: tuple[ModPlan, ...]
+    known: tuple[Known, ...]
+    fits: tuple[Fit, ...]
     listed: Listed | None
+    folder: Surroundings | None
 
 
 class Diagnosis(NamedTuple):
@@ -128,6 +160,7 @@ def _look(
     there: Receipt | None = None
     version: str | None = None
     files: Listed | None = None
+    held: Compared | None = None
     findings: tuple[Finding, ...] = ()
     with _telling(found):  # a damaged receipt, say: the rest can still be told
         there, findings = _state(tree)
@@ -139,12 +172,38 @@ def _look(
         with _telling(found):
             found += _distributions(tree)
             files = listed(tree)
-            found += _files(tree, files, there, again)
-    fits = tuple(_fits(tree, library, mods, there, workspace, found=found))
+            held = None if files is None else compare(tree, files)
+            found += _files(tree, files, held, there, again)
+    fits = tuple(_fits(tree, library, mods, there, workspace))
+    found += _refused(fits)
     found += _mods(tree, fits, there, again, listed=files is not None)
+    folder: Surroundings | None = None
     if isinstance(tree, FolderTree):
-        found += _around(tree.root)
-    return Examined(tree, _kind(tree), version, there, findings, fits, files)
+        folder = surroundings.look(tree, version, files, held)
+        found += _around(folder)
+    bare = state_folder.pristine(tree, there)
+    known = tuple(one for mod in mods if (one := _known(mod, bare)) is not None)
+    return Examined(tree, _kind(tree), version, there, findings, known, fits, files, folder)
+
+
+def _known(mod: Mod, tree: Tree) -> Known | None:
+    """Look up which releases have the files that a mod changes as the tree has them."""
+    if mod.lock is None:
+        return None
+    try:
+        states = mod_lock.parse(mod.lock, mod.directory).trees
+        wanted = [(one.vllm, {f.path: f.before for f in one.files if f.before}) for one in states]
+        paths = sorted({path for _labels, files in wanted for path in files})
+        there = {path: digest for path in paths if (digest := sha256(tree.read(path))) is not None}
+    except VllmModsError:
+        return None  # the plan says so
+    if not there:
+        return None
+    same = [labels for labels, files in wanted if files and files.items() <= there.items()]
+    stated = any(tree.version in labels for labels, _files in wanted)
+    return Known(
+        mod.name, tuple(there), stated, tuple(label for labels in same for label in labels)
+    )
 
 
 def _packages(mine: Tool) -> Iterator[Trouble]:
@@ -180,27 +239,19 @@ def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
 
 
 def _changed(
-    tree: Tree, there: Receipt | None, findings: Iterable[Finding], again: str
+    tree: Tree, there: Receipt | None, findings: Sequence[Finding], again: str
 ) -> Iterator[Trouble]:
     """Say what is not as the receipt says, and what puts it right."""
-    spec = shlex.quote(tree.spec)
-    names = " ".join(one.name for one in there.mods) if there else ""
+    hint = f"{again}  # then apply again"
+    if findings and isinstance(tree, FolderTree):
+        gone = integrity.undone_in(read_state(tree.root))
+        hint = apply.next_command(tree, there, gone, findings)
     for one in findings:
-        hint = None
-        if one.code == "unfinished":
-            # Each of these undoes it first, and then has nothing to do.
-            hint = f"vllm-mods apply {names} --target {spec}" if names else None
-            hint = hint or f"vllm-mods revert --target {spec}"
-        elif one.code == "stale-bytecode" and isinstance(tree, FolderTree):
-            hint = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
-        elif one.code in {"changed-since", "missing"} and not isinstance(tree, ImageTree):
-            hint = f"vllm-mods revert --target {spec} --discard-edits  # then apply again"
-        elif one.code == "mode-changed":
-            hint = f"vllm-mods verify --target {spec}"
-        elif one.level is Level.ERROR:
-            hint = f"{again}  # then apply again"
+        mine: str | None = hint if one.level is Level.ERROR else None
+        if one.code == "stale-bytecode" and isinstance(tree, FolderTree):
+            mine = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
         where = f"{one.path}: " if one.path else ""
-        yield Trouble(one.code, f"{where}{one.message}", hint, one.level)
+        yield Trouble(one.code, f"{where}{one.message}", mine, one.level)
 
 
 def _distributions(tree: Tree) -> Iterator[Trouble]:
@@ -219,7 +270,7 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
 
 
 def _files(
-    tree: Tree, listed: Listed | None, there: Receipt | None, again: str
+    tree: Tree, listed: Listed | None, held: Compared | None, there: Receipt | None, again: str
 ) -> Iterator[Trouble]:
     if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
         yield Trouble(
@@ -235,17 +286,16 @@ def _files(
             "nothing lists the files of this tree: whether one is missing or edited cannot be told",
             level=Level.NOTE,
         )
-    if listed is None:
+    if listed is None or held is None:
         return
-    found = compare(tree, listed)
     touched = {file.path for file in there.files} if there else set()  # of those `verify` has told
     for code, paths, what in (
-        ("edited", found.differs, f"not as {listed.name} lists: edited, or of another tool"),
-        ("lost", found.gone, f"listed in {listed.name} and not there"),
-        ("links", found.links, "a symbolic link, which is not followed: others may share the file"),
+        ("edited", held.differs, f"not as {listed.name} lists: edited, or of another tool"),
+        ("lost", held.gone, f"listed in {listed.name} and not there"),
+        ("links", held.links, "a symbolic link, which is not followed: others may share the file"),
         (
             "unlisted",
-            found.extra,
+            held.extra,
             f"not in {listed.name}: added, left by `patch`, or of another version",
         ),
     ):
@@ -262,41 +312,53 @@ def _fits(
     mods: Sequence[Mod],
     there: Receipt | None,
     workspace: str | None,
-    *,
-    found: list[Trouble],
-) -> Iterator[ModPlan]:
+) -> Iterator[Fit]:
     """Plan each mod with what it requires, and draft on disk what ``apply`` would do."""
-    refused: dict[tuple[str, str | None], list[str]] = {}
+    space = os.path.realpath(workspace) if workspace else planner.WORKSPACE
+
+    def planned(chosen: Sequence[Mod], view: Tree, receipt: Receipt | None) -> Plan:
+        return planner.plan(chosen, view, receipt=receipt, workspace=space)
+
     for mod in mods:
-        with _telling(found):
-            planned = planner.plan(
-                library.select((mod.name,)),
-                tree,
-                receipt=there,
-                workspace=os.path.realpath(workspace) if workspace else planner.WORKSPACE,
-            )
-            mine = next(one for one in planned.mods if one.mod.name == mod.name)
-            yield mine
-            if planned.ok and mine.verdict.writes and isinstance(tree, FolderTree):
+        mine: ModPlan | None = None
+        try:
+            base = ground.of(tree, there)
+            made = ground.plan(base, library.select((mod.name,)), planned)
+            mine = next(one for one in made.shown.mods if one.mod.name == mod.name)
+            if made.shown.ok and mine.verdict.writes and isinstance(tree, FolderTree):
                 spaces = filter(None, (there.workspace if there else None, workspace))
                 where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
-                try:
-                    staging.draft(where, there, transitions.forward(planned, there))
-                except Refused as error:
-                    refused.setdefault((error.message, error.hint), []).append(mod.name)
-                except OSError as error:
-                    refused.setdefault((str(error), f"ls -la {tree.root}"), []).append(mod.name)
-    for (message, hint), some in refused.items():
-        found.append(
-            Trouble("not-writable", f"apply would refuse {', '.join(some)}: {message}", hint)
-        )
+                wanted = (
+                    transitions.forward(made.whole, there)
+                    if base.bare is None
+                    else ground.transition(base, made.whole, tree.root)
+                )
+                staging.draft(where, there, wanted)
+            yield Fit(mod.name, mine)
+        except VllmModsError as error:
+            yield Fit(mod.name, mine, Refusal(error.message, error.hint))
+        except OSError as error:
+            yield Fit(mod.name, mine, Refusal(str(error), f"ls -la {tree.spec}"))
+
+
+def _refused(fits: Iterable[Fit]) -> Iterator[Trouble]:
+    refused: dict[tuple[str, Refusal], list[str]] = {}
+    for one in fits:
+        if one.refusal is not None:
+            code = "unreadable" if one.planned is None else "not-writable"
+            refused.setdefault((code, one.refusal), []).append(one.name)
+    for (code, why), names in refused.items():
+        said = why.message
+        if code == "not-writable":
+            said = f"apply would refuse {', '.join(names)}: {said}"
+        yield Trouble(code, said, why.hint)
 
 
 def _mods(
-    tree: Tree, fits: Iterable[ModPlan], there: Receipt | None, again: str, *, listed: bool
+    tree: Tree, fits: Iterable[Fit], there: Receipt | None, again: str, *, listed: bool
 ) -> Iterator[Trouble]:
     known = {one.name for one in there.mods} if there else set()
-    for one in fits:
+    for one in (fit.planned for fit in fits if fit.planned is not None):
         name, verdict = one.mod.name, one.verdict
         if name in known:
             continue  # `verify` has told
@@ -319,30 +381,29 @@ def _mods(
             )
 
 
-def _around(root: str) -> Iterator[Trouble]:
-    disk = os.statvfs(root)
-    free = disk.f_bavail * disk.f_frsize
-    if free < _ENOUGH or (disk.f_files > 0 and disk.f_favail == 0):
+def _around(folder: Surroundings) -> Iterator[Trouble]:
+    root, disk = folder.root, folder.disk
+    if disk.full:
         place = shlex.quote(root)
         yield Trouble(
             "disk-full",
-            f"{root} lies on a disk with {free / 1e6:.1f} MB left, or no room for more files",
+            f"{root} lies on a disk with {disk.free / 1e6:.1f} MB left, or no room for more files",
             f"df -h {place}; df -i {place}",
         )
-    other = search.before(root, os.environ, sys.path)
-    if other is not None:
+    for other in [one.place for one in folder.others if one.first][:1]:
         yield Trouble(
             "shadowed",
             f"Python would take the vLLM in {other} for the one in {root}",
             f"vllm-mods doctor --target {shlex.quote(other)}, or take that one away",
         )
-    for pid, name, file in search.old_processes(root):
-        yield Trouble(
-            "old-code-runs",
-            f"process {pid} ({name}) started before the mods went in and has loaded {file}: it "
-            "runs the old code",
-            "start it again",
-        )
+    for one in folder.processes:
+        if one.stale:
+            yield Trouble(
+                "old-code-runs",
+                f"process {one.pid} ({one.name}) started before the mods went in and has loaded "
+                f"{one.file}: it runs the old code",
+                "start it again",
+            )
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from vllm_mods.formats import receipt
@@ -46,27 +46,56 @@ def elsewhere(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def before(root: str, environ: Mapping[str, str], path: Sequence[str]) -> str | None:
-    """Return the site root of a vLLM that Python would take for the one in ``root``.
+class Other(NamedTuple):
+    """Another vLLM that Python could find: ``first`` if before the target, ``why`` it looks there."""
+
+    place: str
+    why: str
+    first: bool
+
+
+class Process(NamedTuple):
+    """A process that has loaded a file of the tree; ``stale``: it started before the mods went in."""
+
+    pid: int
+    name: str
+    file: str
+    stale: bool
+
+
+def others(root: str, environ: Mapping[str, str], path: Sequence[str]) -> list[Other]:
+    """Return every other vLLM that Python could take for the one in ``root``, in the order it looks.
 
     ``path`` is the running Python's; where ``root`` is not on it, another Python's is, of which only
     PYTHONPATH and the user's own packages can be told.
     """
-    folders = [os.path.realpath(folder) for folder in _path(environ, path)]
-    if root not in folders:
+    why = "it is on Python's search path"
+    folders = [(os.path.realpath(folder), why) for folder in _path(environ, path)]
+    if root not in dict(folders):
         named = environ.get("PYTHONPATH", "").split(os.pathsep)
-        folders = [os.path.realpath(folder) for folder in named if folder]
+        folders = [(os.path.realpath(one), "PYTHONPATH names it") for one in named if one]
         match = _PYTHON.match(root)
         # In an environment the user's own packages are not looked at.
         if match is not None and not os.path.exists(f"{match['prefix']}/pyvenv.cfg"):
             base = environ.get("PYTHONUSERBASE") or os.path.expanduser("~/.local")
-            folders.append(os.path.realpath(f"{base}/lib/python{match['minor']}/site-packages"))
-    first = next((folder for folder in folders if folder == root or _holds(folder)), root)
-    return None if first == root else first
+            user = os.path.realpath(f"{base}/lib/python{match['minor']}/site-packages")
+            folders.append((user, "Python looks among the user's own packages first"))
+    places = [folder for folder, _why in folders]
+    ahead = set(places[: places.index(root)] if root in places else places)
+    found = {
+        folder: Other(folder, why, folder in ahead)
+        for folder, why in reversed(folders)
+        if folder != root and _holds(folder)
+    }
+    current = os.path.realpath(_current())
+    if current not in {root, *found} and _holds(current):
+        why = "it is the current folder, where `python -m` and `python -c` look first"
+        return [*reversed(found.values()), Other(current, why, first=False)]
+    return list(reversed(found.values()))
 
 
-def old_processes(root: str) -> Iterator[tuple[str, str, str]]:
-    """Yield pid, name and file of processes that mapped a file of ``vllm/`` before the mods came.
+def processes(root: str) -> Iterator[Process]:
+    """Yield the processes that have mapped a file of ``vllm/``.
 
     Python's own source files are not mapped, so a process that loaded none of vLLM's extensions is not
     seen, nor one of somebody else, nor one in a container: its paths are others.
@@ -74,21 +103,23 @@ def old_processes(root: str) -> Iterator[tuple[str, str, str]]:
     try:  # its mtime may be a stated one; this is not
         since = os.stat(f"{root}/{receipt.RECEIPT}").st_ctime
     except OSError:
-        return
+        since = 0.0
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     wanted = re.compile(re.escape(f" {root}/vllm/") + r".*")
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        match = wanted.search(_text(f"/proc/{pid}/maps"))
+    for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        match = wanted.search(text(f"/proc/{pid}/maps"))
         if match is None:
             continue
         # pid (comm) state …: the name may hold spaces and parentheses (proc(5))
-        head, _, tail = _text(f"/proc/{pid}/stat").rpartition(")")
+        head, _, tail = text(f"/proc/{pid}/stat").rpartition(")")
         started = tail.split()[19:20]
-        if started and boot + int(started[0]) / os.sysconf("SC_CLK_TCK") < since:
-            yield pid, head.partition("(")[2], match[0].strip().removesuffix(" (deleted)")
+        if started:
+            stale = boot + int(started[0]) / os.sysconf("SC_CLK_TCK") < since
+            file = match[0].strip().removesuffix(" (deleted)")
+            yield Process(int(pid), head.partition("(")[2], file, stale)
 
 
-def _text(path: str) -> str:
+def text(path: str) -> str:
     """Return a file, nothing where it may not be read or is gone by now."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -97,13 +128,17 @@ def _text(path: str) -> str:
         return ""
 
 
+def _current() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed
+        return "/"
+
+
 def _path(environ: Mapping[str, str], path: Sequence[str]) -> list[str]:
     """Return the search path without the current folder: an installed program does not look there."""
     named = environ.get("PYTHONPATH", "").split(os.pathsep)
-    try:
-        current = os.getcwd()
-    except FileNotFoundError:  # it was removed
-        current = "/"
+    current = _current()
     return [folder for folder in path if folder and (folder != current or folder in named)]
 
 

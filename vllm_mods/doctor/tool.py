@@ -35,7 +35,10 @@ class Package(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """This vllm-mods. ``origin`` is ``wheel``, ``checkout`` or ``single file``, ``place`` where."""
+    """This vllm-mods. ``origin`` is ``wheel``, ``checkout`` or ``single file``, ``place`` where.
+
+    ``cache_fault`` is why nothing can be kept in the cache folder, None if it can.
+    """
 
     version: str
     origin: str
@@ -45,6 +48,7 @@ class Tool(NamedTuple):
     packages: tuple[Package, ...]
     git: str | None
     cache: str
+    cache_fault: str | None
 
 
 def tool() -> Tool:
@@ -66,6 +70,7 @@ def tool() -> Tool:
         ),
         git=shutil.which("git"),
         cache=cache_folder(os.environ),
+        cache_fault=_cache_fault(cache_folder(os.environ)),
     )
 
 
@@ -82,3 +87,13 @@ def _package(wanted: Requirement) -> Package:
     except ImportError as error:
         fault = f"it does not load: {(str(error).strip() or repr(error)).splitlines()[0]}"
     return Package(name, str(wanted.specifier), version, fault)
+
+
+def _cache_fault(folder: str) -> str | None:
+    """Tell why nothing can be written in the cache, by what is there of it; nothing is made."""
+    there = folder
+    while not os.path.lexists(there) and there != os.path.dirname(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        return f"{there} is no folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} cannot be written"

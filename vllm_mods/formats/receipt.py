@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, NamedTuple
 
 from vllm_mods import __version__
@@ -135,6 +135,11 @@ class Receipt(NamedTuple):
     def file(self, path: str) -> ReceiptFile | None:
         """Return the entry of a path, None if it was not touched."""
         return next((file for file in self.files if file.path == path), None)
+
+
+def without(receipt: Receipt, paths: Collection[str]) -> Receipt:
+    """Return a receipt that says nothing of some paths."""
+    return receipt._replace(files=tuple(one for one in receipt.files if one.path not in paths))
 
 
 def kept(name: str) -> str:

@@ -116,6 +116,11 @@ class Library:
                 found[os.path.relpath(path, mod.directory)] = self.read(path) or b""
         return found
 
+    @property
+    def pinned(self) -> bool:
+        """Whether nothing may be taken but what is listed."""
+        return bool(self._pins)
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted."""
         return tuple(sorted(self._folders))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Finding, Verdict
+from vllm_mods.formats.receipt import kept
+from vllm_mods.library.packed_mod import unpack
 from vllm_mods.planning import carried_parts, known_trees, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.patching import note
@@ -33,6 +35,15 @@ def find(context: PlanContext, mods: tuple[Mod, ...]) -> dict[str, ModPlan]:
             present = unreadable(mod, error)
         if present is not None:
             found[mod.name] = present
+    return found
+
+
+def conflicts(context: PlanContext) -> dict[str, tuple[str, ...]]:
+    """Return the ``conflicts`` of each mod that the receipt names, as it was when it went in."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in context.receipt.mods if context.receipt is not None else ():
+        raw = context.tree.read(kept(one.name))
+        found[one.name] = () if raw is None else unpack(raw, kept(one.name), one.name).conflicts
     return found
 
 

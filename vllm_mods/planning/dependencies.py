@@ -9,7 +9,6 @@ from vllm_mods.base.model import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from vllm_mods.base.model import Mod, ModPlan
 
@@ -42,19 +41,23 @@ def order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
 
 
 def objections(
-    mod: Mod, mods: Sequence[Mod], done: Mapping[str, ModPlan], applied: AbstractSet[str]
+    mod: Mod,
+    mods: Sequence[Mod],
+    done: Mapping[str, ModPlan],
+    applied: Mapping[str, Sequence[str]],
 ) -> Iterator[Finding]:
     """Yield why a mod cannot go in beside the others, whatever the tree.
 
     ``mods`` are all that were asked for, ``done`` what became of those before this one,
-    ``applied`` the names of those that are in the tree already.
+    ``applied`` those that are in the tree already, each with the names in its ``conflicts``.
     """
     for other in mods:
         if other.name != mod.name and (other.name in mod.conflicts or mod.name in other.conflicts):
             message = f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`"
             yield Finding("conflicting-mod", message)
-    for name in mod.conflicts:
-        if name in applied - {other.name for other in mods}:
+    asked = {other.name for other in mods}
+    for name, others in applied.items():
+        if name not in asked and (name in mod.conflicts or mod.name in others):
             message = f"{mod.name} does not go together with {name}, which is in"
             yield Finding("conflicting-mod", message)
     for name in mod.requires:

@@ -90,6 +90,6 @@ def _show(one: ModPlan, bundled: str) -> str:
 
 
 def _library(one: ModPlan, bundled: str) -> str:
-    """Return the option that names a mod's library; nothing for the bundled one."""
+    """Return the option that names a mod's library; nothing for the bundled one, or where there is none."""
     root = os.path.dirname(os.path.dirname(one.mod.directory))
-    return "" if root == bundled else f"--library {shlex.quote(root)}"
+    return "" if root in {bundled, ""} else f"--library {shlex.quote(root)}"

@@ -87,13 +87,12 @@ class _Planner(NamedTuple):
     def plan(self, mods: tuple[Mod, ...]) -> Plan:
         stale = {mod.name for mod in mods if not self.context.take_lock(mod)}
         present = applied.find(self.context, mods)
-        receipt = self.context.receipt
-        named = {one.name for one in receipt.mods} if receipt is not None else set()
+        inside = {} if len(present) == len(mods) else applied.conflicts(self.context)
         done: dict[str, ModPlan] = {}
         for mod in mods:
             if mod.name in present:
                 one = present[mod.name]
-            elif objections := tuple(dependencies.objections(mod, mods, done, named)):
+            elif objections := tuple(dependencies.objections(mod, mods, done, inside)):
                 one = refusal.refused(mod, Verdict.CONFLICT, *objections)
             else:
                 one = refusal.unless_reserved(self.put_in(mod), self.context.workspace)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vllm_mods.base.model import Level
-from vllm_mods.doctor.checks import Diagnosis, Examined
+from vllm_mods.doctor.checks import Diagnosis, Examined, Fit
+from vllm_mods.doctor.surroundings import Surroundings
 from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint
 
@@ -42,9 +43,10 @@ def _target(target: Examined, paint: Paint) -> list[str]:
     entries = target.receipt.mods if target.receipt else ()
     lines += [f"  {one.name} {one.version} (variant {one.variant}) is in" for one in entries]
     lines += [] if entries else ["  no mods are in"]
-    width = max((len(one.mod.name) for one in target.fits), default=0)
-    lines += ["", "mods"] if target.fits else []
-    for one in target.fits:
+    planned = [one.planned for one in target.fits if one.planned is not None]
+    width = max((len(one.mod.name) for one in planned), default=0)
+    lines += ["", "mods"] if planned else []
+    for one in planned:
         variant = f" (variant {one.variant.id})" if one.variant and one.verdict.ok else ""
         said = f"{paint(one.verdict)}: {text.meaning(one)}{variant}"
         lines.append(f"  {one.mod.name.ljust(width)}  {said}")
@@ -72,14 +74,28 @@ def _target_data(target: Examined) -> dict[str, Any]:
         "version": target.version,
         "mods": [data.applied(entry) for entry in receipt.mods] if receipt else [],
         "findings": [data.finding(one) for one in target.findings],
-        "fits": [
-            {
-                "name": one.mod.name,
-                "verdict": one.verdict.value,
-                "variant": one.variant.id if one.variant else None,
-                "findings": [data.finding(found) for found in one.findings],
-            }
-            for one in target.fits
-        ],
+        "known": [one._asdict() for one in target.known],
+        "fits": [_fit_data(one) for one in target.fits],
         "listed": None if listed is None else {"by": listed.name, "files": len(listed.rows)},
+        "folder": None if target.folder is None else _folder_data(target.folder),
+    }
+
+
+def _fit_data(fit: Fit) -> dict[str, Any]:
+    one = fit.planned
+    return {
+        "name": fit.name,
+        "verdict": None if one is None else one.verdict.value,
+        "variant": one.variant.id if one and one.variant else None,
+        "findings": [data.finding(found) for found in one.findings] if one else [],
+        "refusal": None if fit.refusal is None else fit.refusal._asdict(),
+    }
+
+
+def _folder_data(folder: Surroundings) -> dict[str, Any]:
+    return {
+        **folder._asdict(),
+        "disk": folder.disk._asdict(),
+        "processes": [one._asdict() for one in folder.processes],
+        "others": [one._asdict() for one in folder.others],
     }

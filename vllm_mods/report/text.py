@@ -136,6 +136,11 @@ def findings(
     return lines
 
 
+def located(found: Iterable[Finding]) -> list[str]:
+    """Return a line per finding of ``verify``, with the file that it is about."""
+    return [f"  {one.path}: {one}" if one.path else f"  {one}" for one in found]
+
+
 def wrapped(words: str, width: int) -> list[str]:
     """Break words into lines, those behind the first by two narrower; never inside a path or a command."""
     if len(words) <= width and "\n" not in words:

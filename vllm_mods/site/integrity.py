@@ -14,11 +14,13 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import receipt, record
-from vllm_mods.site import bytecode, site
+from vllm_mods.site import bytecode, site, undone
 from vllm_mods.site.state_folder import State, read_state
+from vllm_mods.site.undone import Undone
+from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from vllm_mods.formats.receipt import Receipt, ReceiptFile
 
@@ -53,13 +55,22 @@ def verify(root: str) -> tuple[Finding, ...]:
 
     Raises ``Refused`` for a broken receipt.
     """
-    return findings(read_state(root))
+    there = read_state(root)
+    return findings(there, undone_in(there).paths)
 
 
-def findings(there: State) -> tuple[Finding, ...]:
+def undone_in(there: State) -> Undone:
+    """Return what an installer has undone of the mods in a folder."""
+    if there.receipt is None:
+        return Undone()
+    return undone.look(there.receipt, FolderTree(there.root, workspace=there.receipt.workspace))
+
+
+def findings(there: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
     """Return everything in which a tree differs from what ``there`` says of it.
 
-    Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them.
+    Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them. ``gone`` are
+    the paths that an installer has undone.
     """
     found: list[Finding] = []
     if there.unfinished is not None:
@@ -73,18 +84,18 @@ def findings(there: State) -> tuple[Finding, ...]:
     if there.receipt is not None:
         workspace = there.receipt.workspace
         where = site.Site(root=there.root, workspaces=(workspace,) if workspace else ())
-        found += compare(there.receipt, _FolderPlace(where))
+        found += compare(there.receipt, _FolderPlace(where), gone)
     return tuple(found)
 
 
-def compare(there: Receipt, place: ReceiptPlace) -> tuple[Finding, ...]:
-    """Return everything in which a place differs from its receipt.
+def compare(there: Receipt, place: ReceiptPlace, gone: Collection[str] = ()) -> tuple[Finding, ...]:
+    """Return everything in which a place differs from its receipt; ``gone`` is what ``undone.look`` found.
 
     Codes: ``missing``, ``changed-since``, ``mode-changed``, ``unreadable``, ``original-missing``,
     ``original-damaged`` (a revert would fail), ``stale-bytecode`` (old code would run),
     ``record-disagrees``; and as a note ``leftover`` (a ``.rej`` or ``.orig`` of ``patch``).
     """
-    return tuple(_findings(there, place))
+    return tuple(_findings(there, place, gone))
 
 
 class _FolderPlace:
@@ -111,11 +122,14 @@ class _FolderPlace:
         return os.path.lexists(self._look.site.absolute(path))
 
 
-def _findings(there: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
+def _findings(there: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Iterator[Finding]:
     for file in there.files:
-        if file.kind == receipt.FOLDER:
+        if file.kind == receipt.FOLDER or (file.kind == receipt.BYTECODE and file.path in gone):
             continue
         try:
+            if file.path in gone:
+                yield _undone(place, file)
+                continue
             yield from _original(place, file)
             if file.kind != receipt.BYTECODE:
                 yield from _file(place, file)
@@ -171,12 +185,25 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     elif file.after is None:
         what = "was removed by a mod and is there again"
     elif found == file.before:
-        what = "is as it was before the mods went in: something put the untouched file back"
+        what = "is as it was before the mods went in, and what it belongs to is not"
     else:
         what = "was changed after the mods went in; by whom, nothing here can tell"
     yield Finding(
         code="missing" if found is None else "changed-since", message=what, path=file.path
     )
+
+
+def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
+    """Say what lies where a mod's file was: the originals are of no use for it, its bytecode is its own."""
+    found = _digest(place, file.path)
+    if found == file.before:
+        what = "is as it was before the mods went in: something put the untouched file back"
+    else:
+        what = "is that of another installation, which came after the mods went in"
+    if found is None:
+        what = "is gone, as it was before the mods went in: an installer took it away"
+    code = "missing" if found is None else "changed-since"
+    return Finding(code=code, message=what, path=file.path)
 
 
 def _bytecode(place: ReceiptPlace, path: str, there: Receipt) -> Iterator[Finding]:

@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import NotRestored, Refused
-from vllm_mods.site import journal_text, obstacles, site
+from vllm_mods.site import journal_text, obstacles, site, undone
 from vllm_mods.site.journal_text import Folder, Foreign, Journal, JournalPlace, Step
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.site import Site
+from vllm_mods.trees.folder import FolderTree
 
 __all__ = ["Folder", "Journal", "Step"]
 
@@ -287,6 +288,13 @@ def put_back(
     ``recover`` does.
     """
     real = held.site.absolute
+    theirs = undone.installed_anew(
+        FolderTree(held.root),
+        journal.steps,
+        lambda step: None if step.backup is None else site.read(held.at(f"{work}/{step.backup}")),
+    )
+    # no uninstall removes a folder that something was staged in
+    emptied = sorted({os.path.dirname(path) for path in theirs}, key=len, reverse=True)
     folders = [*journal.kept, *journal.gone]
     parts: list[tuple[str, Callable[[], tuple[str, str] | None]]] = [
         *(
@@ -297,16 +305,16 @@ def put_back(
         *(
             (real(step.path), functools.partial(_put_back, held, work, step))
             for step in journal.steps[:reached]
+            if step.path not in theirs
         ),
         *(
             (real(made), functools.partial(_unmake, held, real(made)))
-            for made in journal.made[::-1]
+            for made in (*journal.made[::-1], *emptied)
         ),
         *(
-            (real(one.path), functools.partial(_settle, held, real(one.path), one.mtime_ns))
+            (real(one.path), functools.partial(_settle, held, one, lost=bool(theirs)))
             for one in folders
         ),
-        (held.root, functools.partial(sync_folders, held, [one.path for one in folders])),
     ]
     problems = []
     for place, part in parts:
@@ -336,8 +344,12 @@ def _unlink(held: Held, place: str) -> None:
         os.unlink(held.at(place))
 
 
-def _settle(held: Held, place: str, mtime_ns: int) -> None:
-    give_mtime(held.folder(place), mtime_ns)
+def _settle(held: Held, one: Folder, *, lost: bool) -> None:
+    """Give a folder its mtime, and bring it to the disk; ``lost`` says that an installer may have removed it."""
+    place = held.site.absolute(one.path)
+    if not lost or _is_there(held, place):
+        give_mtime(held.folder(place), one.mtime_ns)
+        sync_folders(held, [one.path])
 
 
 def _is_there(held: Held, place: str) -> bool:
@@ -385,7 +397,8 @@ def _put_backup(
         return None  # never replaced
     if saved is None or site.digest(kept) != step.before:
         return (f"{step.path}: its original {backup} is damaged", f"ls -la {path} {backup}")
-    if info is not None and there not in {step.before, step.after}:
+    # Bytecode is no work of anybody's: an import since then made it, of what lay there half done.
+    if info is not None and there not in {step.before, step.after} and path[-4:] != ".pyc":
         return (
             f"{step.path}: somebody has changed it since; its original is {backup}",
             f"cp -p {backup} {path}",

@@ -34,7 +34,9 @@ class Transition(NamedTuple):
     ``before`` are the mods that were in when this was planned, ``mods`` all that are in afterwards,
     ``()`` for an untouched tree; the receipt's other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
     stay need not be given again.
-    ``discard_edits`` overwrites a RECORD that somebody changed since.
+    ``discard_edits`` overwrites a RECORD that somebody changed since. ``undone`` are paths of the receipt
+    that an installer has put its own files at: they count as never touched. ``aside`` is where a copy of our
+    folder goes, which says what was in before that.
     """
 
     writes: tuple[Write, ...]
@@ -43,6 +45,8 @@ class Transition(NamedTuple):
     vllm: str | None
     sources: tuple[tuple[str, bytes], ...] = ()
     discard_edits: bool = False
+    undone: frozenset[str] = frozenset()
+    aside: str | None = None
 
 
 class Op(NamedTuple):

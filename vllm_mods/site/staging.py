@@ -16,7 +16,7 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import ReceiptFile
 from vllm_mods.site import bytecode, folders, journal, obstacles, site
-from vllm_mods.site.operations import NEW_FILE_MODE, Draft
+from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op
 from vllm_mods.site.step_list import Steps
 
 if TYPE_CHECKING:
@@ -35,11 +35,15 @@ def draft(
     Raises ``Refused`` for a file that is not as expected, is reached through a link, has
     other names (with ``keep_links``), is read-only or lies outside.
     """
+    if there is not None and transition.undone:
+        there = receipt.without(there, transition.undone)
     drafter = _Drafter(where, there, transition, keep_links=keep_links)
     site.check_writable(receipt.STATE, None, drafter.steps.look)
     drafter.targets()
     drafter.records()
     drafter.state()
+    if transition.aside is not None:
+        drafter.set_aside(transition.aside)
     return drafter.finish()
 
 
@@ -238,6 +242,21 @@ class _Drafter:
             if path not in self.steps.ops:
                 self.steps.remove(path, self.steps.look.file(path))
         self.steps.folders.maybe_gone.add(receipt.TEMPLATES)
+
+    def set_aside(self, name: str) -> None:
+        """Copy our folder, and drop originals of an installation that is gone."""
+        files = list(self.below(receipt.STATE))
+        for path in files:
+            copy = name + path.removeprefix(receipt.STATE)
+            info = self.steps.look.file(path)
+            step = self.steps.step(copy, None, self.steps.digest(path, info))
+            source = self.steps.site.absolute(path)
+            self.steps.add(Op(step=step, info=None, source=source, private=True))
+        wanted = {receipt.original(path) for path, one in self.steps.net.items() if one.before}
+        for path in files:
+            kept = path in wanted or path in self.steps.ops
+            if path.startswith(f"{receipt.ORIGINALS}/") and not kept:
+                self.steps.remove(path, self.steps.look.file(path))
 
     def below(self, folder: str) -> Iterator[str]:
         """Yield the files of our own below a folder, which may itself become empty."""

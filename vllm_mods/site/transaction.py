@@ -75,7 +75,7 @@ def commit(
     changed = tuple(
         op.step.path
         for op in drafted.ops
-        if not op.step.path.startswith(f"{receipt.STATE}/")
+        if not op.step.path.startswith(receipt.STATE)
         or op.step.path.startswith(f"{receipt.TEMPLATES}/")
     )
     return Outcome(

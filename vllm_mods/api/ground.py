@@ -1,0 +1,174 @@
+"""What a plan starts from: a tree with its receipt, or what an installer has left of what mods did to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
+from vllm_mods.formats import receipt
+from vllm_mods.library import packed_mod
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.site import state_folder, transitions, undone
+from vllm_mods.site.undone import Undone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from vllm_mods.base.model import Mod, Tree
+    from vllm_mods.formats.receipt import Receipt
+    from vllm_mods.site.operations import Transition
+
+    Planner = Callable[[Sequence[Mod], Tree, Receipt | None], Plan]
+
+
+class Ground(NamedTuple):
+    """A tree, its receipt, and what an installer has undone of that.
+
+    Where it has undone something, and nobody has edited the rest, plans are made of ``bare``, the tree
+    without any mod, and ``stay`` are the mods that are in whole: they are planned anew beside the others.
+    """
+
+    tree: Tree
+    receipt: Receipt | None
+    undone: Undone = Undone()
+    bare: Tree | None = None
+    stay: tuple[Mod, ...] = ()
+
+    @property
+    def left(self) -> Receipt:
+        """What still holds of the receipt."""
+        assert self.receipt is not None  # noqa: S101  (nothing is undone without one)
+        there = receipt.without(self.receipt, self.undone.paths)
+        return there._replace(vllm=self.tree.version)
+
+
+class Planned(NamedTuple):
+    """A plan of the mods that were asked for, and of all that are in afterwards."""
+
+    shown: Plan
+    whole: Plan
+
+
+def of(tree: Tree, there: Receipt | None) -> Ground:
+    """Look at a tree with the receipt ``there``. Raises ``Refused`` for a mod that was not kept in it."""
+    gone = Undone() if there is None else undone.look(there, tree)
+    found = Ground(tree, there, gone)
+    if there is None or not gone.paths or gone.edited:
+        return found
+    out = set(gone.mods(there))
+    stay = {mod.name: mod for mod in staying(tree, there, out)}
+    while more := {name for name, mod in stay.items() if out.intersection(mod.requires)} - out:
+        out |= more
+    return found._replace(
+        bare=state_folder.pristine(tree, found.left),
+        stay=tuple(mod for name, mod in stay.items() if name not in out),
+    )
+
+
+def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
+    """Plan mods on what is there, those that stay with them."""
+    if ground.bare is None or ground.receipt is None:
+        made = planner(mods, ground.tree, ground.receipt)
+        gone = () if ground.receipt is None else ground.undone.mods(ground.receipt)
+        made = made._replace(
+            mods=tuple(_between(one, ground) if one.mod.name in gone else one for one in made.mods)
+        )
+        return Planned(made, made)
+    stay = {mod.name for mod in ground.stay}
+    first = planner(ground.stay, ground.bare, None)
+    kept = tuple(one for one in ground.left.mods if one.name in stay)
+    second = planner(
+        [mod for mod in mods if mod.name not in stay],
+        LayeredTree(ground.bare, first.changes),
+        ground.left._replace(mods=kept),
+    )
+    net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
+    whole = second._replace(mods=(*first.mods, *second.mods), changes=net)
+    there = planner([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
+    named = {
+        one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
+    }
+    named = {one.mod.name: one for one in there.mods} | named
+    gone = ground.undone.mods(ground.receipt)
+    shown = tuple(
+        one._replace(findings=(*one.findings, _was_in(one.mod.name))) if name in gone else one
+        for name, one in named.items()
+    )
+    changes = tuple(
+        change for change in whole.changes if ground.tree.read(change.path) != change.after
+    )
+    return Planned(Plan(ground.tree.spec, ground.tree.version, shown, changes), whole)
+
+
+def transition(ground: Ground, whole: Plan, root: str) -> Transition:
+    """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
+    assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
+    forward = transitions.forward(whole, None)
+    return transitions.revert_transition(
+        root, ground.left, mods=forward.mods, changes=whole.changes, sources=forward.sources
+    )._replace(undone=ground.undone.paths, aside=undone.free_name(root))
+
+
+def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:
+    """Say what became of the mods that an installer had undone."""
+    assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
+    named = {one.mod.name for one in made.mods}
+    stay = {mod.name for mod in ground.stay}
+    gone = [one.name for one in ground.receipt.mods if one.name not in stay]
+    what = f"{_listed(gone)} had been undone by another installation of vLLM"
+    said = [f"{what}; what was kept of that is in {done.aside} now, and may be removed"]
+    if out := [name for name in gone if name not in named]:
+        said.append(
+            f"{_listed(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {made.spec}"
+        )
+    return tuple(said)
+
+
+def staying(tree: Tree, there: Receipt, gone: Collection[str]) -> tuple[Mod, ...]:
+    """Read the mods of a receipt without some, as they were when they went in.
+
+    What one of them requires and no receipt names, the release had itself then: it is asked for no more.
+    """
+    names = {entry.name for entry in there.mods}
+    mods = [(entry, kept_mod(tree, entry.name)) for entry in there.mods if entry.name not in gone]
+    return tuple(
+        mod._replace(
+            requires=tuple(name for name in mod.requires if name in names),
+            # what it changes outside of vLLM was agreed to when it went in
+            outside=tuple(file.path for file in entry.files),
+        )
+        for entry, mod in mods
+    )
+
+
+def kept_mod(tree: Tree, name: str) -> Mod:
+    """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
+    path = receipt.kept(name)
+    raw = tree.read(path)
+    if raw is None:
+        raise Refused(
+            f"{tree.spec}: {path} is gone, and {name}, which stays, has to be planned anew; nothing was changed",
+            hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
+        )
+    return packed_mod.unpack(raw, f"{tree.spec}: {path}", name)
+
+
+def _between(one: ModPlan, ground: Ground) -> ModPlan:
+    """Return the plan of a mod that was undone, beside files that were edited: one or the other has to be given up."""
+    message = f"{one.mod.name} was undone by another installation of vLLM, and since the mods went in somebody changed "
+    edited = ground.undone.edited
+    found = Finding("changed-since", message + ", ".join(edited), path=edited[0])
+    return one._replace(verdict=Verdict.PARTIAL, findings=(found,)) if one.verdict.ok else one
+
+
+def _was_in(name: str) -> Finding:
+    return Finding(
+        code="undone",
+        message=f"{name} was in, and another installation of vLLM has undone that",
+        level=Level.NOTE,
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

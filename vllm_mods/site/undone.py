@@ -1,0 +1,170 @@
+"""What an installer has undone of the mods that a receipt names. Reads only.
+
+``pip install --upgrade``, ``--force-reinstall``, an uninstall and a fresh install leave ``.vllm-mods`` where it
+is, and put files of their own in place of what mods had changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.formats import receipt, record
+from vllm_mods.site import bytecode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vllm_mods.base.model import Tree
+    from vllm_mods.formats.receipt import Receipt, ReceiptFile
+    from vllm_mods.site.journal_text import Step
+
+
+class Undone(NamedTuple):
+    """What a receipt still says of ``paths`` holds no more: these are as an installation has them.
+
+    ``edited`` are files that are neither that nor as the mods left them.
+    """
+
+    paths: frozenset[str] = frozenset()
+    edited: tuple[str, ...] = ()
+
+    def mods(self, there: Receipt) -> tuple[str, ...]:
+        """Return the names of the mods that are not in whole any more."""
+        return tuple(
+            mod.name for mod in there.mods if any(one.path in self.paths for one in mod.files)
+        )
+
+
+def look(there: Receipt, tree: Tree) -> Undone:
+    """Tell what of ``there``, the receipt in ``tree``, an installer has undone. Reads only.
+
+    A file is undone that is as before the mods; so is whatever belongs to a distribution whose RECORD
+    is another one now and does not list what the mods made: that one's originals are of an
+    installation that is gone.
+    """
+    new = [one for one in there.files if one.kind == receipt.RECORD and _is_new(one, there, tree)]
+    lists = {base: one for one in new if (base := _list_of(tree, one)) is not None}
+    paths, edited = set(), []
+    for file in there.files:
+        if file.kind != receipt.FILE or file.path.startswith(f"{receipt.STATE}/"):
+            continue
+        try:
+            data = tree.read(file.path)
+        except VllmModsError:  # behind a link, say; or in a workspace that is not at hand
+            edited += [] if file.path.startswith("/") else [file.path]
+            continue
+        if _is_undone(tree, file, data, lists):
+            paths.add(file.path)
+        elif sha256(data) != file.after and (data is not None or file.before is not None):
+            edited.append(file.path)
+    if paths:
+        files = [one.path for one in there.files if one.path in paths]
+        paths.update(one.path for one in new if _lists_any(_list_of(tree, one), files))
+        paths.update(
+            one.path
+            for one in there.files
+            if one.kind == receipt.BYTECODE
+            and any(bytecode.is_of(one.path, path) for path in files)
+        )
+    return Undone(frozenset(paths), tuple(edited))
+
+
+def installed_anew(
+    tree: Tree, steps: Sequence[Step], before: Callable[[Step], bytes | None]
+) -> set[str]:
+    """Return the paths of an interrupted transaction that an installer has put files of its own at since.
+
+    ``before`` returns a file as it was. A file is theirs that a RECORD lists, and that neither was there nor
+    was to be; and so is all that a RECORD listed which is another one now, if what the transaction would have
+    left is nowhere but where a RECORD lists it.
+    """
+    found: set[str] = set()
+    for step in steps:
+        data = _plain(tree, step.path)
+        folder, _slash, name = step.path.rpartition("/")
+        if name != "RECORD" or "/" in folder:  # one that we keep is no RECORD of the tree's
+            other = data is not None and sha256(data) not in {step.before, step.after}
+            if other and tree.is_released(step.path, data or b""):
+                found.add(step.path)
+            continue
+        if data is not None and sha256(data) in {step.before, step.after}:
+            continue
+        base = before(step) or b""
+        mine = [one for one in steps if record.lists(base, one.path) and one is not step]
+        left = [(one, now) for one in mine if _as_left(one, now := _plain(tree, one.path))]
+        if all(tree.is_released(one.path, now or b"") for one, now in left) and (
+            data is None or not mine or len(left) < len(mine)
+        ):
+            found.update([one.path for one in mine], [step.path])
+    return found | {
+        step.path for step in steps if any(bytecode.is_of(step.path, source) for source in found)
+    }
+
+
+def _plain(tree: Tree, path: str) -> bytes | None:
+    """Return a file, None where there is none, or what lies behind a link or in a workspace."""
+    try:
+        return tree.read(path)
+    except VllmModsError:
+        return None
+
+
+def _as_left(step: Step, data: bytes | None) -> bool:
+    return data is not None and sha256(data) == step.after != step.before
+
+
+def free_name(root: str) -> str:
+    """Return a name that a copy of our folder can have."""
+    names = (f"{receipt.STATE}.old-{n}" for n in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(f"{root}/{name}"))
+
+
+def _is_new(one: ReceiptFile, there: Receipt, tree: Tree) -> bool:
+    """Tell whether a RECORD is neither the one that the mods left nor lists what they made."""
+    data = tree.read(one.path)
+    if data is None or sha256(data) in {one.before, one.after}:
+        return data is None or sha256(data) == one.before
+    return not any(
+        record.agrees(data, file.path, file.after, file.size or 0)
+        for file in there.files
+        if file.kind == receipt.FILE and file.after is not None and file.after != file.before
+    )
+
+
+def _is_undone(
+    tree: Tree, file: ReceiptFile, data: bytes | None, new: dict[bytes, ReceiptFile]
+) -> bool:
+    digest = sha256(data)
+    owner = next((new[base] for base in new if _lists_any(base, [file.path])), None)
+    if owner is None:
+        return data is not None and digest == file.before != file.after
+    if digest != file.after or file.before == file.after:
+        return True
+    # As a mod left it, beside a RECORD that somebody put back; or there is none, which says nothing.
+    package = file.path.partition("/")[0]
+    listing = tree.is_released(f"{package}/__init__.py", b"") is not None
+    return listing and sha256(tree.read(owner.path)) != owner.before
+
+
+def _lists_any(base: bytes | None, paths: list[str]) -> bool:
+    """Tell whether a RECORD as it was before the mods has files, or the packages that new ones went into."""
+    return base is not None and any(
+        record.lists(base, path) or record.takes(base, path) for path in paths
+    )
+
+
+def _list_of(tree: Tree, one: ReceiptFile) -> bytes | None:
+    """Return a RECORD as it was before the mods, as it is if that is lost."""
+    return _original(tree, one) or tree.read(one.path)
+
+
+def _original(tree: Tree, file: ReceiptFile) -> bytes | None:
+    try:
+        data = None if file.before is None else tree.read(receipt.original(file.path))
+    except VllmModsError:
+        return None
+    return data if data is not None and sha256(data) == file.before else None
