@@ -1,9 +1,7 @@
 """Does fit find fault with code that upstream shipped?
 
 For each pair of neighbouring releases, upstream's own change of ``vllm/**.py`` is handed to
-``fit`` as one patch on the older release, and the findings in ``vllm/model_executor``,
-``vllm/v1`` and ``vllm/entrypoints`` are counted. The other folders change along: half a
-release would be an inconsistent tree, and fit would be right to say so. An error is either
+``fit`` as one patch on the older release, and every finding is counted. An error is either
 explained in ``EXPLAINED``, with what is really wrong in the release, or a false alarm: the
 command fails for the latter.
 
@@ -89,7 +87,6 @@ EXPLAINED = {
         "global budget; this one has none, so it does not show"
     ),
 }
-FOLDERS = ("vllm/model_executor/", "vllm/v1/", "vllm/entrypoints/")
 
 
 def explanation(finding: Finding) -> str:
@@ -110,14 +107,10 @@ def changes_between(old: Tree, new: Tree) -> tuple[FileChange, ...]:
 
 
 def judge(old: Tree, new: Tree, cache: SummaryCache) -> tuple[int, int, tuple[Finding, ...]]:
-    """Return how many files and added lines were judged, and what was found in the folders."""
+    """Return how many files and added lines were judged, and what was found."""
     changes = changes_between(old, new)
-    inside = [c for c in changes if c.path.startswith(FOLDERS)]
-    lines = sum(len((c.after or b"").splitlines()) for c in inside)
-    found = tuple(
-        f for f in fit(changes, old, cache=cache).findings if (f.path or "").startswith(FOLDERS)
-    )
-    return len(inside), lines, found
+    lines = sum(len((c.after or b"").splitlines()) for c in changes)
+    return len(changes), lines, fit(changes, old, cache=cache).findings
 
 
 def main() -> int:

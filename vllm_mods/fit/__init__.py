@@ -61,7 +61,10 @@ def fit(
         ) from error
     allowances = tuple(allow)
     allowed = (_allowed(finding, allowances) for finding in found)
-    ranked = sorted(allowed, key=lambda f: (f.level is Level.NOTE, f.path or "", f.line or 0))
+    ranked = sorted(
+        allowed,
+        key=lambda f: (f.level is Level.NOTE, f.code != "fit-dead", f.path or "", f.line or 0),
+    )
     changed = {change.path for change in changes}
     # What lies outside vllm/ is the environment: it differs from one installation to the next.
     beside = (path for path in consulted - changed if path.startswith("vllm/"))

@@ -41,9 +41,12 @@ def _siblings(
     added = [n for n in body if n.lineno in lines and (n.end_lineno or n.lineno) in lines]
     if not added:
         return
-    old = [node for node in body if not _touched(node, lines)]
-    for node in added:
-        for other in old:
+    for index, node in enumerate(body):
+        if node not in added:
+            continue
+        # What the patch adds twice counts as well, where it is a definition.
+        twice = [n for n in body[:index] if n in added and isinstance(n, _DEFINITIONS)]
+        for other in (*(n for n in body if not _touched(n, lines)), *twice):
             level = _same(node, other)
             if level is not None and not _rebound(node, other, body):
                 yield _problem(path, scope, node, other, level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import Finding, Level
@@ -32,6 +33,12 @@ class Doubt(NamedTuple):
     path: str
     what: str
     why: str
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Name what is there instead, for the end of a message; ``""`` if nothing is near."""
+    close = get_close_matches(name, sorted(names), n=1)
+    return f"; the nearest is {close[0]}" if close else ""
 
 
 def finding(problem: Problem) -> Finding:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SITES = (
+    *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.Import, ast.ImportFrom),
+    *(ast.Assign, ast.AugAssign, ast.Expr, ast.ClassDef, ast.With, ast.AsyncWith, ast.For),
+    *(ast.Return, ast.Constant, ast.Dict),
+)
 
 # What a local name was bound by: a parameter, an import, an expression with its annotation,
 # a nested function or class, or something of which nothing is known.
@@ -55,7 +60,7 @@ class CodeSite(NamedTuple):
 
 
 def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[CodeSite]:
-    """Yield calls, attributes and imports that touch some lines (all lines if ``None``)."""
+    """Yield the nodes of some kinds that touch some lines (all lines if ``None``)."""
     first, last = (min(lines), max(lines)) if lines else (0, 0)
     stack: list[tuple[ast.AST, CodeScope]] = [(tree, CodeScope(tree, ""))]
     while stack:
@@ -66,9 +71,7 @@ def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[CodeSite]:
                 start = min([start, *(d.lineno for d in node.decorator_list)])
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
                 continue
-        if isinstance(node, ast.Call | ast.Attribute | ast.Import | ast.ImportFrom) or (
-            isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
-        ):
+        if isinstance(node, _SITES):
             yield CodeSite(node, scope)
         stack.extend(reversed(list(_children(node, scope))))
 
