@@ -19,7 +19,7 @@ from vllm_mods.formats import syntax_tree
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vllm_mods.fit.found import Symbol
+    from vllm_mods.fit.found import Lineage, Symbol
     from vllm_mods.fit.things import Thing
     from vllm_mods.fit.walk import CodeScope, CodeSite
     from vllm_mods.fit.world import World
@@ -48,7 +48,8 @@ def attribute_problems(  # noqa: C901 - the questions in their order
             continue
         if not things or any(thing.kind not in {"instance", "class", "super"} for thing in things):
             continue
-        answers = [missing(inference.world, thing, node.attr) for thing in things]
+        mine = isinstance(node.value, ast.Name) and node.value.id == "self"
+        answers = [missing(inference.world, thing, node.attr, mine=mine) for thing in things]
         found = things[0].found
         if None in answers or (found, node.attr) in seen:
             continue
@@ -57,8 +58,7 @@ def attribute_problems(  # noqa: C901 - the questions in their order
             continue
         why = next((answer.why for answer in answers if answer and answer.why), "")
         if why:
-            mine = isinstance(node.value, ast.Name) and things[0].kind == "instance"
-            if found not in doubted and mine and node.value.id == "self":  # type: ignore[attr-defined]
+            if found not in doubted and mine:
                 yield Doubt(path=inference.path, what="attribute", why=why)
             doubted.add(found)
             continue
@@ -72,8 +72,11 @@ class Missing(NamedTuple):
     why: str = ""
 
 
-def missing(world: World, thing: Thing, name: str) -> Missing | None:
-    """Look for an attribute on a thing with a class; ``None`` if it is there."""
+def missing(world: World, thing: Thing, name: str, *, mine: bool = False) -> Missing | None:
+    """Look for an attribute on a thing with a class; ``None`` if it is there.
+
+    ``mine`` says that a method looks on its own receiver, of which the class knows most.
+    """
     found = thing.found
     line = lineage(world, found)
     if thing.kind == "super":
@@ -83,14 +86,25 @@ def missing(world: World, thing: Thing, name: str) -> Missing | None:
     names, why = attributes(world, line)
     if name in names or (thing.kind == "class" and hasattr(type, name)):
         return None
-    if thing.kind == "instance" and any(
-        b.rpartition(".")[2] == "Protocol" for b in found.cls.bases
-    ):
-        why = why or "a protocol says only the least of what there is"
+    if thing.kind == "instance" and not mine:
+        why = why or _more(world, line, name)
     why = why or ("" if thing.kind == "super" else _set_elsewhere(world, thing, name))
     owner = line.classes[0]
     text = f"{owner.cls.name} ({owner.path}:{owner.cls.line}) has no {name}"
     return Missing(text=text + nearest(name, names), why=why)
+
+
+def _more(world: World, line: Lineage, name: str) -> str:
+    """Say why an instance that others made may have more than its class says."""
+    if any(b.rpartition(".")[2] == "Protocol" for one in line.classes for b in one.cls.bases):
+        return "a protocol says only the least of what there is"
+    if line.torch:
+        # Packages outside set attributes of layers: one that is read elsewhere may be such.
+        read = re.compile(rb"\.%b\b" % re.escape(name.encode()))
+        files = files_mentioning(world, frozenset((name.encode(),)), ())
+        if sum(len(read.findall(data)) for _, data in files) > 1:
+            return "the tree reads it in several places"
+    return ""
 
 
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:

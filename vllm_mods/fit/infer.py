@@ -14,7 +14,7 @@ from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value
 from vllm_mods.fit.signatures import function_of, type_name
 from vllm_mods.fit.things import Thing, outside, unknown
-from vllm_mods.fit.walk import CodeScope, binds_in_body, receiver
+from vllm_mods.fit.walk import CodeScope, receiver
 from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Inference:
         first = True
         while current is not None and not isinstance(current.node, ast.Module):
             if current.is_class:
-                if first and binds_in_body(current.node, name):
+                if first and name in current.locals():
                     return unknown("the name belongs to the class body")
             elif name in current.locals():
                 return self._local(name, current, depth)

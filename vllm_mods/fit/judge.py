@@ -50,8 +50,9 @@ def judge(
 
     The second part is the paths of the files that the answers rest on.
     """
-    before = World(tree, {change.path: change.before for change in changes}, cache)
-    after = World(tree, {change.path: change.after for change in changes}, cache)
+    texts: dict[str, bytes | None] = {}
+    before = World(tree, {change.path: change.before for change in changes}, cache, texts)
+    after = World(tree, {change.path: change.after for change in changes}, cache, texts)
     answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
     lowest = lowest_python(tree) if changes else None
     sound: dict[str, bytes] = {}

@@ -46,7 +46,7 @@ class CodeScope:
         return isinstance(self.node, ast.ClassDef)
 
     def locals(self) -> dict[str, list[Source]]:
-        """Return what the names local to a function were bound by."""
+        """Return what the names local to a function, or bound in a class body, were bound by."""
         if self.bound is None:
             self.bound = _locals(self.node)
         return self.bound
@@ -138,8 +138,15 @@ def _nodes(value: object) -> Iterator[ast.AST]:
         yield from (item for item in value if isinstance(item, ast.AST))
 
 
-def _locals(node: ast.AST) -> dict[str, list[Source]]:
+def _locals(  # noqa: C901 - one kind of scope per branch
+    node: ast.AST,
+) -> dict[str, list[Source]]:
     bound: dict[str, list[Source]] = {}
+    if isinstance(node, ast.ClassDef):
+        for inner in (i for statement in node.body for i in every(statement)):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                bound[inner.id] = [None]
+        return bound | {getattr(statement, "name", ""): [None] for statement in node.body}
     if isinstance(node, _COMPREHENSIONS):
         for generator in node.generators:
             for name in target_names(generator.target):
@@ -240,13 +247,3 @@ def receiver(scope: CodeScope) -> tuple[str, str, ast.ClassDef] | None:
         and bool(names & {"validator", "field_validator", "model_validator"})
     )
     return positional[0].arg, "class" if by_class else "instance", outer
-
-
-def binds_in_body(node: ast.AST, name: str) -> bool:
-    """Tell whether a class body binds a name."""
-    body = getattr(node, "body", ())
-    return any(
-        isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store)
-        for statement in body
-        for inner in every(statement)
-    ) or any(getattr(statement, "name", None) == name for statement in body)

@@ -47,8 +47,17 @@ _OPAQUE = Lookup(exists=True, found=(Symbol(),))
 class World:
     """A tree with some files replaced; ``files`` are the replacements, ``None`` for a deletion."""
 
-    def __init__(self, tree: Tree, files: Mapping[str, bytes | None], cache: SummaryCache) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        files: Mapping[str, bytes | None],
+        cache: SummaryCache,
+        texts: dict[str, bytes | None] | None = None,
+    ) -> None:
         self.tree = tree
+        # What was read already: the states before and after share it.
+        self.texts = {} if texts is None else texts
+        self.heirs: dict[bytes, list[str]] | None = None
         self.files = files
         self.cache = cache
         self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}
@@ -74,7 +83,11 @@ class World:
 
     def glance(self, path: str) -> bytes | None:
         """Return the bytes of a file that a search only passes over."""
-        return self.files[path] if path in self.files else self.tree.read(path)
+        if path in self.files:
+            return self.files[path]
+        if path not in self.texts:
+            self.texts[path] = self.tree.read(path)
+        return self.texts[path]
 
     def paths(self, under: str = "vllm") -> frozenset[str]:
         """Return every file below a folder of the site root."""
