@@ -21,6 +21,7 @@ from vllm_mods.trees.open import open_tree
 @options.strict_version
 @options.only_supported
 @options.offline
+@click.option("--explain", is_flag=True, help="List what was not examined too, and why.")
 @options.json_output
 def command(
     mods: tuple[str, ...],
@@ -32,6 +33,7 @@ def command(
     strict_version: bool,
     only_supported: bool,
     offline: bool,
+    explain: bool,
     as_json: bool,
 ) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
@@ -57,6 +59,6 @@ def command(
     if as_json:
         options.print_json(data.plan(planned))
     else:
-        click.echo(text.plan(planned, options.paint))
+        click.echo(text.plan(planned, options.paint, explain=explain))
         options.hint(None if planned.ok else hint_of(planned, tree))
     return EXIT_OK if planned.ok else EXIT_NO

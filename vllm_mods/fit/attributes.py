@@ -54,7 +54,7 @@ def attribute_problems(  # noqa: C901 - the questions in their order
         if None in answers or (found, node.attr) in seen:
             continue
         seen.add((found, node.attr))
-        if _asked_for(site.scope, node.attr):
+        if _asked_for(site.scope, node.attr) or narrowed(site.scope, node.value):
             continue
         why = next((answer.why for answer in answers if answer and answer.why), "")
         if why:
@@ -117,6 +117,25 @@ def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: st
         scope=site.scope.name,
         message=f"{ast.unparse(node)[:60]} is read, and {text}",
     )
+
+
+def narrowed(scope: CodeScope, value: ast.expr) -> bool:
+    """Tell whether the function asks which class a value is of, so that its type says too little."""
+    asked = ast.dump(value)
+    current: CodeScope | None = scope
+    while current is not None and not isinstance(current.node, ast.Module | ast.ClassDef):
+        for node in every(current.node):
+            if isinstance(node, ast.Call) and dotted(node.func) in {
+                "isinstance",
+                "type",
+                "issubclass",
+            }:
+                if node.args and ast.dump(node.args[0]) == asked:
+                    return True
+            elif isinstance(node, ast.Match) and ast.dump(node.subject) == asked:
+                return True
+        current = current.parent
+    return False
 
 
 def _asked_for(scope: CodeScope, name: str) -> bool:

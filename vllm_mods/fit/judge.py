@@ -25,6 +25,7 @@ from vllm_mods.fit.search import candidates
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
+from vllm_mods.fit.types import second_opinion
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -45,10 +46,11 @@ def judge(
     tree: Tree,
     expects: tuple[Expectation, ...],
     cache: SummaryCache,
-) -> tuple[tuple[Finding, ...], frozenset[str]]:
+) -> tuple[tuple[Finding, ...], frozenset[str], str]:
     """Run every check; return the problems, then a note per file for what can't be told.
 
-    The second part is the paths of the files that the answers rest on.
+    The second part is the paths of the files that the answers rest on, the third why no type
+    checker was asked (``""`` if one was).
     """
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
@@ -69,13 +71,20 @@ def judge(
     for path in sound:
         answers.extend(_overrides(before, after, path))
         answers.extend(dead_problems(before, after, path, expects))
+    opinion = second_opinion(
+        tuple(c for c in changes if c.path in sound or not c.after), tree, lowest
+    )
+    met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
+    answers.extend(one for one in opinion.problems if (one.path, one.line) not in met)
     problems = [_honoured(after, problem) for problem in _distinct(answers)]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
+    if opinion.why.startswith("ty failed"):
+        doubts.append(Doubt(path=next(iter(sound), ""), what="type", why=opinion.why))
     if not candidates(before, tuple(sound))[1] and len(reached) > len(sound):
         why = "of this remote tree only some files were searched for uses of what the patch changes"
         doubts.append(Doubt(path=next(iter(sound), ""), what="use", why=why))
     found = (*(finding(problem) for problem in problems), *notes(doubts))
-    return found, frozenset(before.consulted | after.consulted)
+    return found, frozenset(before.consulted | after.consulted), opinion.why
 
 
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:

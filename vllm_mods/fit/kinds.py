@@ -7,7 +7,7 @@ import operator
 import re
 from typing import TYPE_CHECKING
 
-from vllm_mods.fit.attributes import missing
+from vllm_mods.fit.attributes import missing, narrowed
 from vllm_mods.fit.binding import has_kind, is_property, opaque_decorator
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.families import classes_in, subclasses
@@ -108,7 +108,7 @@ def _lacks(
     """Say that something is used in a way that it does not take, whatever it may be."""
     things = inference.infer(node, scope)
     answers = [_lack(inference.world, thing, wanted, node) for thing in things]
-    if answers and None not in answers:
+    if answers and None not in answers and not narrowed(scope, node):
         yield f"{ast.unparse(node)[:60]} is {used}, and {answers[0]}", _token(node)
 
 

@@ -41,7 +41,8 @@ class LockedTree(NamedTuple):
     """One state of the touched files, and the releases (version labels) that have it.
 
     ``beside`` are the files that the fit rested on, ``witness`` the digests of their bytes
-    (``vouch.witness``) with which it found nothing wrong.
+    (``vouch.witness``) with which it found nothing wrong; ``proof`` is ``types`` where a type
+    checker was asked too.
     """
 
     vllm: tuple[str, ...]
@@ -52,6 +53,7 @@ class LockedTree(NamedTuple):
     hunks: tuple[LockedHunk, ...]
     beside: tuple[str, ...]
     witness: tuple[str, ...]
+    proof: str = "static"
 
 
 class Lock(NamedTuple):
@@ -110,8 +112,9 @@ def tree_of(data: Mapping[str, Any]) -> LockedTree:
         hunks=tuple(LockedHunk(**hunk) for hunk in data["hunks"]),
         beside=tuple(data["beside"]),
         witness=tuple(data["witness"]),
+        proof=data.get("proof", "static"),
     )
-    texts = [tree.variant, *tree.vllm, *tree.beside, *tree.witness]
+    texts = [tree.variant, tree.proof, *tree.vllm, *tree.beside, *tree.witness]
     for file in tree.files:
         texts += [file.path, file.before or "", file.after or ""]
     for hunk in tree.hunks:
@@ -182,4 +185,6 @@ def tree_data(tree: LockedTree) -> dict[str, Any]:
         ],
         "beside": list(tree.beside),
         "witness": list(tree.witness),
+        # left out where it is static: older versions know no other
+        **({"proof": tree.proof} if tree.proof != "static" else {}),
     }

@@ -57,7 +57,10 @@ class Part(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What became of it. ``changes`` is empty unless ``ok``; ``beside`` is what the fit looked at."""
+    """What became of it. ``changes`` is empty unless ``ok``; ``beside`` is what the fit looked at.
+
+    ``proof`` and ``unexamined`` are as in ``ModPlan``.
+    """
 
     variant: Variant
     ok: bool
@@ -66,6 +69,8 @@ class Attempt(NamedTuple):
     findings: tuple[Finding, ...] = ()
     hunks: tuple[PlacedHunk, ...] = ()
     beside: tuple[str, ...] = ()
+    proof: str = ""
+    unexamined: tuple[tuple[str, str], ...] = ()
 
 
 def parts_of(

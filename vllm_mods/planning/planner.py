@@ -295,6 +295,10 @@ class _Planner:
             vouched=True,
             beside=tree.beside,
             witness=witness,
+            proof=tree.proof,
+            unexamined=fit.unexamined(
+                self.tree, "" if tree.proof == "types" else "the proof in mod.lock is without"
+            ),
         )
 
     def choose(self, mod: Mod) -> ModPlan:
@@ -335,11 +339,12 @@ class _Planner:
             cache=self.cache,
         )
         found = looked.findings
+        tried = tried._replace(
+            beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
+        )
         if any(finding.level is Level.ERROR for finding in found):
-            return tried._replace(
-                ok=False, verdict=Verdict.UNFIT, changes=(), findings=found, beside=looked.beside
-            )
-        return tried._replace(findings=(*tried.findings, *found), beside=looked.beside)
+            return tried._replace(ok=False, verdict=Verdict.UNFIT, changes=(), findings=found)
+        return tried._replace(findings=(*tried.findings, *found))
 
     def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
         in_range = self.in_range(mod, tried.variant)
@@ -352,6 +357,8 @@ class _Planner:
             hunks=tried.hunks,
             beside=tried.beside,
             witness=known_trees.witness(tried.beside, self.view),
+            proof=tried.proof,
+            unexamined=tried.unexamined,
             findings=(
                 *tried.findings,
                 *self.leftovers(tried.changes),
@@ -409,6 +416,8 @@ class _Planner:
             in_range=self.in_range(mod, tried.variant),
             findings=(*tried.findings, *self.leftovers(_touched(tried))),
             beside=tried.beside,
+            proof=tried.proof,
+            unexamined=tried.unexamined,
         )
         return plan if tried.verdict is Verdict.UNFIT else self.by_part(mod, tried) or plan
 
