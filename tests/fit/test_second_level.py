@@ -17,6 +17,9 @@ FILES = {
     "vllm/config.py": """
         from dataclasses import dataclass
         from enum import Enum
+        from typing import Annotated
+
+        from pydantic import BaseModel, Field
 
 
         class Backend(Enum):
@@ -34,6 +37,12 @@ FILES = {
 
             def layers(self) -> int:
                 return 3
+
+
+        class Request(BaseModel):
+            prompt: str
+            limit: Annotated[int, Field(default=3)]
+            seed: int | None = None
 
 
         @dataclass
@@ -81,7 +90,7 @@ FILES = {
         print(Flash().hook)
     """,
     USE: """
-        from vllm.config import Backend, Config, ModelConfig
+        from vllm.config import Backend, Config, ModelConfig, Request
         from vllm.parts import Flash, entered, fetch, pair, walk
 
         import torch
@@ -124,6 +133,7 @@ NOES = [
     ("class A(pair): ...", "fit-kind", "a base class"),
     ("torch.ops.vllm.fused_ad(c)", "fit-string", "the nearest is fused_add"),
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
+    ("Request(seed=1)", "fit-call", "does not pass prompt"),
     ("print('%s %s' % (c,))", "fit-string", "takes 2 values and gets 1"),
     ("print('{} {}'.format(c))", "fit-string", "takes 2 values and gets 1"),
 ]
@@ -154,6 +164,8 @@ YESES = [
     "print('%s' % c, '%d%%' % (1,), '%(a)s' % {'a': 1})",
     "c.no_such  # type: ignore[attr-defined]",
     "type(c).__name__",
+    "Request(prompt='a', more=1)",
+    "assert isinstance(c, Mine)\nc.no_such",
 ]
 
 

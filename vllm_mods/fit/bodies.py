@@ -27,6 +27,19 @@ def definition(world: World, path: str, what: Function | Value) -> ast.stmt | No
     return None
 
 
+def scope_at(data: bytes, line: int) -> str:
+    """Return the dotted chain of classes and functions around a line."""
+    chain: list[str] = []
+    stack: list[ast.AST] = [syntax_tree.module(data) or ast.Module([], [])]
+    while stack:
+        for node in ast.iter_child_nodes(stack.pop()):
+            if getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0):
+                stack.append(node)
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    chain.append(node.name)
+    return ".".join(chain)
+
+
 def own(node: ast.AST | None) -> Iterator[ast.AST]:
     """Yield what is below a function and not below another one inside it."""
     stack = list(getattr(node, "body", ()))

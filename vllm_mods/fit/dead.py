@@ -62,10 +62,15 @@ def dead_problems(
 def _named(world: World, word: str, path: str) -> bool:
     """Tell whether a name stands anywhere but in the one definition."""
     find = re.compile(rb"\b%b\b" % re.escape(word.encode()))
-    return any(
-        len(find.findall(data)) > (other == path)
-        for other, data in files_mentioning(world, frozenset((word.encode(),)), (path,))
-    )
+    # What a patch adds, its own files use, nearly always.
+    if len(find.findall(world.read(path) or b"")) > 1:
+        return True
+    if any(find.search(data or b"") for other, data in world.files.items() if other != path):
+        return True
+    # What stands nearest is read first: one file that has it is enough.
+    folder = path.rpartition("/")[0]
+    files = sorted(candidates(world, (path,))[0], key=lambda other: not other.startswith(folder))
+    return any(find.search(world.glance(other) or b"") for other in files if other != path)
 
 
 def _file(world: World, path: str) -> Iterator[Problem]:

@@ -38,6 +38,8 @@ def _function(
     path: str, tree: ast.Module, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: str
 ) -> Iterator[Problem]:
     inside = [inner for statement in node.body for inner in every(statement)]
+    if not _early(inside):
+        return
     shared = {n for i in inside if isinstance(i, ast.Global | ast.Nonlocal) for n in i.names}
     flow = _Flow(_bound(node.body) - shared | _lonely(tree, node, inside))
     arguments = node.args
@@ -56,6 +58,22 @@ def _function(
             scope=scope,
             message=f"{name} is read, and nothing has set it by then: {flow.later(node, name, line)}",
         )
+
+
+def _early(inside: list[ast.AST]) -> bool:
+    """Tell whether some name is read above all that binds it, deleted, or global: the rest is fine."""
+    loads: dict[str, int] = {}
+    stores: dict[str, int] = {}
+    for node in inside:
+        if isinstance(node, ast.Global | ast.Delete):
+            return True
+        if isinstance(node, ast.Name):
+            seen = loads if isinstance(node.ctx, ast.Load) else stores
+            seen[node.id] = min(seen.get(node.id, node.lineno), node.lineno)
+        elif isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.alias, ast.ExceptHandler)):
+            for name in _binds(node):
+                stores[name] = min(stores.get(name, node.lineno), node.lineno)
+    return any(name in stores and stores[name] >= line for name, line in loads.items())
 
 
 def _lonely(tree: ast.Module, node: ast.AST, inside: list[ast.AST]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import Level
@@ -25,7 +26,6 @@ from vllm_mods.fit.search import candidates
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
-from vllm_mods.fit.types import second_opinion
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -71,20 +71,19 @@ def judge(
     for path in sound:
         answers.extend(_overrides(before, after, path))
         answers.extend(dead_problems(before, after, path, expects))
-    opinion = second_opinion(
-        tuple(c for c in changes if c.path in sound or not c.after), tree, lowest
-    )
+    judged = tuple(c for c in changes if c.path in sound or not c.after)
+    opinion, untyped = _opinion(judged, tree, lowest)
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
-    answers.extend(one for one in opinion.problems if (one.path, one.line) not in met)
+    answers.extend(one for one in opinion if (one.path, one.line) not in met)
     problems = [_honoured(after, problem) for problem in _distinct(answers)]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
-    if opinion.why.startswith("ty failed"):
-        doubts.append(Doubt(path=next(iter(sound), ""), what="type", why=opinion.why))
+    if untyped.startswith("ty failed"):
+        doubts.append(Doubt(path=next(iter(sound), ""), what="type", why=untyped))
     if not candidates(before, tuple(sound))[1] and len(reached) > len(sound):
         why = "of this remote tree only some files were searched for uses of what the patch changes"
         doubts.append(Doubt(path=next(iter(sound), ""), what="use", why=why))
     found = (*(finding(problem) for problem in problems), *notes(doubts))
-    return found, frozenset(before.consulted | after.consulted), opinion.why
+    return found, frozenset(before.consulted | after.consulted), untyped
 
 
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
@@ -95,6 +94,19 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
             place = () if answer.code == "fit-override" else (answer.path, answer.line)
             found.setdefault((*answer.key, *place), answer)
     return tuple(found.values())
+
+
+def _opinion(
+    changes: tuple[FileChange, ...], tree: Tree, lowest: tuple[int, int] | None
+) -> tuple[tuple[Problem, ...], str]:
+    """Ask a type checker where there is one; else say why none was asked."""
+    if tree.remote:
+        return (), "the tree is remote"
+    if not changes or find_spec("ty") is None:
+        return (), "vllm-mods[types] is not installed"
+    from vllm_mods.fit.types import second_opinion  # noqa: PLC0415  (tempfile and more: 40 ms)
+
+    return second_opinion(changes, tree, lowest)
 
 
 def _honoured(after: World, problem: Problem) -> Problem:

@@ -11,7 +11,7 @@ from vllm_mods.fit.attributes import missing, narrowed
 from vllm_mods.fit.binding import has_kind, is_property, opaque_decorator
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.families import classes_in, subclasses
-from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.things import builtin, call_text
@@ -123,10 +123,11 @@ def _lack(world: World, thing: Thing, wanted: str, node: ast.expr) -> str | None
         return _of_function(world, thing, wanted, node)
     if thing.kind == "instance" and special and wanted != "__lt__":
         line = lineage(world, thing.found)
-        if (line.torch and wanted == "__call__") or not _plain(world, thing):
+        names, why = attributes(world, line)
+        known = {wanted, "__getitem__"} if wanted == "__iter__" else {wanted}
+        if why or known & names or (line.torch and wanted == "__call__"):
             return None
-        wanted = "__getitem__" if wanted == "__iter__" and missing(world, thing, wanted) else wanted
-        answer = missing(world, thing, wanted)
+        answer = missing(world, thing, wanted) if _plain(world, thing) else None
         if answer is not None and not answer.why:
             cls = thing.found.cls
             return f"it is a {cls.name} ({thing.found.path}:{cls.line}), which has no {wanted}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from string import Formatter
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import Level
@@ -192,6 +191,8 @@ def _formats(node: ast.Call) -> Iterator[tuple[str, str, Level]]:
             if node.func.attr.removesuffix("_once") in _LOGGING and given:
                 yield from _count(text, given, node)
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            from string import Formatter  # noqa: PLC0415  (rarely needed)
+
             try:
                 fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
             except ValueError:

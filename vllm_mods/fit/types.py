@@ -11,11 +11,10 @@ import os
 import re
 import tempfile
 from collections import Counter
-from functools import cache
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import Level
+from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import words
@@ -51,27 +50,13 @@ _SECONDS = 60
 _USERS = 40
 
 
-class Opinion(NamedTuple):
-    """What the checker says that is new, or ``why`` there is none."""
-
-    problems: tuple[Problem, ...] = ()
-    why: str = ""
-
-
-@cache
-def installed() -> bool:
-    """Tell whether the checker is there."""
-    return find_spec("ty") is not None
-
-
 def second_opinion(
     changes: tuple[FileChange, ...], tree: Tree, lowest: tuple[int, int] | None
-) -> Opinion:
-    """Ask the checker about the changed files and their direct users."""
-    if tree.remote:
-        return Opinion(why="the tree is remote")
-    if not installed():
-        return Opinion(why="vllm-mods[types] is not installed")
+) -> tuple[tuple[Problem, ...], str]:
+    """Return what the checker says of the changed files and their direct users that is new.
+
+    The second part is why there is no answer, ``""`` where there is one.
+    """
     paths = sorted(path for path in tree.paths("vllm") if path.endswith(".py"))
     files = {path: tree.read(path) or b"" for path in paths}
     asked = {change.path for change in changes} | _users(changes, files)
@@ -82,8 +67,8 @@ def second_opinion(
             _lay(folder, {change.path: change.after for change in changes})
             after = _check(folder, asked, lowest)
         except (OSError, RuntimeError) as error:
-            return Opinion(why=f"ty failed: {error}")
-    return Opinion(problems=_news(changes, before, after, files))
+            return (), f"ty failed: {error}"
+    return _news(changes, before, after, files), ""
 
 
 def _users(changes: Iterable[FileChange], files: Mapping[str, bytes]) -> set[str]:
@@ -160,6 +145,7 @@ def _news(
     old = Counter(found.group("path", "rule", "text") for found in before)
     added = {c.path: added_lines(c.before, c.after) for c in changes if c.after is not None}
     names = _changed_names(changes)
+    scopes = {**files, **{c.path: c.after for c in changes if c.after is not None}}
     problems: list[Problem] = []
     notes: dict[str, Counter[str]] = {}
     # From the end: of several that are alike, the first ones were there before.
@@ -171,13 +157,13 @@ def _news(
         line = int(found["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
         if meant and _sure(rule, text, files):
-            problems.append(_problem(path, line, f"{text} (ty: {rule})", Level.ERROR))
+            problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
         else:
             notes.setdefault(path, Counter())[rule] += 1
     for path, rules in notes.items():
         said = ", ".join(f"{many} {rule}" for rule, many in sorted(rules.items()))
         problems.append(
-            _problem(path, 1, f"a type checker may be right to say more: {said}", Level.NOTE)
+            _problem(path, 1, f"a type checker may be right to say more: {said}", Level.NOTE, {})
         )
     return tuple(problems)
 
@@ -197,14 +183,16 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     return any(defined.search(data) for data in files.values())
 
 
-def _problem(path: str, line: int, message: str, level: Level) -> Problem:
+def _problem(
+    path: str, line: int, message: str, level: Level, scopes: Mapping[str, bytes]
+) -> Problem:
     return Problem(
         code="fit-types",
         key=("fit-types", message),
         token="",
         path=path,
         line=line,
-        scope="",
+        scope=scope_at(scopes.get(path, b""), line),
         message=message,
         level=level,
     )
