@@ -26,8 +26,8 @@ from vllm_mods.trees.open import open_tree
 if TYPE_CHECKING:
     from vllm_mods.base.model import Finding, Tree
 
-# What upstream shipped and fit is right about, by code, file and class or function (its start),
-# each looked up in the release.
+# What upstream shipped and fit is right about, by code, file and a text of the scope or the
+# message, each looked up in the release.
 EXPLAINED = {
     ("fit-override", "vllm/model_executor/models/aria.py", "Aria"): (
         "the base's load_weights passes weight_name= to self.weight_loader, which Aria's lacks; "
@@ -55,13 +55,17 @@ EXPLAINED = {
     ("fit-call", "vllm/model_executor/models/cohere_asr.py", "CohereAsr"): (
         "one of two branches calls get_encoder_outputs without seq_lens"
     ),
-    ("fit-import", "vllm/model_executor/models/musicflamingo.py", ""): (
+    ("fit-import", "vllm/model_executor/models/musicflamingo.py", "MultiModalDataDict"): (
         "0.19.0 moved MultiModalDataDict to vllm.inputs and left this import"
     ),
     ("fit-import", "vllm/model_executor/models/qwen3_vl.py", "Qwen3VL"): (
         "0.19.0 imports vllm.v1.worker.gpu.mm.encoder_cudagraph_defs, which it does not ship"
     ),
-    ("fit-import", "vllm/v1/worker/encoder_cudagraph.py", ""): "the same missing module",
+    (
+        "fit-import",
+        "vllm/v1/worker/encoder_cudagraph.py",
+        "encoder_cudagraph_defs",
+    ): "the same missing module",
     ("fit-import", "vllm/v1/worker/gpu_model_runner.py", "GPUModelRunner"): (
         "its neighbour, missing in 0.19.0 too"
     ),
@@ -77,11 +81,13 @@ EXPLAINED = {
     (
         "fit-import",
         "vllm/model_executor/layers/fused_moe/router/aiter_shared_routed_fused_moe_router.py",
-        "",
+        "rocm_aiter_fused_moe",
     ): "0.21.0 removed the module rocm_aiter_fused_moe and left these two imports",
-    ("fit-import", "vllm/model_executor/layers/quantization/utils/humming_utils.py", ""): (
-        "0.22.0 imports fused_moe.routed_experts, which it does not ship"
-    ),
+    (
+        "fit-import",
+        "vllm/model_executor/layers/quantization/utils/humming_utils.py",
+        "routed_experts",
+    ): ("0.22.0 imports fused_moe.routed_experts, which it does not ship"),
     ("fit-override", "vllm/model_executor/models/gemma3_mm.py", "Gemma3ForConditional"): (
         "encoder_eager_forward lacks path=, which encoder_cudagraph passes for a model with a "
         "global budget; this one has none, so it does not show"
@@ -91,8 +97,9 @@ EXPLAINED = {
 
 def explanation(finding: Finding) -> str:
     """Return why upstream is at fault, ``""`` if that is not known."""
-    for (code, path, scope), text in EXPLAINED.items():
-        if (code, path) == (finding.code, finding.path) and (finding.scope or "").startswith(scope):
+    told = f"{finding.scope}: {finding.message}"
+    for (code, path, words), text in EXPLAINED.items():
+        if (code, path) == (finding.code, finding.path) and words and words in told:
             return text
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
@@ -19,6 +20,7 @@ _ANYTHING = (
     Parameter(name="args", kind=Kind.STAR, required=False),
     Parameter(name="kwargs", kind=Kind.DOUBLE_STAR, required=False),
 )
+_FILLS = re.compile(rb"alias|mode\s*=\s*[\"']before|root_validator")
 _TUPLES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
 
 
@@ -69,13 +71,7 @@ def _model(world: World, found: Symbol, line: Lineage) -> Constructor | None:
     if roots != {"pydantic.BaseModel"} or line.owner("__init__") or line.owner("__new__"):
         return None
     # A validator may fill in what is left out, an alias rename it.
-    fills = any(
-        decorator.rpartition(".")[2] in {"model_validator", "root_validator"}
-        for one in line.classes
-        for functions in one.cls.methods.values()
-        for function in functions
-        for decorator in function.decorators
-    ) or any(b"alias" in (world.read(one.path) or b"") for one in line.classes)
+    fills = any(_FILLS.search(_text(world, one)) for one in line.classes)
     fields = {item.name: item for one in reversed(line.classes) for item in one.cls.fields}
     parameters = tuple(
         Parameter(name=name, kind=Kind.KEYWORD_ONLY, required=item.required and not fills)
@@ -88,6 +84,11 @@ def _model(world: World, found: Symbol, line: Lineage) -> Constructor | None:
         line=found.cls.line,
         text=f", a pydantic model with {len(parameters)} fields",
     )
+
+
+def _text(world: World, found: Symbol) -> bytes:
+    rows = (world.read(found.path) or b"").splitlines(keepends=True)
+    return b"".join(rows[found.cls.line - 1 : found.cls.end])
 
 
 def _own(  # noqa: PLR0911 - an answer per way to be made

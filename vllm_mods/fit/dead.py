@@ -30,14 +30,17 @@ def dead_problems(
     asked = {expect.symbol for expect in expects}
     if before.read(path) is None:
         yield from _file(after, path)
-        return
     old = dict(classes_in(before, path))
     for name, found in classes_in(after, path):
         was, line = old.get(name), lineage(after, found)
-        if was is None or line.outside:
+        if line.outside or (was is None and len(line.classes) == 1):
             continue
         for method, functions in found.cls.methods.items():
-            if method in was.cls.methods or functions[0].decorators or _CALLED.fullmatch(method):
+            if (
+                (was and method in was.cls.methods)
+                or functions[0].decorators
+                or _CALLED.fullmatch(method)
+            ):
                 continue
             above = {other for one in line.classes[1:] for other in one.cls.methods}
             if method in above or (line.torch and method in TORCH_MODULE):

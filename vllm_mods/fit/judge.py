@@ -153,8 +153,7 @@ def _file(
         answers.extend(name_problems(after, path, data, tree))
         old = before.read(path)
         answers.extend(flow_problems(path, tree, touched_lines(old, data)))
-        if old is not None:
-            answers.extend(duplicate_problems(path, tree, added_lines(old, data)))
+        answers.extend(duplicate_problems(path, tree, added_lines(old, data)))
     problems = [answer for answer in answers if isinstance(answer, Problem)]
     known = _known(before, path, problems) if problems else frozenset()
     for answer in answers:

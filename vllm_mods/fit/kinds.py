@@ -88,6 +88,11 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch
             yield from _unpacked(inference, target, node.value, scope)
         case ast.BinOp():
             yield from _operands(inference, node, scope)
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+            yield from _lacks(inference, test, scope, "__bool__", "asked for its truth")
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _lacks(inference, value, scope, "__bool__", "asked for its truth")
         case ast.Compare(ops=[op]) if isinstance(op, _ORDERS):
             for side in (node.left, *node.comparators):
                 yield from _lacks(inference, side, scope, "__lt__", "compared")
@@ -112,8 +117,12 @@ def _lacks(
         yield f"{ast.unparse(node)[:60]} is {used}, and {answers[0]}", _token(node)
 
 
-def _lack(world: World, thing: Thing, wanted: str, node: ast.expr) -> str | None:
+def _lack(  # noqa: PLR0911 - an answer per kind of thing
+    world: World, thing: Thing, wanted: str, node: ast.expr
+) -> str | None:
     plain, special = builtin(thing), wanted.startswith("__")
+    if wanted == "__bool__" and not (thing.kind == "function" and thing.bound):
+        return None
     if plain and special:
         return None if _has(plain, wanted) else f"it is a {plain.__name__}"
     if thing.kind == "coroutine" and wanted not in {"send", "throw", "close"}:

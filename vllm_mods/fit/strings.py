@@ -30,6 +30,9 @@ _LOGGING = frozenset(("debug", "info", "warning", "error", "critical", "exceptio
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
 
 
+_PLAIN = re.compile(r"(?<!%)%[sdr]\b")
+
+
 def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge every string among some sites that names something of the tree."""
     world = inference.world
@@ -188,7 +191,7 @@ def _formats(node: ast.Call) -> Iterator[tuple[str, str, Level]]:
     name = (dotted(node.func.value) or "").rpartition(".")[2]
     match node:
         case ast.Call(args=[ast.Constant(value=str(text)), *given]) if name == "logger":
-            if node.func.attr.removesuffix("_once") in _LOGGING and given:
+            if node.func.attr.removesuffix("_once") in _LOGGING and (given or _PLAIN.search(text)):
                 yield from _count(text, given, node)
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
             from string import Formatter  # noqa: PLC0415  (rarely needed)

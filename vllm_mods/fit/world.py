@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Modules that a build makes: a source archive has none of them.
 _BUILT = re.compile(
-    r"(?:^|\.)(?:_\w*C|_C_\w+|_version|_build_info|version_info|commit_id|cumem_allocator|spinloop"
+    r"(?:^|\.)(?:_\w*C(?:_\w+)?|_version|_build_info|version_info|commit_id|cumem_allocator|spinloop"
     r"|vllm_flash_attn|third_party|_deep_gemm\w*|\w+_pb2(?:_grpc)?|_\w*_rs|_rust\w*|_vllm_fa\w*)(?:\.|$)"
 )
 _MODULE_NAMES = words(
