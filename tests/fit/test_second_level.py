@@ -16,13 +16,17 @@ FILES = {
     "vllm/__init__.py": "",
     "vllm/config.py": """
         from dataclasses import dataclass
-        from enum import Enum
+        from enum import Enum, EnumMeta
         from typing import Annotated
 
         from pydantic import BaseModel, Field
 
 
-        class Backend(Enum):
+        class Meta(EnumMeta):
+            def __getitem__(cls, name): ...
+
+
+        class Backend(Enum, metaclass=Meta):
             FLASH = "vllm.parts.Flash"
             TRITON = "vllm.parts.Triton"
 

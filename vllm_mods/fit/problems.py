@@ -37,7 +37,8 @@ class Doubt(NamedTuple):
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Name what is there instead, for the end of a message; ``""`` if nothing is near."""
-    close = get_close_matches(name, sorted(names), n=1)
+    own = sorted(other for other in names if not other.startswith("__"))
+    close = get_close_matches(name, own, n=1, cutoff=0.4)
     return f"; the nearest is {close[0]}" if close else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import Level
@@ -72,7 +73,7 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
             if answers and answers[0] and all(a is not None and not a.why for a in answers):
                 if not rest:
                     yield f"{ast.unparse(node)[:60]} fails: {answers[0].text}", name, error
-                elif "nearest" in answers[0].text:
+                elif _meant(name, answers[0].text):
                     text = f"{ast.unparse(node)[:60]} always gives its default"
                     yield f"{text}: {answers[0].text}", name, Level.NOTE
         case ast.Call():
@@ -100,6 +101,12 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
                         yield from _model(world, module, name)
                     case _:
                         pass
+
+
+def _meant(name: str, text: str) -> bool:
+    """Tell whether a name is plainly the misspelling of the nearest one."""
+    _, _, near = text.rpartition("the nearest is ")
+    return SequenceMatcher(None, name, near).ratio() > 0.85
 
 
 def _returns(scope: CodeScope) -> str:
