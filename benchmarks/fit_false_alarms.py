@@ -1,9 +1,7 @@
 """Does fit find fault with code that upstream shipped?
 
 For each pair of neighbouring releases, upstream's own change of ``vllm/**.py`` is handed to
-``fit`` as one patch on the older release, and the findings in ``vllm/model_executor``,
-``vllm/v1`` and ``vllm/entrypoints`` are counted. The other folders change along: half a
-release would be an inconsistent tree, and fit would be right to say so. An error is either
+``fit`` as one patch on the older release, and every finding is counted. An error is either
 explained in ``EXPLAINED``, with what is really wrong in the release, or a false alarm: the
 command fails for the latter.
 
@@ -28,8 +26,8 @@ from vllm_mods.trees.open import open_tree
 if TYPE_CHECKING:
     from vllm_mods.base.model import Finding, Tree
 
-# What upstream shipped and fit is right about, by code, file and class or function (its start),
-# each looked up in the release.
+# What upstream shipped and fit is right about, by code, file and a text of the scope or the
+# message, each looked up in the release.
 EXPLAINED = {
     ("fit-override", "vllm/model_executor/models/aria.py", "Aria"): (
         "the base's load_weights passes weight_name= to self.weight_loader, which Aria's lacks; "
@@ -57,13 +55,17 @@ EXPLAINED = {
     ("fit-call", "vllm/model_executor/models/cohere_asr.py", "CohereAsr"): (
         "one of two branches calls get_encoder_outputs without seq_lens"
     ),
-    ("fit-import", "vllm/model_executor/models/musicflamingo.py", ""): (
+    ("fit-import", "vllm/model_executor/models/musicflamingo.py", "MultiModalDataDict"): (
         "0.19.0 moved MultiModalDataDict to vllm.inputs and left this import"
     ),
     ("fit-import", "vllm/model_executor/models/qwen3_vl.py", "Qwen3VL"): (
         "0.19.0 imports vllm.v1.worker.gpu.mm.encoder_cudagraph_defs, which it does not ship"
     ),
-    ("fit-import", "vllm/v1/worker/encoder_cudagraph.py", ""): "the same missing module",
+    (
+        "fit-import",
+        "vllm/v1/worker/encoder_cudagraph.py",
+        "encoder_cudagraph_defs",
+    ): "the same missing module",
     ("fit-import", "vllm/v1/worker/gpu_model_runner.py", "GPUModelRunner"): (
         "its neighbour, missing in 0.19.0 too"
     ),
@@ -79,23 +81,25 @@ EXPLAINED = {
     (
         "fit-import",
         "vllm/model_executor/layers/fused_moe/router/aiter_shared_routed_fused_moe_router.py",
-        "",
+        "rocm_aiter_fused_moe",
     ): "0.21.0 removed the module rocm_aiter_fused_moe and left these two imports",
-    ("fit-import", "vllm/model_executor/layers/quantization/utils/humming_utils.py", ""): (
-        "0.22.0 imports fused_moe.routed_experts, which it does not ship"
-    ),
+    (
+        "fit-import",
+        "vllm/model_executor/layers/quantization/utils/humming_utils.py",
+        "routed_experts",
+    ): ("0.22.0 imports fused_moe.routed_experts, which it does not ship"),
     ("fit-override", "vllm/model_executor/models/gemma3_mm.py", "Gemma3ForConditional"): (
         "encoder_eager_forward lacks path=, which encoder_cudagraph passes for a model with a "
         "global budget; this one has none, so it does not show"
     ),
 }
-FOLDERS = ("vllm/model_executor/", "vllm/v1/", "vllm/entrypoints/")
 
 
 def explanation(finding: Finding) -> str:
     """Return why upstream is at fault, ``""`` if that is not known."""
-    for (code, path, scope), text in EXPLAINED.items():
-        if (code, path) == (finding.code, finding.path) and (finding.scope or "").startswith(scope):
+    told = f"{finding.scope}: {finding.message}"
+    for (code, path, words), text in EXPLAINED.items():
+        if (code, path) == (finding.code, finding.path) and words and words in told:
             return text
     return ""
 
@@ -110,14 +114,10 @@ def changes_between(old: Tree, new: Tree) -> tuple[FileChange, ...]:
 
 
 def judge(old: Tree, new: Tree, cache: SummaryCache) -> tuple[int, int, tuple[Finding, ...]]:
-    """Return how many files and added lines were judged, and what was found in the folders."""
+    """Return how many files and added lines were judged, and what was found."""
     changes = changes_between(old, new)
-    inside = [c for c in changes if c.path.startswith(FOLDERS)]
-    lines = sum(len((c.after or b"").splitlines()) for c in inside)
-    found = tuple(
-        f for f in fit(changes, old, cache=cache).findings if (f.path or "").startswith(FOLDERS)
-    )
-    return len(inside), lines, found
+    lines = sum(len((c.after or b"").splitlines()) for c in changes)
+    return len(changes), lines, fit(changes, old, cache=cache).findings
 
 
 def main() -> int:

@@ -20,13 +20,17 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mutant:
-    """``after`` is the file with the fault; ``decidable`` whether the tree shows that it is one."""
+    """``after`` is the file with the fault; ``decidable`` whether the tree shows that it is one.
+
+    ``tree`` are other files of the release as the fault has them.
+    """
 
     kind: str
     line: int
     what: str
     after: bytes
     decidable: bool
+    tree: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -273,6 +273,8 @@ class ModPlan(NamedTuple):
 
     ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed.
     ``beside`` are the files of vLLM that the fit rests on, ``witness`` the digest of their bytes.
+    ``proof`` is ``static``, or ``types`` where a type checker was asked too; ``unexamined`` are the
+    classes of faults that the fit did not look for, each with the reason.
 
     >>> (one,) = vm.plan(vm.Library("library").mods("fast"), vm.open_tree("site-packages")).mods
     >>> one.mod.name, one.variant.id, one.verdict.value, [hunk.line for hunk in one.hunks]
@@ -289,6 +291,8 @@ class ModPlan(NamedTuple):
     vouched: bool = False
     beside: tuple[str, ...] = ()
     witness: str = ""
+    proof: str = ""
+    unexamined: tuple[tuple[str, str], ...] = ()
 
 
 class Plan(NamedTuple):

@@ -21,6 +21,7 @@ from vllm_mods.report import data, text
 @options.only_supported
 @options.offline
 @options.verify
+@click.option("--explain", is_flag=True, help="List what was not examined too, and why.")
 @options.json_output
 def command(
     mods: tuple[str, ...],
@@ -33,6 +34,7 @@ def command(
     only_supported: bool,
     offline: bool,
     verify: bool,
+    explain: bool,
     as_json: bool,
 ) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
@@ -58,7 +60,7 @@ def command(
         answer["tree"]["verified"] = verified
         options.print_json(answer)
     else:
-        click.echo(text.plan(planned, options.paint))
+        click.echo(text.plan(planned, options.paint, explain=explain))
         if verified == "parts":
             click.echo(
                 "not verified whole: it was read in parts, which --verify holds to the whole"

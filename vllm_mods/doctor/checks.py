@@ -57,7 +57,7 @@ class Refusal(NamedTuple):
     hint: str | None
 
 
-class Fit(NamedTuple):
+class ModOnTree(NamedTuple):
     """A mod on the tree: its plan, and what ``apply`` would say on disk although the mod fits.
 
     ``planned`` is None for a mod that could not be planned at all.
@@ -89,7 +89,7 @@ class Examined(NamedTuple):
     receipt: Receipt | None
     findings: tuple[Finding, ...]
     known: tuple[Known, ...]
-    fits: tuple[Fit, ...]
+    fits: tuple[ModOnTree, ...]
     listed: Listed | None
     folder: Surroundings | None
 
@@ -312,7 +312,7 @@ def _fits(
     mods: Sequence[Mod],
     there: Receipt | None,
     workspace: str | None,
-) -> Iterator[Fit]:
+) -> Iterator[ModOnTree]:
     """Plan each mod with what it requires, and draft on disk what ``apply`` would do."""
     space = os.path.realpath(workspace) if workspace else planner.WORKSPACE
 
@@ -334,14 +334,14 @@ def _fits(
                     else ground.transition(base, made.whole, tree.root)
                 )
                 staging.draft(where, there, wanted)
-            yield Fit(mod.name, mine)
+            yield ModOnTree(mod.name, mine)
         except VllmModsError as error:
-            yield Fit(mod.name, mine, Refusal(error.message, error.hint))
+            yield ModOnTree(mod.name, mine, Refusal(error.message, error.hint))
         except OSError as error:
-            yield Fit(mod.name, mine, Refusal(str(error), f"ls -la {tree.spec}"))
+            yield ModOnTree(mod.name, mine, Refusal(str(error), f"ls -la {tree.spec}"))
 
 
-def _refused(fits: Iterable[Fit]) -> Iterator[Trouble]:
+def _refused(fits: Iterable[ModOnTree]) -> Iterator[Trouble]:
     refused: dict[tuple[str, Refusal], list[str]] = {}
     for one in fits:
         if one.refusal is not None:
@@ -355,7 +355,7 @@ def _refused(fits: Iterable[Fit]) -> Iterator[Trouble]:
 
 
 def _mods(
-    tree: Tree, fits: Iterable[Fit], there: Receipt | None, again: str, *, listed: bool
+    tree: Tree, fits: Iterable[ModOnTree], there: Receipt | None, again: str, *, listed: bool
 ) -> Iterator[Trouble]:
     known = {one.name for one in there.mods} if there else set()
     for one in (fit.planned for fit in fits if fit.planned is not None):

@@ -46,7 +46,7 @@ def elsewhere(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-class Other(NamedTuple):
+class OtherVllm(NamedTuple):
     """Another vLLM that Python could find: ``first`` if before the target, ``why`` it looks there."""
 
     place: str
@@ -63,7 +63,7 @@ class Process(NamedTuple):
     stale: bool
 
 
-def others(root: str, environ: Mapping[str, str], path: Sequence[str]) -> list[Other]:
+def others(root: str, environ: Mapping[str, str], path: Sequence[str]) -> list[OtherVllm]:
     """Return every other vLLM that Python could take for the one in ``root``, in the order it looks.
 
     ``path`` is the running Python's; where ``root`` is not on it, another Python's is, of which only
@@ -83,14 +83,14 @@ def others(root: str, environ: Mapping[str, str], path: Sequence[str]) -> list[O
     places = [folder for folder, _why in folders]
     ahead = set(places[: places.index(root)] if root in places else places)
     found = {
-        folder: Other(folder, why, folder in ahead)
+        folder: OtherVllm(folder, why, folder in ahead)
         for folder, why in reversed(folders)
         if folder != root and _holds(folder)
     }
     current = os.path.realpath(_current())
     if current not in {root, *found} and _holds(current):
         why = "it is the current folder, where `python -m` and `python -c` look first"
-        return [*reversed(found.values()), Other(current, why, first=False)]
+        return [*reversed(found.values()), OtherVllm(current, why, first=False)]
     return list(reversed(found.values()))
 
 

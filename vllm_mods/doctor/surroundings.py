@@ -15,7 +15,7 @@ from vllm_mods.trees.distributions import dist_infos
 
 if TYPE_CHECKING:
     from vllm_mods.doctor.listing import Compared, Listed
-    from vllm_mods.doctor.search import Other, Process
+    from vllm_mods.doctor.search import OtherVllm, Process
     from vllm_mods.trees.folder import FolderTree
 
 _PATCHED = (".orig", ".rej", ".bak", ".save", ".patch", "~")
@@ -47,7 +47,7 @@ class Surroundings(NamedTuple):
     unfinished: str | None
     disk: Disk
     processes: tuple[Process, ...]
-    others: tuple[Other, ...]
+    others: tuple[OtherVllm, ...]
 
 
 def look(

@@ -18,11 +18,28 @@ if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
 
 
+# Faults that no check here is made for, and why.
+_NEVER = (
+    ("names unset on some paths only", "which paths are taken is not in the text"),
+    ("cycles of imports", "which module comes first is not in the text"),
+    ("compiled operators", "torch.ops._C and the like are not in the tree as Python"),
+    ("packages outside the tree", "only what is installed beside vLLM is looked at"),
+)
+_TYPED = "types of arguments, results that may be None"
+_SEARCHED = "users, overrides and subclasses elsewhere, what nobody calls, operators by name"
+
+
 class Fit(NamedTuple):
-    """What was found, worst first, and the files of vLLM beside the changed ones that it rests on."""
+    """What was found, worst first, and the files of vLLM beside the changed ones that it rests on.
+
+    ``proof`` is ``types`` where a type checker was asked too, else ``static``; ``unexamined``
+    are classes of faults that nobody looked for, each with the reason.
+    """
 
     findings: tuple[Finding, ...] = ()
     beside: tuple[str, ...] = ()
+    proof: str = ""
+    unexamined: tuple[tuple[str, str], ...] = ()
 
 
 def fit(
@@ -52,7 +69,9 @@ def fit(
     if not python and not expected:
         return Fit()
     try:
-        found, consulted = judge(python, tree, expected, cache if cache is not None else NewCache())
+        found, consulted, untyped = judge(
+            python, tree, expected, cache if cache is not None else NewCache()
+        )
     except RecursionError as error:
         paths = ", ".join(change.path for change in python)
         raise TreeError(
@@ -61,11 +80,29 @@ def fit(
         ) from error
     allowances = tuple(allow)
     allowed = (_allowed(finding, allowances) for finding in found)
-    ranked = sorted(allowed, key=lambda f: (f.level is Level.NOTE, f.path or "", f.line or 0))
+    ranked = sorted(
+        allowed,
+        key=lambda f: (f.level is Level.NOTE, f.code != "fit-dead", f.path or "", f.line or 0),
+    )
     changed = {change.path for change in changes}
     # What lies outside vllm/ is the environment: it differs from one installation to the next.
     beside = (path for path in consulted - changed if path.startswith("vllm/"))
-    return Fit(findings=tuple(ranked), beside=tuple(sorted(beside)))
+    return Fit(
+        findings=tuple(ranked),
+        beside=tuple(sorted(beside)),
+        proof="static" if untyped else "types",
+        unexamined=unexamined(tree, untyped),
+    )
+
+
+def unexamined(tree: Tree, untyped: str) -> tuple[tuple[str, str], ...]:
+    """Return the classes of faults that a fit of such a tree does not look for, and why.
+
+    ``untyped`` says why no type checker was asked, ``""`` if one was.
+    """
+    typed = ((_TYPED, untyped),) if untyped else ()
+    partly = ((_SEARCHED, "of a remote tree only some files are read"),) if tree.remote else ()
+    return (*typed, *partly, *_NEVER)
 
 
 def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
@@ -87,4 +124,4 @@ def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
     return finding
 
 
-__all__ = ["Fit", "fit"]
+__all__ = ["Fit", "fit", "unexamined"]

@@ -1,91 +1,141 @@
-"""Whether what code reads on ``self`` is there."""
+"""Whether what code reads on something of a known class is there."""
 
 from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.fit.families import class_at, subclasses
+from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.problems import Doubt, Problem, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.walk import receiver, walk
+from vllm_mods.fit.things import builtin
+from vllm_mods.fit.walk import walk
 from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vllm_mods.fit.found import Symbol
+    from vllm_mods.fit.found import Lineage, Symbol
+    from vllm_mods.fit.things import Thing
     from vllm_mods.fit.walk import CodeScope, CodeSite
     from vllm_mods.fit.world import World
 
 
-def attribute_problems(
+def attribute_problems(  # noqa: C901 - the questions in their order
     inference: Inference, sites: Iterable[CodeSite]
 ) -> Iterator[Problem | Doubt]:
-    """Judge every attribute of the receiver that some sites read."""
-    world = inference.world
+    """Judge every attribute that some sites read on something whose class is known."""
     doubted: set[Symbol] = set()
     seen: set[tuple[Symbol, str]] = set()
     for site in sites:
         node = site.node.target if isinstance(site.node, ast.AugAssign) else site.node
-        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
-            continue
+        if not isinstance(node, ast.Attribute) or node.attr.startswith("__"):
+            continue  # a double underscore belongs to Python or is mangled: neither is listed
         if node is site.node and not isinstance(node.ctx, ast.Load):
             continue
         if site.scope.tolerant or site.scope.typing_only:
             continue
-        found = _class_of(inference, node.value.id, site.scope)
-        if found is None or (found, node.attr) in seen:
+        things = inference.infer(node.value, site.scope)
+        plain = [builtin(thing) for thing in things]
+        if plain and None not in plain:
+            if not any(hasattr(kind, node.attr) for kind in plain):
+                kinds = " or ".join(sorted({kind.__name__ for kind in plain if kind}))
+                yield _problem(inference, site, node, f"a {kinds} has no {node.attr}")
+            continue
+        if not things or any(thing.kind not in {"instance", "class", "super"} for thing in things):
+            continue
+        mine = isinstance(node.value, ast.Name) and node.value.id == "self"
+        answers = [missing(inference.world, thing, node.attr, mine=mine) for thing in things]
+        found = things[0].found
+        if None in answers or (found, node.attr) in seen:
             continue
         seen.add((found, node.attr))
-        names, why = attributes(world, lineage(world, found))
-        # A double underscore belongs to Python or is mangled: neither is listed.
-        if node.attr in names or node.attr.startswith("__"):
+        if _asked_for(site.scope, node.attr) or narrowed(site.scope, node.value):
             continue
-        if _asked_for(site.scope, node.attr):
-            continue
-        why = why or _set_elsewhere(world, found, node.attr)
+        why = next((answer.why for answer in answers if answer and answer.why), "")
         if why:
-            if found not in doubted:
+            if found not in doubted and mine:
                 yield Doubt(path=inference.path, what="attribute", why=why)
             doubted.add(found)
             continue
-        yield _problem(inference, site, node, found)
+        yield _problem(inference, site, node, answers[0].text if answers[0] else "")
 
 
-def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, found: Symbol) -> Problem:
-    name = found.cls.name
+class Missing(NamedTuple):
+    """An attribute that a class does not have: what it has instead, or why it may be there."""
+
+    text: str = ""
+    why: str = ""
+
+
+def missing(world: World, thing: Thing, name: str, *, mine: bool = False) -> Missing | None:
+    """Look for an attribute on a thing with a class; ``None`` if it is there.
+
+    ``mine`` says that a method looks on its own receiver, of which the class knows most.
+    """
+    found = thing.found
+    line = lineage(world, found)
+    if thing.kind == "super":
+        line = line._replace(classes=line.classes[1:])
+        if any(len(other.cls.bases) > 1 for other in subclasses(world, found)):
+            return Missing(why="super() goes to one of several bases")
+    names, why = attributes(world, line)
+    if name in names or (thing.kind == "class" and hasattr(type, name)):
+        return None
+    if thing.kind == "instance" and not mine:
+        why = why or _more(world, line, name)
+    why = why or ("" if thing.kind == "super" else _set_elsewhere(world, thing, name))
+    owner = line.classes[0]
+    text = f"{owner.cls.name} ({owner.path}:{owner.cls.line}) has no {name}"
+    return Missing(text=text + nearest(name, names), why=why)
+
+
+def _more(world: World, line: Lineage, name: str) -> str:
+    """Say why an instance that others made may have more than its class says."""
+    if any(b.rpartition(".")[2] == "Protocol" for one in line.classes for b in one.cls.bases):
+        return "a protocol says only the least of what there is"
+    if line.torch:
+        # Packages outside set attributes of layers: one that is read elsewhere may be such.
+        read = re.compile(rb"\.%b\b" % re.escape(name.encode()))
+        files = files_mentioning(world, frozenset((name.encode(),)), ())
+        if sum(len(read.findall(data)) for _, data in files) > 1:
+            return "the tree reads it in several places"
+    return ""
+
+
+def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
     return Problem(
         code="fit-attribute",
-        key=("fit-attribute", name, node.attr),
+        key=("fit-attribute", text.partition(" ")[0], node.attr),
         token=node.attr,
         path=inference.path,
         line=node.lineno,
         scope=site.scope.name,
-        message=(
-            f"{ast.unparse(node)} is read, and neither {name} ({found.path}:{found.cls.line})"
-            f" nor a base or subclass of it sets {node.attr}"
-        ),
+        message=f"{ast.unparse(node)[:60]} is read, and {text}",
     )
 
 
-def _class_of(inference: Inference, name: str, scope: CodeScope) -> Symbol | None:
-    """Return the class whose instance ``name`` is as a method's first parameter."""
+def narrowed(scope: CodeScope, value: ast.expr) -> bool:
+    """Tell whether the function asks which class a value is of, so that its type says too little."""
+    asked = ast.dump(value)
     current: CodeScope | None = scope
-    while current is not None and not isinstance(current.node, ast.Module):
-        if not current.is_class and name in current.locals():
-            me = receiver(current)
-            if me is None or me[0] != name or me[1] != "instance":
-                return None
-            if len(current.locals()[name]) != 1:
-                return None
-            return class_at(inference.world, inference.path, current.parent)
+    while current is not None and not isinstance(current.node, ast.Module | ast.ClassDef):
+        for node in every(current.node):
+            if isinstance(node, ast.Call) and dotted(node.func) in {
+                "isinstance",
+                "type",
+                "issubclass",
+            }:
+                if node.args and ast.dump(node.args[0]) == asked:
+                    return True
+            elif isinstance(node, ast.Match) and ast.dump(node.subject) == asked:
+                return True
         current = current.parent
-    return None
+    return False
 
 
 def _asked_for(scope: CodeScope, name: str) -> bool:
@@ -101,9 +151,10 @@ def _asked_for(scope: CodeScope, name: str) -> bool:
     return False
 
 
-def _set_elsewhere(world: World, found: Symbol, name: str) -> str:
+def _set_elsewhere(world: World, thing: Thing, name: str) -> str:
     """Say who else may set an attribute: a subclass, a mixin beside it, or code outside."""
-    for other in subclasses(world, found):
+    found = thing.found
+    for other in () if thing.exact else subclasses(world, found):
         names, why = attributes(world, lineage(world, other))
         if name in names:
             return f"{other.cls.name} ({other.path}) has {name}"

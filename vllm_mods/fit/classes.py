@@ -217,7 +217,7 @@ def _made(node: ast.expr, parameters: dict[str, str | None]) -> str | None:
 
 
 def _field_of(name: str, node: ast.AnnAssign, *, kw_only: bool) -> ClassField:
-    required, init = node.value is None, True
+    required, init = node.value is None and not _defaults(node.annotation), True
     if isinstance(node.value, ast.Call):
         maker = (dotted(node.value.func) or "").rpartition(".")[2]
         if maker in _FIELD_MAKERS:
@@ -232,6 +232,16 @@ def _field_of(name: str, node: ast.AnnAssign, *, kw_only: bool) -> ClassField:
             kw_only = kw_only or _true(keywords.get("kw_only"))
     return ClassField(
         name=name, required=required, init=init, kw_only=kw_only, type=type_name(node.annotation)
+    )
+
+
+def _defaults(annotation: ast.expr) -> bool:
+    """Tell whether ``Annotated[…, Field(default=…)]`` gives a field its default."""
+    return isinstance(annotation, ast.Subscript) and any(
+        keyword.arg in {"default", "default_factory"}
+        for inner in every(annotation)
+        if isinstance(inner, ast.Call)
+        for keyword in inner.keywords
     )
 
 

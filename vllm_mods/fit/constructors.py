@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
@@ -19,6 +20,7 @@ _ANYTHING = (
     Parameter(name="args", kind=Kind.STAR, required=False),
     Parameter(name="kwargs", kind=Kind.DOUBLE_STAR, required=False),
 )
+_FILLS = re.compile(rb"alias|mode\s*=\s*[\"']before|root_validator")
 _TUPLES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
 
 
@@ -44,6 +46,9 @@ def constructor(world: World, found: Symbol) -> Constructor:
         # Whatever __init__ takes, a call has to pass __new__ first.
         first = _signature(new[0], implementations(new[1]))
         return first._replace(why=first.why or "it defines __new__")
+    model = _model(world, found, line)
+    if model is not None:
+        return model
     for one in line.classes:
         made = _own(world, one, line)
         if made is None:
@@ -53,6 +58,37 @@ def constructor(world: World, found: Symbol) -> Constructor:
             break
         return made
     return _without_own(world, found, line)
+
+
+def _model(world: World, found: Symbol, line: Lineage) -> Constructor | None:
+    """Return what a pydantic model needs; what else it takes is its configuration's business."""
+    roots = {
+        external_name(world.resolve(one.path, base).found, base)
+        for one in line.classes
+        for base in one.cls.bases
+        if base in line.outside
+    }
+    if roots != {"pydantic.BaseModel"} or line.owner("__init__") or line.owner("__new__"):
+        return None
+    # A validator may fill in what is left out, an alias rename it.
+    fills = any(_FILLS.search(_text(world, one)) for one in line.classes)
+    fields = {item.name: item for one in reversed(line.classes) for item in one.cls.fields}
+    parameters = tuple(
+        Parameter(name=name, kind=Kind.KEYWORD_ONLY, required=item.required and not fills)
+        for name, item in fields.items()
+        if not name.startswith("_")
+    )
+    return Constructor(
+        parameters=(*parameters, _ANYTHING[1]),
+        path=found.path,
+        line=found.cls.line,
+        text=f", a pydantic model with {len(parameters)} fields",
+    )
+
+
+def _text(world: World, found: Symbol) -> bytes:
+    rows = (world.read(found.path) or b"").splitlines(keepends=True)
+    return b"".join(rows[found.cls.line - 1 : found.cls.end])
 
 
 def _own(  # noqa: PLR0911 - an answer per way to be made

@@ -51,6 +51,8 @@ def _siblings(
             if level is not None and not _rebound(node, other, body):
                 yield _problem(path, scope, node, other, level)
                 break
+        if isinstance(node, _DEFINITIONS):  # what the patch itself adds twice counts as well
+            alike.setdefault(_key(node), []).append(node)
 
 
 def _key(node: ast.stmt) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.shapes import Class
+
+# The bases of a class, and what gives something another name.
+_CLASS = re.compile(rb"^[ \t]*class\s+\w+[^(:\n]*\((.*?)\)\s*:", re.MULTILINE | re.DOTALL)
+_ALIAS = re.compile(rb"\b(\w+)\s+as\s+(\w+)")
+_NAMED = re.compile(rb"^[ \t]*(\w+)\s*=\s*(?:\w+\.)*(\w+)\s*$", re.MULTILINE)
+_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +48,8 @@ def subclasses(world: World, found: Symbol) -> tuple[Symbol, ...]:
     queue = [found]
     while queue:
         name = queue.pop().cls.name.encode()
-        for path, data in files_mentioning(world, frozenset((name,)), (found.path,)):
-            if b"class " not in data:
-                continue
+        for path in _heirs(world, found.path).get(name, ()):
+            world.consulted.add(path)
             for _, other in classes_in(world, path):
                 if other == found or other in known:
                     continue
@@ -52,6 +58,21 @@ def subclasses(world: World, found: Symbol) -> tuple[Symbol, ...]:
                     queue.append(other)
     world.families[found] = tuple(known)
     return world.families[found]
+
+
+def _heirs(world: World, near: str) -> dict[bytes, list[str]]:
+    """Return the files with a class that has a base of some name, under whatever alias."""
+    if world.heirs is None or world.tree.remote:
+        world.heirs = {}
+        for path in candidates(world, (near,))[0]:
+            data = world.glance(path) or b""
+            bases = {word for text in _CLASS.findall(data) for word in _WORD.findall(text)}
+            if bases:
+                also = (*_ALIAS.findall(data), *((b, a) for a, b in _NAMED.findall(data)))
+                bases |= {real for real, used in also if used in bases}
+            for name in bases:
+                world.heirs.setdefault(name, []).append(path)
+    return world.heirs
 
 
 def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Symbol, ...]:

@@ -48,6 +48,7 @@ _BUILTINS = words(
     "object dict list tuple set frozenset str int float bytes Exception ValueError RuntimeError "
     "TypeError KeyError AttributeError NotImplementedError BaseException OSError"
 )
+_STANDARD = frozenset(("type", "ABCMeta", "abc.ABCMeta", "EnumMeta", "enum.EnumMeta", "EnumType"))
 _ENUM = frozenset(("name", "value", "_value_", "_name_"))
 
 
@@ -122,6 +123,18 @@ def standard_names(dotted: str) -> frozenset[str] | None:
     return names | _ENUM if module == "enum" else names
 
 
+def _makes_names(world: World, path: str, metaclass: str) -> bool:
+    """Tell whether a metaclass may give its classes names that they do not have."""
+    if metaclass.rpartition(".")[2] in {"ABCMeta", "EnumMeta", "EnumType"}:
+        return False
+    known = [one for one in world.resolve(path, metaclass).found if isinstance(one.binding, Class)]
+    return not known or any(
+        one.cls.dynamic or not _STANDARD.issuperset(lineage(world, top).outside)
+        for top in known
+        for one in lineage(world, top).classes
+    )
+
+
 def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
     """Return every attribute of an instance, and why there may be others (``""`` if not)."""
     names: set[str] = set(dir(object)) | {"__dict__", "__annotations__", "__name__", "__qualname__"}
@@ -137,7 +150,7 @@ def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
                 standard_names(external_name(world.resolve(found.path, base).found, base)) or set()
             )
         if any(
-            name == "metaclass" and value.rpartition(".")[2] not in {"ABCMeta", "EnumMeta"}
+            name == "metaclass" and _makes_names(world, found.path, value)
             for name, value in binding.keywords
         ):
             why = why or f"{binding.name} has a metaclass"

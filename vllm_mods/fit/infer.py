@@ -7,13 +7,14 @@ import builtins
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.binding import has_kind, implementations, is_property
-from vllm_mods.fit.families import beside, class_at
+from vllm_mods.fit.bodies import definition, is_generator
+from vllm_mods.fit.families import beside, class_at, subclasses
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value
 from vllm_mods.fit.signatures import function_of, type_name
 from vllm_mods.fit.things import Thing, outside, unknown
-from vllm_mods.fit.walk import CodeScope, binds_in_body, receiver
+from vllm_mods.fit.walk import CodeScope, receiver
 from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
     from vllm_mods.fit.world import World
 
 _DEPTH = 8
+_DISPLAYS = {
+    ast.JoinedStr: "str",
+    ast.List: "list",
+    ast.ListComp: "list",
+    ast.Dict: "dict",
+    ast.DictComp: "dict",
+    ast.Set: "set",
+    ast.SetComp: "set",
+    ast.Tuple: "tuple",
+}
+# Builtin types of which an annotation is believed.
+_BELIEVED = frozenset(("int", "str", "bool", "float", "bytes"))
+# Decorators that leave what a function returns as it is.
+_PLAIN = frozenset(
+    ("staticmethod", "classmethod", "abstractmethod", "override", "cache", "lru_cache")
+)
 
 
 class Inference:
@@ -29,11 +46,22 @@ class Inference:
     def __init__(self, world: World, path: str) -> None:
         self.world = world
         self.path = path
+        # Several checks ask for the same expression. The nodes are kept: their ids are the keys.
+        self._known: dict[tuple[int, int], tuple[ast.expr, CodeScope, tuple[Thing, ...]]] = {}
 
-    def infer(  # noqa: PLR0911 - one kind of expression per branch
-        self, node: ast.expr, scope: CodeScope, depth: int = 0
-    ) -> tuple[Thing, ...]:
+    def infer(self, node: ast.expr, scope: CodeScope, depth: int = 0) -> tuple[Thing, ...]:
         """Say what an expression is."""
+        key = (id(node), id(scope))
+        if depth or key not in self._known:
+            found = self._infer(node, scope, depth)
+            if depth:
+                return found
+            self._known[key] = node, scope, found
+        return self._known[key][2]
+
+    def _infer(  # noqa: PLR0911 - one kind of expression per branch
+        self, node: ast.expr, scope: CodeScope, depth: int
+    ) -> tuple[Thing, ...]:
         if depth > _DEPTH:
             return unknown("the value is too far away")
         match node:
@@ -54,8 +82,13 @@ class Inference:
                 )
             case ast.Constant(value=None):
                 return ()
+            case ast.Constant(value=value):
+                return (outside(f"builtins.{type(value).__name__}()"),)
             case _:
-                return unknown("the value is computed")
+                made = _DISPLAYS.get(type(node))
+                return (
+                    (outside(f"builtins.{made}()"),) if made else unknown("the value is computed")
+                )
 
     # --- names
 
@@ -64,7 +97,7 @@ class Inference:
         first = True
         while current is not None and not isinstance(current.node, ast.Module):
             if current.is_class:
-                if first and binds_in_body(current.node, name):
+                if first and name in current.locals():
                     return unknown("the name belongs to the class body")
             elif name in current.locals():
                 return self._local(name, current, depth)
@@ -124,6 +157,12 @@ class Inference:
                     found = self.world.imported(self.path, sources[0]).found  # type: ignore[arg-type]
                     return self._instances(found)
             current = current.parent
+        return self._stated(kind, depth)
+
+    def _stated(self, kind: str, depth: int) -> tuple[Thing, ...]:
+        """Return an instance of the class that a dotted name means at module level."""
+        if kind in _BELIEVED and self.world.lookup(self.path, kind).exists is False:
+            return (outside(f"builtins.{kind}()"),)
         return self._instances(self.world.resolve(self.path, kind, depth).found)
 
     def _instances(self, found: tuple[Symbol, ...]) -> tuple[Thing, ...]:
@@ -166,7 +205,7 @@ class Inference:
             return unknown("nothing is known of it")
         there = Inference(self.world, found.path)
         if value.type is not None:
-            return there._instances(self.world.resolve(found.path, value.type, depth).found)
+            return there._stated(value.type, depth)
         if value.maker is not None and depth < _DEPTH and "(" not in value.maker:
             answer = self.world.resolve(found.path, value.maker, depth + 1)
             return there._called(there._things(answer.found, depth + 1), depth + 1)
@@ -222,7 +261,7 @@ class Inference:
         if kind.endswith("()"):
             call = syntax_tree.parse(kind, mode="eval").body
             return self.infer(call, CodeScope(ast.Module([], []), ""), depth + 1)
-        return self._instances(self.world.resolve(self.path, kind, depth).found)
+        return self._stated(kind, depth)
 
     def _method(self, thing: Thing, found: Symbol, name: str, depth: int) -> tuple[Thing, ...]:
         owner = found.cls
@@ -267,17 +306,10 @@ class Inference:
                 )
             elif thing.kind == "function":
                 function = thing.functions[0]
-                plain = not function.decorators or set(function.decorators) <= {
-                    "staticmethod",
-                    "classmethod",
-                    "abstractmethod",
-                    "override",
-                    "cache",
-                    "functools.cache",
-                    "lru_cache",
-                    "functools.lru_cache",
-                }
-                if not plain or function.asynchronous is not awaited:
+                plain = {d.rpartition(".")[2] for d in function.decorators} <= _PLAIN
+                if plain and not awaited and self._coroutine(thing):
+                    result.append(thing._replace(kind="coroutine"))
+                elif not plain or function.asynchronous is not awaited:
                     result.extend(unknown("the function may not return what it says"))
                 elif (function.returns or "").rpartition(".")[2] == "Self" and thing.on:
                     result.append(Thing(kind="instance", found=thing.on, on=thing.on))
@@ -291,6 +323,16 @@ class Inference:
             else:
                 result.extend(unknown(thing.why or "nothing is known of it"))
         return tuple(dict.fromkeys(result)) or unknown("nothing is known of it")
+
+    def _coroutine(self, thing: Thing) -> bool:
+        """Tell whether calling a function makes a coroutine, whoever overrides it."""
+        function = thing.functions[0]
+        if not function.asynchronous or function.abstract:
+            return False
+        if is_generator(definition(self.world, thing.found.path, function)):
+            return False
+        others = () if thing.exact or thing.on is None else subclasses(self.world, thing.on)
+        return all(f.asynchronous for o in others for f in o.cls.methods.get(function.name, ()))
 
     def _super(self, node: ast.Call, scope: CodeScope) -> tuple[Thing, ...]:
         current: CodeScope | None = scope

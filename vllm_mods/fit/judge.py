@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import attribute_problems
 from vllm_mods.fit.calls import call_problems
+from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
 from vllm_mods.fit.families import classes_in, definers
+from vllm_mods.fit.flow import flow_problems
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.kinds import kind_problems
+from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
 from vllm_mods.fit.search import candidates
+from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
+
+_IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
 
 if TYPE_CHECKING:
     import ast
@@ -37,13 +46,15 @@ def judge(
     tree: Tree,
     expects: tuple[Expectation, ...],
     cache: SummaryCache,
-) -> tuple[tuple[Finding, ...], frozenset[str]]:
+) -> tuple[tuple[Finding, ...], frozenset[str], str]:
     """Run every check; return the problems, then a note per file for what can't be told.
 
-    The second part is the paths of the files that the answers rest on.
+    The second part is the paths of the files that the answers rest on, the third why no type
+    checker was asked (``""`` if one was).
     """
-    before = World(tree, {change.path: change.before for change in changes}, cache)
-    after = World(tree, {change.path: change.after for change in changes}, cache)
+    texts: dict[str, bytes | None] = {}
+    before = World(tree, {change.path: change.before for change in changes}, cache, texts)
+    after = World(tree, {change.path: change.after for change in changes}, cache, texts)
     answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
     lowest = lowest_python(tree) if changes else None
     sound: dict[str, bytes] = {}
@@ -59,13 +70,20 @@ def judge(
         answers.extend(_file(before, after, path, lines, sound.get(path)))
     for path in sound:
         answers.extend(_overrides(before, after, path))
-    problems = _distinct(answers)
+        answers.extend(dead_problems(before, after, path, expects))
+    judged = tuple(c for c in changes if c.path in sound or not c.after)
+    opinion, untyped = _opinion(judged, tree, lowest)
+    met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
+    answers.extend(one for one in opinion if (one.path, one.line) not in met)
+    problems = [_honoured(after, problem) for problem in _distinct(answers)]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
+    if untyped.startswith("ty failed"):
+        doubts.append(Doubt(path=next(iter(sound), ""), what="type", why=untyped))
     if not candidates(before, tuple(sound))[1] and len(reached) > len(sound):
         why = "of this remote tree only some files were searched for uses of what the patch changes"
         doubts.append(Doubt(path=next(iter(sound), ""), what="use", why=why))
     found = (*(finding(problem) for problem in problems), *notes(doubts))
-    return found, frozenset(before.consulted | after.consulted)
+    return found, frozenset(before.consulted | after.consulted), untyped
 
 
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
@@ -76,6 +94,29 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
             place = () if answer.code == "fit-override" else (answer.path, answer.line)
             found.setdefault((*answer.key, *place), answer)
     return tuple(found.values())
+
+
+def _opinion(
+    changes: tuple[FileChange, ...], tree: Tree, lowest: tuple[int, int] | None
+) -> tuple[tuple[Problem, ...], str]:
+    """Ask a type checker where there is one; else say why none was asked."""
+    if tree.remote:
+        return (), "the tree is remote"
+    if not changes or find_spec("ty") is None:
+        return (), "vllm-mods[types] is not installed"
+    from vllm_mods.fit.types import second_opinion  # noqa: PLC0415  (tempfile and more: 40 ms)
+
+    return second_opinion(changes, tree, lowest)
+
+
+def _honoured(after: World, problem: Problem) -> Problem:
+    """Make a note of what the author has told a type checker to let be."""
+    rows = (after.glance(problem.path) or b"").splitlines()
+    row = rows[problem.line - 1] if 0 < problem.line <= len(rows) else b""
+    if problem.level is Level.NOTE or problem.code == "fit-syntax" or not _IGNORED.search(row):
+        return problem
+    message = f"{problem.message} (its line says `type: ignore`)"
+    return problem._replace(level=Level.NOTE, message=message)
 
 
 def _reached(
@@ -111,8 +152,8 @@ def _file(
     if changed is not None:
         answers.extend(name_problems(after, path, data, tree))
         old = before.read(path)
-        if old is not None:
-            answers.extend(duplicate_problems(path, tree, added_lines(old, data)))
+        answers.extend(flow_problems(path, tree, touched_lines(old, data)))
+        answers.extend(duplicate_problems(path, tree, added_lines(old, data)))
     problems = [answer for answer in answers if isinstance(answer, Problem)]
     known = _known(before, path, problems) if problems else frozenset()
     for answer in answers:
@@ -134,6 +175,8 @@ def _look(
     yield from import_problems(inference, sites, lines)
     yield from call_problems(inference, sites)
     yield from attribute_problems(inference, sites)
+    yield from kind_problems(inference, sites)
+    yield from string_problems(inference, sites)
 
 
 def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple[str, ...]]:
@@ -148,7 +191,11 @@ def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple
         for number, text in enumerate(data.splitlines(), 1)
         if any(token in text for token in tokens)
     )
-    answers = [*_look(before, path, tree, lines), *name_problems(before, path, data, tree)]
+    answers = [
+        *_look(before, path, tree, lines),
+        *name_problems(before, path, data, tree),
+        *flow_problems(path, tree, lines),
+    ]
     return frozenset(answer.key for answer in answers if isinstance(answer, Problem))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import Finding, Level
@@ -32,6 +33,13 @@ class Doubt(NamedTuple):
     path: str
     what: str
     why: str
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Name what is there instead, for the end of a message; ``""`` if nothing is near."""
+    own = sorted(other for other in names if not other.startswith("__"))
+    close = get_close_matches(name, own, n=1, cutoff=0.4)
+    return f"; the nearest is {close[0]}" if close else ""
 
 
 def finding(problem: Problem) -> Finding:

@@ -20,6 +20,10 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# How much of a signature a message shows: a finding has at most three lines.
+_LONG = 72
+
+
 class Kind(IntEnum):
     """The five kinds of parameter."""
 
@@ -51,7 +55,7 @@ class Function(NamedTuple):
     asynchronous: bool = False
 
     def text(self) -> str:
-        """Return the parameters as a person writes them, without annotations."""
+        """Return the parameters as a person writes them, without annotations; many are cut short."""
         parts: list[str] = []
         slash = star = False
         for parameter in self.parameters:
@@ -66,7 +70,8 @@ class Function(NamedTuple):
             parts.append(f"{prefix}{parameter.name}{'=…' if optional else ''}")
         if slash:
             parts.append("/")
-        return f"({', '.join(parts)})"
+        text = f"({', '.join(parts)})"
+        return text if len(text) <= _LONG else f"{text[: text.rindex(', ', 0, _LONG)]}, …)"
 
 
 class ClassField(NamedTuple):

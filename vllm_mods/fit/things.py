@@ -42,6 +42,17 @@ def outside(name: str) -> Thing:
     return Thing(kind="unknown", found=Symbol(external=name), why=f"{name} is outside the tree")
 
 
+_BUILTINS = {
+    f"builtins.{kind.__name__}()": kind
+    for kind in (int, float, bool, str, bytes, list, tuple, dict, set)
+}
+
+
+def builtin(thing: Thing) -> type | None:
+    """Return the builtin type that something is an instance of, ``None`` for anything else."""
+    return _BUILTINS.get(thing.found.external or "")
+
+
 def call_text(node: ast.Call) -> str:
     """Return what is called as the code writes it."""
     return dotted(node.func) or ast.unparse(node.func)[:60]

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SITES = (
+    *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.Import, ast.ImportFrom),
+    *(ast.Assign, ast.AugAssign, ast.Expr, ast.ClassDef, ast.With, ast.AsyncWith, ast.For),
+    *(ast.Return, ast.Constant, ast.Dict, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp),
+)
 
 # What a local name was bound by: a parameter, an import, an expression with its annotation,
 # a nested function or class, or something of which nothing is known.
@@ -41,7 +46,7 @@ class CodeScope:
         return isinstance(self.node, ast.ClassDef)
 
     def locals(self) -> dict[str, list[Source]]:
-        """Return what the names local to a function were bound by."""
+        """Return what the names local to a function, or bound in a class body, were bound by."""
         if self.bound is None:
             self.bound = _locals(self.node)
         return self.bound
@@ -55,7 +60,7 @@ class CodeSite(NamedTuple):
 
 
 def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[CodeSite]:
-    """Yield calls, attributes and imports that touch some lines (all lines if ``None``)."""
+    """Yield the nodes of some kinds that touch some lines (all lines if ``None``)."""
     first, last = (min(lines), max(lines)) if lines else (0, 0)
     stack: list[tuple[ast.AST, CodeScope]] = [(tree, CodeScope(tree, ""))]
     while stack:
@@ -66,9 +71,7 @@ def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[CodeSite]:
                 start = min([start, *(d.lineno for d in node.decorator_list)])
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
                 continue
-        if isinstance(node, ast.Call | ast.Attribute | ast.Import | ast.ImportFrom) or (
-            isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
-        ):
+        if isinstance(node, _SITES):
             yield CodeSite(node, scope)
         stack.extend(reversed(list(_children(node, scope))))
 
@@ -135,8 +138,15 @@ def _nodes(value: object) -> Iterator[ast.AST]:
         yield from (item for item in value if isinstance(item, ast.AST))
 
 
-def _locals(node: ast.AST) -> dict[str, list[Source]]:
+def _locals(  # noqa: C901 - one kind of scope per branch
+    node: ast.AST,
+) -> dict[str, list[Source]]:
     bound: dict[str, list[Source]] = {}
+    if isinstance(node, ast.ClassDef):
+        for inner in (i for statement in node.body for i in every(statement)):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                bound[inner.id] = [None]
+        return bound | {getattr(statement, "name", ""): [None] for statement in node.body}
     if isinstance(node, _COMPREHENSIONS):
         for generator in node.generators:
             for name in target_names(generator.target):
@@ -237,13 +247,3 @@ def receiver(scope: CodeScope) -> tuple[str, str, ast.ClassDef] | None:
         and bool(names & {"validator", "field_validator", "model_validator"})
     )
     return positional[0].arg, "class" if by_class else "instance", outer
-
-
-def binds_in_body(node: ast.AST, name: str) -> bool:
-    """Tell whether a class body binds a name."""
-    body = getattr(node, "body", ())
-    return any(
-        isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store)
-        for statement in body
-        for inner in every(statement)
-    ) or any(getattr(statement, "name", None) == name for statement in body)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Modules that a build makes: a source archive has none of them.
 _BUILT = re.compile(
-    r"(?:^|\.)(?:_\w*C|_C_\w+|_version|_build_info|version_info|commit_id|cumem_allocator|spinloop"
+    r"(?:^|\.)(?:_\w*C(?:_\w+)?|_version|_build_info|version_info|commit_id|cumem_allocator|spinloop"
     r"|vllm_flash_attn|third_party|_deep_gemm\w*|\w+_pb2(?:_grpc)?|_\w*_rs|_rust\w*|_vllm_fa\w*)(?:\.|$)"
 )
 _MODULE_NAMES = words(
@@ -47,8 +47,17 @@ _OPAQUE = Lookup(exists=True, found=(Symbol(),))
 class World:
     """A tree with some files replaced; ``files`` are the replacements, ``None`` for a deletion."""
 
-    def __init__(self, tree: Tree, files: Mapping[str, bytes | None], cache: SummaryCache) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        files: Mapping[str, bytes | None],
+        cache: SummaryCache,
+        texts: dict[str, bytes | None] | None = None,
+    ) -> None:
         self.tree = tree
+        # What was read already: the states before and after share it.
+        self.texts = {} if texts is None else texts
+        self.heirs: dict[bytes, list[str]] | None = None
         self.files = files
         self.cache = cache
         self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}
@@ -74,7 +83,11 @@ class World:
 
     def glance(self, path: str) -> bytes | None:
         """Return the bytes of a file that a search only passes over."""
-        return self.files[path] if path in self.files else self.tree.read(path)
+        if path in self.files:
+            return self.files[path]
+        if path not in self.texts:
+            self.texts[path] = self.tree.read(path)
+        return self.texts[path]
 
     def paths(self, under: str = "vllm") -> frozenset[str]:
         """Return every file below a folder of the site root."""

@@ -44,7 +44,8 @@ class LockedTree(NamedTuple):
     """One state of the touched files, and the releases (version labels) that have it.
 
     ``beside`` are the files that the fit rested on, ``witness`` the digests of their bytes
-    (``vouch.witness``) with which it found nothing wrong.
+    (``vouch.witness``) with which it found nothing wrong; ``proof`` is ``types`` where a type
+    checker was asked too.
     """
 
     vllm: tuple[str, ...]
@@ -55,6 +56,7 @@ class LockedTree(NamedTuple):
     hunks: tuple[LockedHunk, ...]
     beside: tuple[str, ...]
     witness: tuple[str, ...]
+    proof: str = "static"
 
 
 class Lock(NamedTuple):
@@ -84,7 +86,8 @@ def parse(data: bytes, where: str) -> Lock:
                     f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}",
                 ),
             )
-        return decode(Lock, {"others": [], **raw}, more=True, whole=True)
+        trees = [{"proof": "static", **tree} for tree in raw["trees"]]
+        return decode(Lock, {"others": [], **raw, "trees": trees}, more=True, whole=True)
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestError(
             where,
@@ -123,8 +126,14 @@ def dump(lock: Lock) -> bytes:
         "digest": lock.digest,
         "manifest": lock.manifest,
         "manifest_sha256": lock.manifest_sha256,
-        "trees": encode(lock.trees),
+        "trees": [_tree_data(tree) for tree in lock.trees],
         # left out where there are none: most mods have none, and older versions know none
         **({"others": encode(lock.others)} if lock.others else {}),
     }
     return (json.dumps(raw, indent=1) + "\n").encode()
+
+
+def _tree_data(tree: LockedTree) -> dict[str, Any]:
+    """Return one state as JSON can hold it: a proof that is static is left out, older versions know no other."""
+    found: dict[str, Any] = encode(tree)
+    return {key: value for key, value in found.items() if (key, value) != ("proof", "static")}

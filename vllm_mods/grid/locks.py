@@ -119,7 +119,7 @@ def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def _bare(tree: LockedTree) -> LockedTree:
-    return tree._replace(vllm=(), witness=())
+    return tree._replace(vllm=(), witness=(), proof="static")
 
 
 def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[CellProblem, ...]:

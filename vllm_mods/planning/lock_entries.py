@@ -34,6 +34,7 @@ def entry(planned: ModPlan) -> LockedTree | None:
         ),
         beside=planned.beside,
         witness=(),
+        proof=planned.proof or "static",
     )
 
 

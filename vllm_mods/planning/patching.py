@@ -59,7 +59,10 @@ class Part(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What became of it. ``changes`` is empty unless ``ok``; ``beside`` is what the fit looked at."""
+    """What became of it. ``changes`` is empty unless ``ok``; ``beside`` is what the fit looked at.
+
+    ``proof`` and ``unexamined`` are as in ``ModPlan``.
+    """
 
     variant: Variant
     ok: bool
@@ -68,6 +71,8 @@ class Attempt(NamedTuple):
     findings: tuple[Finding, ...] = ()
     hunks: tuple[PlacedHunk, ...] = ()
     beside: tuple[str, ...] = ()
+    proof: str = ""
+    unexamined: tuple[tuple[str, str], ...] = ()
 
 
 def parts_of(

@@ -138,7 +138,16 @@ class _Planner(NamedTuple):
         verdict = Verdict.MOVED if any(hunk.offset for hunk in placed) else Verdict.APPLIES
         notes = (*patching.notes(placed, changes), *self.context.notes(mod, variant))
         return self.context.says(mod, variant, verdict, *notes)._replace(
-            changes=changes, hunks=placed, vouched=True, beside=tree.beside, witness=witness
+            changes=changes,
+            hunks=placed,
+            vouched=True,
+            beside=tree.beside,
+            witness=witness,
+            proof=tree.proof,
+            unexamined=fit.unexamined(
+                self.context.tree,
+                "" if tree.proof == "types" else "the proof in mod.lock is without",
+            ),
         )
 
     def choose(self, mod: Mod) -> ModPlan:
@@ -175,11 +184,12 @@ class _Planner(NamedTuple):
         view, expects, allow = self.context.view, variant.expects, variant.allow
         looked = fit.fit(tried.changes, view, expects=expects, allow=allow, cache=self.cache)
         found = looked.findings
+        tried = tried._replace(
+            beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
+        )
         if any(finding.level is Level.ERROR for finding in found):
-            return tried._replace(
-                ok=False, verdict=Verdict.UNFIT, changes=(), findings=found, beside=looked.beside
-            )
-        return tried._replace(findings=(*tried.findings, *found), beside=looked.beside)
+            return tried._replace(ok=False, verdict=Verdict.UNFIT, changes=(), findings=found)
+        return tried._replace(findings=(*tried.findings, *found))
 
     def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
         leftovers = self.context.leftovers(tried.changes)
@@ -189,4 +199,6 @@ class _Planner(NamedTuple):
             hunks=tried.hunks,
             beside=tried.beside,
             witness=known_trees.witness(tried.beside, self.context.view),
+            proof=tried.proof,
+            unexamined=tried.unexamined,
         )

@@ -82,10 +82,10 @@ def nothing_fits(
 
 def _said(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan:
     findings = (*tried.findings, *context.leftovers(_touched(tried)))
-    plan = context.says(mod, tried.variant, tried.verdict, *findings)
-    if tried.verdict is Verdict.UNFIT:
-        return plan._replace(beside=tried.beside)
-    return _by_part(context, mod, tried) or plan._replace(beside=tried.beside)
+    plan = context.says(mod, tried.variant, tried.verdict, *findings)._replace(
+        beside=tried.beside, proof=tried.proof, unexamined=tried.unexamined
+    )
+    return plan if tried.verdict is Verdict.UNFIT else _by_part(context, mod, tried) or plan
 
 
 def _by_part(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan | None:

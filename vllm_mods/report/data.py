@@ -48,6 +48,8 @@ def mod(planned: ModPlan) -> dict[str, Any]:
             for change in planned.changes
         ],
         "findings": [finding(found) for found in planned.findings],
+        "proof": planned.proof,
+        "unexamined": [{"what": what, "why": why} for what, why in planned.unexamined],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vllm_mods.base.model import Level
-from vllm_mods.doctor.checks import Diagnosis, Examined, Fit
+from vllm_mods.doctor.checks import Diagnosis, Examined, ModOnTree
 from vllm_mods.doctor.surroundings import Surroundings
 from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint
@@ -81,7 +81,7 @@ def _target_data(target: Examined) -> dict[str, Any]:
     }
 
 
-def _fit_data(fit: Fit) -> dict[str, Any]:
+def _fit_data(fit: ModOnTree) -> dict[str, Any]:
     one = fit.planned
     return {
         "name": fit.name,

@@ -43,8 +43,11 @@ def plain(verdict: Verdict, words: str | None = None) -> str:
     return verdict.value if words is None else words
 
 
-def plan(planned: Plan, paint: Paint = plain) -> str:
-    """Return the answer of ``check``: a verdict per mod, what it rests on, what it changes."""
+def plan(planned: Plan, paint: Paint = plain, *, explain: bool = False) -> str:
+    """Return the answer of ``check``: a verdict per mod, what it rests on, what it changes.
+
+    ``explain`` lists the classes of faults that nobody looked for.
+    """
     blocks = [tree_name(planned.version, planned.spec)]
     width = max((len(f"{one.mod.name} {one.mod.version}") for one in planned.mods), default=0)
     for one in planned.mods:
@@ -53,6 +56,9 @@ def plan(planned: Plan, paint: Paint = plain) -> str:
         lines = [f"  {head}  {paint(one.verdict)}: {meaning(one)}{variant}"]
         lines += [f"    {line}" for line in changed(one)]
         lines += _reasons(one, paint)
+        if explain:
+            lines += [f"    proof: {one.proof}"] if one.proof else []
+            lines += [f"    not examined: {what}: {why}" for what, why in one.unexamined]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 

@@ -1,0 +1,253 @@
+"""Members, flow, kinds, strings and dead code: what is wrong, and what only looks so."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+from fit_tree import errors, findings, tree_of
+
+from vllm_mods.base.model import Expectation, FileChange, Level
+from vllm_mods.fit import fit
+
+USE = "vllm/use.py"
+FILES = {
+    "PKG-INFO": "Metadata-Version: 2.4\nRequires-Python: <3.15,>=3.10\n",
+    "vllm/__init__.py": "",
+    "vllm/config.py": """
+        from dataclasses import dataclass
+        from enum import Enum, EnumMeta
+        from typing import Annotated
+
+        from pydantic import BaseModel, Field
+
+
+        class Meta(EnumMeta):
+            def __getitem__(cls, name): ...
+
+
+        class Backend(Enum, metaclass=Meta):
+            FLASH = "vllm.parts.Flash"
+            TRITON = "vllm.parts.Triton"
+
+
+        @dataclass(frozen=True)
+        class ModelConfig:
+            dtype: str = "auto"
+
+            @property
+            def heads(self) -> int:
+                return 3
+
+            def layers(self) -> int:
+                return 3
+
+
+        class Request(BaseModel):
+            prompt: str
+            limit: Annotated[int, Field(default=3)]
+            seed: int | None = None
+
+
+        @dataclass
+        class Config:
+            model_config: ModelConfig
+            backend: Backend = Backend.FLASH
+            late: object = None
+
+            @classmethod
+            def from_config(cls, data): ...
+    """,
+    "vllm/parts.py": """
+        import contextlib
+        from abc import ABC, abstractmethod
+
+
+        class Flash(ABC):
+            @abstractmethod
+            def run(self): ...
+
+            def hook(self): ...
+
+
+        def pair():
+            return 1, 2
+
+
+        def walk():
+            yield 1
+
+
+        @contextlib.contextmanager
+        def entered():
+            yield 1
+
+
+        async def fetch():
+            return 1
+
+
+        def register(op_name, op_func): ...
+
+
+        register(op_name="fused_add", op_func=pair)
+        print(Flash().hook)
+    """,
+    USE: """
+        from vllm.config import Backend, Config, ModelConfig, Request
+        from vllm.parts import Flash, entered, fetch, pair, walk
+
+        import torch
+
+
+        class Mine(Flash):
+            def run(self):
+                return 1
+
+
+        def use(c: Config, m: ModelConfig):
+            pass
+    """,
+}
+BODY = "    pass\n"
+
+# (statements of `use`, code of the one error, words of its message)
+NOES = [
+    ("c.model_config.no_such", "fit-attribute", "ModelConfig (vllm/config.py:"),
+    ("c.model_confg", "fit-attribute", "the nearest is model_config"),
+    ("Config.from_confg({})", "fit-attribute", "the nearest is from_config"),
+    ("Backend.FLASHY", "fit-attribute", "the nearest is FLASH"),
+    ("Backend['TRITN']", "fit-string", "the nearest is TRITON"),
+    ("Mine().runs()", "fit-attribute", "the nearest is run"),
+    ("getattr(c, 'bakend')", "fit-string", "the nearest is backend"),
+    ("print(x)\nx = 1", "fit-undefined-name", "line 14 is the first that does"),
+    ("x = 1\ndel x\nprint(x)", "fit-undefined-name", "line 14 deletes it"),
+    ("global counter\ncounter += 1", "fit-undefined-name", "counter"),
+    ("n = 3\nwith n:\n    pass", "fit-kind", "it is a int"),
+    ("n = 3\nn()", "fit-kind", "is called"),
+    ("n = 3\nprint('a' + n)", "fit-kind", "a str and a int"),
+    ("m.dtype = 'x'", "fit-kind", "is frozen"),
+    ("Flash()", "fit-kind", "is abstract: it has no run"),
+    ("a, b, d = pair()", "fit-kind", "returns 2"),
+    ("with walk():\n    pass", "fit-kind", "is a generator"),
+    ("fetch()", "fit-kind", "nothing awaits it"),
+    ("m.heads()", "fit-kind", "is called, and it is a int"),
+    ("return m.layers < 2", "fit-kind", "not what calling it gives"),
+    ("isinstance(c, pair)", "fit-kind", "defines a function"),
+    ("class A(pair): ...", "fit-kind", "a base class"),
+    ("torch.ops.vllm.fused_ad(c)", "fit-string", "the nearest is fused_add"),
+    ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
+    ("Request(seed=1)", "fit-call", "does not pass prompt"),
+    ("print('%s %s' % (c,))", "fit-string", "takes 2 values and gets 1"),
+    ("print('{} {}'.format(c))", "fit-string", "takes 2 values and gets 1"),
+]
+YESES = [
+    "c.model_config.dtype.lower()",
+    "c.late.anything",
+    "if hasattr(c, 'soon'):\n    c.soon",
+    "Backend['FLASH'].name",
+    "Backend.FLASH.value",
+    "Mine().run()",
+    "getattr(c, 'bakend', None)",
+    "for i in []:\n    print(x) if i else None\n    x = 1",
+    "if c:\n    x = 1\nprint(x)",
+    "if (x := c):\n    print(x)",
+    "try:\n    x = 1\nexcept ValueError:\n    print(x)",
+    "def inner():\n    return x\nx = inner",
+    "x = 1\nif c:\n    del x\nprint(x)",
+    "[y for y in [1] if (z := y)]\nprint(z)",
+    "print(type(c) and [q for q in (1,)])",
+    "with entered() as one:\n    print(one)",
+    "a, b = pair()",
+    "for one in walk():\n    print(one)",
+    "n = 3\nprint('a' * n, 2.0 * n, [0] * n)",
+    "isinstance(c, (Config, int))",
+    "torch.ops.vllm.fused_add(c)",
+    "return 'vllm.parts.Flash', 'vllm.logger.Nothing', 'vllm.parts.lower'",
+    "c.backend = Backend.TRITON",
+    "print('%s' % c, '%d%%' % (1,), '%(a)s' % {'a': 1})",
+    "c.no_such  # type: ignore[attr-defined]",
+    "type(c).__name__",
+    "Request(prompt='a', more=1)",
+    "assert isinstance(c, Mine)\nc.no_such",
+]
+
+
+def used(body: str) -> tuple[str, str]:
+    return BODY, indent(body, "    ") + "\n"
+
+
+@pytest.mark.parametrize(("body", "code", "words"), NOES)
+def test_no(body: str, code: str, words: str) -> None:
+    found = errors(USE, used(body), files=dict(FILES))
+    assert [(f.code, f.path) for f in found] == [(code, USE)], found
+    assert words in found[0].message
+    assert len(found[0].message) <= 300
+
+
+@pytest.mark.parametrize("body", YESES)
+def test_no_false_alarm(body: str) -> None:
+    assert errors(USE, used(body), files=dict(FILES)) == []
+
+
+def test_an_awaited_result_is_none_of_a_coroutine() -> None:
+    old, new = "def use(c: Config, m: ModelConfig):\n    pass", "async def use(c: Config):\n    "
+    assert errors(USE, (old, new + "await fetch()"), files=dict(FILES)) == []
+    (found,) = errors(USE, (old, new + "fetch().real"), files=dict(FILES))
+    assert (found.code, "coroutine" in found.message) == ("fit-kind", True)
+
+
+def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
+    two = FILES["vllm/parts.py"].replace(
+        "def hook(self): ...",
+        "def hook(self): ...\n\n            @abstractmethod\n            def stop(self): ...",
+    )
+    other = "class Mine(Flash):\n    def run(self):\n        return 2\n"
+    tree = tree_of({**FILES, "vllm/parts.py": two})
+    new = FileChange(
+        path="vllm/new.py", before=None, after=f"from vllm.parts import Flash\n\n\n{other}".encode()
+    )
+    found = fit((new,), tree).findings
+    assert [f.code for f in found if f.level is Level.ERROR] == ["fit-kind"]
+    assert "has no stop" in found[-2].message or "has no stop" in found[0].message
+
+
+def test_a_hook_that_nobody_calls_is_the_first_note_and_an_error_where_it_is_expected() -> None:
+    pair = ("        return 1\n", "        return 1\n\n    def hok(self): ...\n")
+    found = findings(USE, pair, files=dict(FILES))
+    assert (found[0].code, found[0].level) == ("fit-dead", Level.NOTE)
+    assert "nobody calls Mine.hok, and no base defines it; the nearest is hook" in found[0].message
+    assert not [
+        f
+        for f in findings(USE, (pair[0], pair[1].replace("hok", "hook")), files=dict(FILES))
+        if f.code == "fit-dead"
+    ]
+    tree = tree_of(FILES)
+    before = tree.files[USE]
+    change = FileChange(
+        path=USE, before=before, after=before.replace(pair[0].encode(), pair[1].encode())
+    )
+    wants = Expectation(path=USE, symbol="Mine.hok")
+    codes = {
+        f.code for f in fit((change,), tree, expects=(wants,)).findings if f.level is Level.ERROR
+    }
+    assert "fit-dead" in codes
+
+
+def test_a_file_that_nothing_imports_is_a_note() -> None:
+    tree = tree_of(FILES)
+    new = FileChange(path="vllm/alone.py", before=None, after=b"x = 1\n")
+    user = FileChange(
+        path=USE, before=tree.files[USE], after=tree.files[USE] + b"import vllm.alone\n"
+    )
+    assert [f.code for f in fit((new,), tree).findings] == ["fit-dead"]
+    assert not [f for f in fit((new, user), tree).findings if f.code == "fit-dead"]
+
+
+def test_a_name_that_the_patch_defines_twice_is_reported() -> None:
+    twice = dedent(
+        "\n\n    def again():\n        return 1\n\n\n    def again():\n        return 2\n"
+    )
+    assert [f.code for f in errors(USE, (BODY, BODY + twice), files=dict(FILES))] == [
+        "fit-duplicate"
+    ]

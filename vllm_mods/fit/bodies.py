@@ -1,0 +1,71 @@
+"""The code of a function that a summary only names, read when a question needs it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from vllm_mods.formats import syntax_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.fit.shapes import Function, Value
+    from vllm_mods.fit.world import World
+
+
+def definition(world: World, path: str, what: Function | Value) -> ast.stmt | None:
+    """Return the statement that a summary was made of."""
+    stack = list(getattr(syntax_tree.module(world.read(path) or b""), "body", ()))
+    while stack:
+        node = stack.pop()
+        if node.lineno == what.line and getattr(node, "name", "") == getattr(what, "name", ""):
+            return node  # type: ignore[no-any-return]
+        if node.lineno <= what.line <= (node.end_lineno or 0):
+            for block in ("body", "orelse", "finalbody", "handlers"):
+                stack += getattr(node, block, ())
+    return None
+
+
+def scope_at(data: bytes, line: int) -> str:
+    """Return the dotted chain of classes and functions around a line."""
+    chain: list[str] = []
+    stack: list[ast.AST] = [syntax_tree.module(data) or ast.Module([], [])]
+    while stack:
+        for node in ast.iter_child_nodes(stack.pop()):
+            if getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0):
+                stack.append(node)
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    chain.append(node.name)
+    return ".".join(chain)
+
+
+def own(node: ast.AST | None) -> Iterator[ast.AST]:
+    """Yield what is below a function and not below another one inside it."""
+    stack = list(getattr(node, "body", ()))
+    while stack:
+        inner = stack.pop()
+        yield inner
+        if not isinstance(
+            inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+        ):
+            stack.extend(ast.iter_child_nodes(inner))
+
+
+def is_generator(node: ast.AST | None) -> bool:
+    """Tell whether a function yields."""
+    return any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in own(node))
+
+
+def arities(node: ast.AST | None) -> frozenset[int | None]:
+    """Return the lengths of the tuples that a function returns, ``None`` for what can't be told."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or is_generator(node):
+        return frozenset((None,))
+    return frozenset(
+        None
+        if not isinstance(inner.value, ast.Tuple)
+        or any(isinstance(element, ast.Starred) for element in inner.value.elts)
+        else len(inner.value.elts)
+        for inner in own(node)
+        if isinstance(inner, ast.Return)
+    )

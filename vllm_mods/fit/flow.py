@@ -1,0 +1,247 @@
+"""Names of a function that no path to where they are read has bound."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.signatures import every
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def flow_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterator[Problem]:
+    """Judge every function that has one of some lines."""
+    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    while stack:
+        node, scope = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            inner = scope
+            if isinstance(child, ast.stmt) and lines.isdisjoint(
+                range(child.lineno, (child.end_lineno or child.lineno) + 1)
+            ):
+                continue
+            if isinstance(child, (*_FUNCTIONS, ast.ClassDef)):
+                inner = f"{scope}.{child.name}".lstrip(".")
+                if isinstance(child, _FUNCTIONS):
+                    yield from _function(path, tree, child, inner)
+            if not isinstance(child, ast.expr):
+                stack.append((child, inner))
+
+
+def _function(
+    path: str, tree: ast.Module, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: str
+) -> Iterator[Problem]:
+    inside = [inner for statement in node.body for inner in every(statement)]
+    if not _early(inside):
+        return
+    shared = {n for i in inside if isinstance(i, ast.Global | ast.Nonlocal) for n in i.names}
+    flow = _Flow(_bound(node.body) - shared | _lonely(tree, node, inside))
+    arguments = node.args
+    flow.block(
+        node.body,
+        {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+        | {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None},
+    )
+    for name, line in flow.unbound.items():
+        yield Problem(
+            code="fit-undefined-name",
+            key=("fit-undefined-name", scope, name, "unbound"),
+            token=name,
+            path=path,
+            line=line,
+            scope=scope,
+            message=f"{name} is read, and nothing has set it by then: {flow.later(node, name, line)}",
+        )
+
+
+def _early(inside: list[ast.AST]) -> bool:
+    """Tell whether some name is read above all that binds it, deleted, or global: the rest is fine."""
+    loads: dict[str, int] = {}
+    stores: dict[str, int] = {}
+    for node in inside:
+        if isinstance(node, ast.Global | ast.Delete):
+            return True
+        if isinstance(node, ast.Name):
+            seen = loads if isinstance(node.ctx, ast.Load) else stores
+            seen[node.id] = min(seen.get(node.id, node.lineno), node.lineno)
+        elif isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.alias, ast.ExceptHandler)):
+            for name in _binds(node):
+                stores[name] = min(stores.get(name, node.lineno), node.lineno)
+    return any(name in stores and stores[name] >= line for name, line in loads.items())
+
+
+def _lonely(tree: ast.Module, node: ast.AST, inside: list[ast.AST]) -> set[str]:
+    """Return the globals that this function alone can bind."""
+    names = {n for inner in inside if isinstance(inner, ast.Global) for n in inner.names}
+    if not names:
+        return names
+    mine = set(map(id, inside))
+    others = [n for n in every(tree) if id(n) not in mine and n is not node]
+    held = {n for inner in others for n in _binds(inner)}
+    held |= {n for inner in others if isinstance(inner, ast.Global) for n in inner.names}
+    dynamic = any(isinstance(i, ast.ImportFrom) and i.names[0].name == "*" for i in others)
+    # Somebody else may have set it before a path that only sets it is taken again.
+    sets = {
+        n
+        for inner in inside
+        if isinstance(inner, ast.Assign | ast.AnnAssign)
+        for n in _bound([inner])
+    }
+    return set() if dynamic else names - held - sets
+
+
+def _binds(node: ast.AST) -> Iterator[str]:
+    """Yield what one node binds by itself."""
+    match node:
+        case ast.Name(ctx=ast.Store() | ast.Del()):
+            yield node.id
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name
+        case ast.alias():
+            yield (node.asname or node.name).partition(".")[0]
+        case (
+            ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+        ):
+            yield name
+        case ast.MatchMapping(rest=str(name)):
+            yield name
+        case _:
+            pass
+
+
+def _bound(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return every name that some nodes bind in their own scope."""
+    found: set[str] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        found.update(_binds(node))
+        if isinstance(node, _COMPREHENSIONS):
+            found |= {n.target.id for n in every(node) if isinstance(n, ast.NamedExpr)}
+        elif not isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            stack.extend(ast.iter_child_nodes(node))
+    return found
+
+
+class _Flow:
+    """Follows a body with the names that some path has bound; what is doubtful counts as bound."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+        self.unbound: dict[str, int] = {}
+        self.deleted: dict[str, int] = {}
+
+    def later(self, node: ast.AST, name: str, line: int) -> str:
+        """Say where a name is bound or deleted."""
+        if name in self.deleted:
+            return f"line {self.deleted[name]} deletes it"
+        found = [n.lineno for n in every(node) if name in _binds(n) and hasattr(n, "lineno")]
+        after = min((n for n in found if n > line), default=0)
+        return f"line {after} is the first that does" if after else "no path does"
+
+    def block(self, body: list[ast.stmt], bound: set[str]) -> set[str] | None:
+        """Return what is bound after some statements; ``None`` if their end is not reached."""
+        state: set[str] | None = set(bound)
+        for statement in body:
+            if state is None:
+                return None
+            state = self.statement(statement, state)
+        return state
+
+    def statement(  # noqa: C901, PLR0912 - one kind of statement per branch
+        self, node: ast.stmt, bound: set[str]
+    ) -> set[str] | None:
+        match node:
+            case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+                self.read(node, bound)
+                return None
+            case ast.If():
+                self.read(node.test, bound)
+                bound = bound | _bound([node.test])
+                ends = [self.block(node.body, bound), self.block(node.orelse, bound)]
+                reached = [end for end in ends if end is not None]
+                return set().union(*reached) if reached else None
+            case ast.For() | ast.AsyncFor() | ast.While():
+                self.read(node.test if isinstance(node, ast.While) else node.iter, bound)
+                bound = bound | _bound([node])
+                self.block(node.body, bound)
+                self.block(node.orelse, bound)
+            case ast.Try() | ast.With() | ast.AsyncWith() | ast.Match():
+                self.compound(node, bound)
+                bound = bound | _bound([node])
+            case ast.Delete():
+                self.read(node, bound)
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        bound.discard(target.id)
+                        self.deleted[target.id] = node.lineno
+            case ast.Assign() | ast.AnnAssign():
+                if node.value is not None:
+                    self.read(node.value, bound)
+                    bound |= _bound([node.value])
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    self.read(target, bound)
+                    bound |= _bound([target]) if node.value is not None else set()
+            case ast.AugAssign():
+                self.read(node.value, bound)
+                self.load(node.target, bound)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                bound.add(node.name)
+                self.names -= {
+                    n for i in every(node) if isinstance(i, ast.Nonlocal) for n in i.names
+                }
+            case _:
+                self.read(node, bound)
+                bound |= _bound([node])
+        return bound
+
+    def compound(
+        self, node: ast.Try | ast.With | ast.AsyncWith | ast.Match, bound: set[str]
+    ) -> None:
+        """Follow what may be left anywhere inside."""
+        every_name = bound | _bound([node])
+        if isinstance(node, ast.Try):
+            self.block(node.body, bound)
+            for block in (*(h.body for h in node.handlers), node.orelse, node.finalbody):
+                self.block(block, every_name)
+        elif isinstance(node, ast.Match):
+            self.read(node.subject, bound)
+            for case in node.cases:
+                self.block(
+                    case.body, bound | _bound([case.pattern]) | _bound([case.guard or case.pattern])
+                )
+        else:
+            for item in node.items:
+                self.read(item.context_expr, bound)
+                bound = bound | _bound([item])
+            self.block(node.body, bound)
+
+    def read(self, node: ast.AST, bound: set[str]) -> None:
+        """Look at every name that evaluating an expression reads at once."""
+        held = bound | _bound([node])
+        stack: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset())]
+        while stack:
+            inner, hidden = stack.pop()
+            if isinstance(inner, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+                continue
+            if isinstance(inner, _COMPREHENSIONS):
+                hidden |= {n for g in inner.generators for n in _bound([g.target])}
+            if isinstance(inner, ast.Name) and inner.id not in hidden:
+                if isinstance(inner.ctx, ast.Load):
+                    self.load(inner, held)
+                elif isinstance(inner.ctx, ast.Del):
+                    self.load(inner, bound)
+            stack.extend((child, hidden) for child in ast.iter_child_nodes(inner))
+
+    def load(self, node: ast.AST, bound: set[str]) -> None:
+        """Record a name that nothing has bound."""
+        if isinstance(node, ast.Name) and node.id in self.names and node.id not in bound:
+            self.unbound.setdefault(node.id, node.lineno)

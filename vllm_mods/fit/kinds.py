@@ -1,0 +1,345 @@
+"""Whether what code uses is of the kind that the use asks for."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.fit.attributes import missing, narrowed
+from vllm_mods.fit.binding import has_kind, is_property, opaque_decorator
+from vllm_mods.fit.bodies import arities, definition, is_generator
+from vllm_mods.fit.families import classes_in, subclasses
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.things import builtin, call_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.fit.found import Symbol
+    from vllm_mods.fit.infer import Inference
+    from vllm_mods.fit.things import Thing
+    from vllm_mods.fit.walk import CodeScope, CodeSite
+    from vllm_mods.fit.world import World
+
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_FUNCTION = frozenset(dir(lambda: 0)) - {"__lt__"}
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
+    """Judge every use among some sites."""
+    for site in sites:
+        if site.scope.tolerant or site.scope.typing_only:
+            continue
+        for text, token in _wrong(inference, site.node, site.scope):
+            yield Problem(
+                code="fit-kind",
+                key=("fit-kind", site.scope.name, text),
+                token=token,
+                path=inference.path,
+                line=site.node.lineno,
+                scope=site.scope.name,
+                message=text,
+            )
+
+
+def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch
+    inference: Inference, node: ast.AST, scope: CodeScope
+) -> Iterator[tuple[str, str]]:
+    match node:
+        case ast.With() | ast.AsyncWith():
+            wanted = "__enter__" if isinstance(node, ast.With) else "__aenter__"
+            for item in node.items:
+                yield from _lacks(inference, item.context_expr, scope, wanted, "entered by with")
+                yield from _generator(inference, item.context_expr, scope)
+        case ast.For():
+            yield from _lacks(inference, node.iter, scope, "__iter__", "iterated over")
+        case ast.Subscript(ctx=ast.Load()):
+            yield from _lacks(inference, node.value, scope, "__getitem__", "subscripted")
+        case ast.Attribute(ctx=ast.Load()):
+            yield from _lacks(inference, node.value, scope, node.attr, "read from")
+        case ast.Attribute(ctx=ast.Store()):
+            yield from _frozen(inference, node, scope)
+        case ast.AugAssign(target=ast.Attribute() as target):
+            yield from _frozen(inference, target, scope)
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+            for kind in kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]:
+                yield from _no_class(inference, kind, scope, "isinstance")
+        case ast.Call():
+            yield from _lacks(inference, node.func, scope, "__call__", "called")
+            yield from _abstract(inference, node, scope)
+        case ast.ClassDef():
+            for base in node.bases:
+                yield from _no_class(inference, base, scope, "a base class")
+            yield from _incomplete(inference, node, scope)
+        case ast.Expr(value=ast.Call() as call):
+            if _kinds(inference, call, scope) == {"coroutine"}:
+                yield f"{call_text(call)}() makes a coroutine, and nothing awaits it", _token(call)
+        case ast.Assign(targets=[ast.Tuple() as target], value=ast.Call() | ast.Await()):
+            yield from _unpacked(inference, target, node.value, scope)
+        case ast.BinOp():
+            yield from _operands(inference, node, scope)
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+            yield from _lacks(inference, test, scope, "__bool__", "asked for its truth")
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _lacks(inference, value, scope, "__bool__", "asked for its truth")
+        case ast.Compare(ops=[op]) if isinstance(op, _ORDERS):
+            for side in (node.left, *node.comparators):
+                yield from _lacks(inference, side, scope, "__lt__", "compared")
+
+
+def _kinds(inference: Inference, node: ast.expr, scope: CodeScope) -> set[str]:
+    return {thing.kind for thing in inference.infer(node, scope)}
+
+
+def _token(node: ast.expr) -> str:
+    func = node.func if isinstance(node, ast.Call) else node
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+
+
+def _lacks(
+    inference: Inference, node: ast.expr, scope: CodeScope, wanted: str, used: str
+) -> Iterator[tuple[str, str]]:
+    """Say that something is used in a way that it does not take, whatever it may be."""
+    things = inference.infer(node, scope)
+    answers = [_lack(inference.world, thing, wanted, node) for thing in things]
+    if answers and None not in answers and not narrowed(scope, node):
+        yield f"{ast.unparse(node)[:60]} is {used}, and {answers[0]}", _token(node)
+
+
+def _lack(  # noqa: PLR0911 - an answer per kind of thing
+    world: World, thing: Thing, wanted: str, node: ast.expr
+) -> str | None:
+    plain, special = builtin(thing), wanted.startswith("__")
+    if wanted == "__bool__" and not (thing.kind == "function" and thing.bound):
+        return None
+    if plain and special:
+        return None if _has(plain, wanted) else f"it is a {plain.__name__}"
+    if thing.kind == "coroutine" and wanted not in {"send", "throw", "close"}:
+        name = thing.functions[0].name
+        return f"it is a coroutine that nothing awaits: {thing.found.path}:{thing.functions[0].line} is `async def {name}`"
+    if thing.kind == "function" and wanted != "__call__":
+        return _of_function(world, thing, wanted, node)
+    if thing.kind == "instance" and special and wanted != "__lt__":
+        line = lineage(world, thing.found)
+        names, why = attributes(world, line)
+        known = {wanted, "__getitem__"} if wanted == "__iter__" else {wanted}
+        if why or known & names or (line.torch and wanted == "__call__"):
+            return None
+        answer = missing(world, thing, wanted) if _plain(world, thing) else None
+        if answer is not None and not answer.why:
+            cls = thing.found.cls
+            return f"it is a {cls.name} ({thing.found.path}:{cls.line}), which has no {wanted}"
+    return None
+
+
+def _has(kind: type, wanted: str) -> bool:
+    # Not ``hasattr``: a type itself can be called.
+    return any(wanted in vars(one) for one in kind.__mro__)
+
+
+def _plain(world: World, thing: Thing) -> bool:
+    """Tell whether a class, and those below it, are ones whose special methods are all in the tree."""
+    return not any(
+        lineage(world, one).outside
+        for one in (thing.found, *(() if thing.exact else subclasses(world, thing.found)))
+    )
+
+
+def _of_function(world: World, thing: Thing, wanted: str, node: ast.expr) -> str | None:
+    """Say what a function is where something else is asked for."""
+    function = thing.functions[0]
+    where = f"{thing.found.path}:{function.line}"
+    if opaque_decorator(function) or is_property(function) or isinstance(node, ast.Call):
+        return None
+    if {d.rpartition(".")[2] for d in function.decorators} & {"lru_cache", "cache", "deprecated"}:
+        return None
+    if wanted in _FUNCTION or (wanted == "__lt__" and not thing.bound):
+        return None
+    if not wanted.startswith("__"):
+        setter = re.compile(rb"\.%b\s*=|[\"']%b[\"']" % (wanted.encode(), wanted.encode()))
+        for _, data in files_mentioning(world, frozenset((wanted.encode(),)), (thing.found.path,)):
+            if setter.search(data):
+                return None
+    kind = "method" if thing.owner else "function"
+    return (
+        f"it is the {kind} {function.name}{function.text()} of {where}, not what calling it gives"
+    )
+
+
+def _generator(inference: Inference, node: ast.expr, scope: CodeScope) -> Iterator[tuple[str, str]]:
+    if not isinstance(node, ast.Call):
+        return
+    things = inference.infer(node.func, scope)
+    for thing in things:
+        if len(things) != 1 or not thing.functions or thing.functions[0].decorators:
+            return
+        if is_generator(definition(inference.world, thing.found.path, thing.functions[0])):
+            where = f"{thing.found.path}:{thing.functions[0].line}"
+            text = f"{call_text(node)}() is entered by with, and {where} is a generator"
+            yield f"{text} without @contextmanager", _token(node)
+
+
+def _no_class(
+    inference: Inference, node: ast.expr, scope: CodeScope, used: str
+) -> Iterator[tuple[str, str]]:
+    things = inference.infer(node, scope)
+    if things and all(thing.kind == "function" for thing in things):
+        one = things[0]
+        where = f"{one.found.path}:{one.functions[0].line}"
+        yield f"{ast.unparse(node)} is used as {used}, and {where} defines a function", _token(node)
+
+
+def _frozen(
+    inference: Inference, node: ast.Attribute, scope: CodeScope
+) -> Iterator[tuple[str, str]]:
+    things = inference.infer(node.value, scope)
+    if things and all(
+        t.kind == "instance" and _is_frozen(inference.world, t.found) for t in things
+    ):
+        cls = things[0].found
+        yield (
+            f"{ast.unparse(node)} is set, and {cls.cls.name} ({cls.path}:{cls.cls.line}) is frozen",
+            node.attr,
+        )
+
+
+def _is_frozen(world: World, found: Symbol) -> bool:
+    line = lineage(world, found)
+    return not any("__setattr__" in one.cls.methods for one in line.classes) and any(
+        name.rpartition(".")[2] == "dataclass" and "frozen=True" in keywords
+        for one in line.classes
+        for name, keywords in one.cls.decorators
+    )
+
+
+def _unpacked(
+    inference: Inference, target: ast.Tuple, value: ast.expr, scope: CodeScope
+) -> Iterator[tuple[str, str]]:
+    yield from _lacks(inference, value, scope, "__iter__", "unpacked")
+    call = value.value if isinstance(value, ast.Await) else value
+    if not isinstance(call, ast.Call) or any(isinstance(e, ast.Starred) for e in target.elts):
+        return
+    world, name, where = inference.world, call_text(call), ""
+    lengths: set[int | None] = set()
+    for thing in inference.infer(call.func, scope):
+        function = thing.functions[0] if thing.functions else None
+        below = () if thing.exact or thing.on is None else subclasses(world, thing.on)
+        if (
+            function is None
+            or opaque_decorator(function)
+            or has_kind(function, "contextmanager")
+            or function.asynchronous is not isinstance(value, ast.Await)
+            or any(function.name in other.cls.methods for other in below)
+        ):
+            return
+        lengths |= arities(definition(world, thing.found.path, function)) or {None}
+        where = f"{thing.found.path}:{function.line}"
+    if lengths and None not in lengths and len(target.elts) not in lengths:
+        gives = " or ".join(str(length) for length in sorted(lengths, key=str))
+        yield (
+            f"{name}() is unpacked into {len(target.elts)}, and {where} returns {gives}",
+            _token(call),
+        )
+
+
+def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Iterator[tuple[str, str]]:
+    operate = _OPERATORS.get(type(node.op))
+    if operate is None:
+        return
+    kinds = []
+    for side in (node.left, node.right):
+        found = {builtin(thing) for thing in inference.infer(side, scope)}
+        kind = found.pop() if len(found) == 1 else None
+        if kind is None:
+            yield from _lacks(inference, side, scope, "__lt__", "an operand")
+            return
+        kinds.append(kind)
+    try:
+        operate(kinds[0](), kinds[1]())
+    except TypeError:
+        names = " and a ".join(kind.__name__ for kind in kinds)
+        yield f"`{ast.unparse(node)[:60]}` puts a {names} together", ""
+    except ArithmeticError:
+        return
+
+
+def abstract_methods(world: World, found: Symbol) -> dict[str, Symbol]:
+    """Return the abstract methods that a class leaves open, where Python holds it to them."""
+    line = lineage(world, found)
+    bases = {b.rpartition(".")[2] for one in line.classes for b in one.cls.bases}
+    held = any(
+        ("metaclass", "ABCMeta") in one.cls.keywords
+        or ("metaclass", "abc.ABCMeta") in one.cls.keywords
+        for one in line.classes
+    )
+    if line.outside or not (held or "ABC" in bases):
+        return {}
+    open_: dict[str, Symbol] = {}
+    for one in reversed(line.classes):
+        for name in one.cls.attributes:
+            open_.pop(name, None)
+            if any(has_kind(f, "abstractmethod") for f in one.cls.methods.get(name, ())):
+                open_[name] = one
+    return open_
+
+
+def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Iterator[tuple[str, str]]:
+    for thing in inference.infer(node.func, scope):
+        if thing.kind != "class" or not thing.exact:
+            return
+        left = abstract_methods(inference.world, thing.found)
+        if not left:
+            return
+        name, owner = next(iter(sorted(left.items())))
+        where = f"{owner.path}:{owner.cls.methods[name][0].line}"
+        yield (
+            f"{thing.found.cls.name} is abstract: it has no {name}, which {where} asks for",
+            _token(node),
+        )
+        return
+
+
+def _incomplete(
+    inference: Inference, node: ast.ClassDef, scope: CodeScope
+) -> Iterator[tuple[str, str]]:
+    """Say that a class at the end of its line leaves some of its base's abstract methods open."""
+    world = inference.world
+    found = next(
+        (
+            f
+            for name, f in classes_in(world, inference.path)
+            if name == f"{scope.name}.{node.name}".lstrip(".") and f.cls.line == node.lineno
+        ),
+        None,
+    )
+    if found is None:
+        return
+    left = abstract_methods(world, found)
+    above = lineage(world, found).classes[1:]
+    asked = {
+        m
+        for one in above
+        for m, f in one.cls.methods.items()
+        if any(has_kind(g, "abstractmethod") for g in f)
+    }
+    if (
+        not left
+        or any(one == found for one in left.values())
+        or not asked & found.cls.methods.keys()
+        or subclasses(world, found)
+    ):
+        return
+    name, owner = next(iter(sorted(left.items())))
+    where = f"{owner.path}:{owner.cls.methods[name][0].line}"
+    yield f"{node.name} cannot be made: it has no {name}, which {where} asks for", node.name

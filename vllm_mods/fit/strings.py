@@ -1,0 +1,228 @@
+"""Names that code has in strings, held against the tables of the tree that they are looked up in."""
+
+from __future__ import annotations
+
+import ast
+import re
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.model import Level
+from vllm_mods.fit.attributes import missing
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.problems import Problem, nearest
+from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.signatures import dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vllm_mods.fit.infer import Inference
+    from vllm_mods.fit.walk import CodeScope, CodeSite
+    from vllm_mods.fit.world import World
+
+_QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
+_QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
+_MODELS = "vllm/model_executor/models/"
+_OPERATORS = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
+_REGISTERED = re.compile(rb"register_quantization_config\(\s*[\"']([\w-]+)[\"']")
+_LOGGING = frozenset(("debug", "info", "warning", "error", "critical", "exception"))
+# As ``logging`` and ``%`` have them; a star takes an argument of its own and is left alone.
+_PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
+
+
+_PLAIN = re.compile(r"(?<!%)%[sdr]\b")
+
+
+def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
+    """Judge every string among some sites that names something of the tree."""
+    world = inference.world
+    for site in sites:
+        if site.scope.tolerant or site.scope.typing_only:
+            continue
+        for text, token, level in _wrong(inference, site.node, site.scope):
+            yield Problem(
+                code="fit-string",
+                key=("fit-string", token, text),
+                token=token,
+                path=inference.path,
+                line=site.node.lineno,
+                scope=site.scope.name,
+                message=text,
+                level=level if candidates(world, (inference.path,))[1] else Level.NOTE,
+            )
+
+
+def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
+    inference: Inference, node: ast.AST, scope: CodeScope
+) -> Iterator[tuple[str, str, Level]]:
+    world, error = inference.world, Level.ERROR
+    match node:
+        case ast.Subscript(slice=ast.Constant(value=str(name))):
+            yield from _member_of_enum(inference, node, name, scope)
+        case ast.Attribute(attr=name) if dotted(node.value) == "torch.ops.vllm":
+            known = _operators(world)
+            if not _mentioned(world, name, known):
+                yield f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name, error
+        case ast.Call(
+            func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name)), *rest]
+        ):
+            things = inference.infer(value, scope)
+            known_kinds = things and all(thing.kind in {"instance", "class"} for thing in things)
+            answers = [missing(world, thing, name) for thing in things] if known_kinds else []
+            if answers and answers[0] and all(a is not None and not a.why for a in answers):
+                if not rest:
+                    yield f"{ast.unparse(node)[:60]} fails: {answers[0].text}", name, error
+                elif _meant(name, answers[0].text):
+                    text = f"{ast.unparse(node)[:60]} always gives its default"
+                    yield f"{text}: {answers[0].text}", name, Level.NOTE
+        case ast.Call():
+            yield from _formats(node)
+            if dotted(node.func) == "get_quantization_config" and node.args:
+                yield from _quantization(world, node.args[:1])
+        case ast.BinOp(
+            op=ast.Mod(), left=ast.Constant(value=str(text)), right=ast.Tuple(elts=given)
+        ):
+            yield from _count(text, given, node)
+        case ast.Compare(left=ast.Attribute(attr="quantization")):
+            yield from _quantization(world, node.comparators)
+        case ast.Return(value=ast.Constant() as value) if _returns(scope) == "QuantizationMethods":
+            yield from _quantization(world, [value])
+        case ast.Constant(value=str(text)) if _QUALNAME.fullmatch(text):
+            wrong = _qualname(world, text)
+            if wrong:
+                yield wrong, text.rpartition(".")[2], error
+        case ast.Dict() if inference.path == f"{_MODELS}registry.py":
+            for value in node.values:
+                match value:
+                    case ast.Tuple(
+                        elts=[ast.Constant(value=str(module)), ast.Constant(value=str(name))]
+                    ):
+                        yield from _model(world, module, name)
+                    case _:
+                        pass
+
+
+def _meant(name: str, text: str) -> bool:
+    """Tell whether a name is plainly the misspelling of the nearest one."""
+    _, _, near = text.rpartition("the nearest is ")
+    return SequenceMatcher(None, name, near).ratio() > 0.85
+
+
+def _returns(scope: CodeScope) -> str:
+    return dotted(getattr(scope.node, "returns", None)) or ""
+
+
+def _member_of_enum(
+    inference: Inference, node: ast.Subscript, name: str, scope: CodeScope
+) -> Iterator[tuple[str, str, Level]]:
+    things = inference.infer(node.value, scope)
+    if len(things) != 1 or things[0].kind != "class" or not things[0].exact:
+        return
+    line = lineage(inference.world, things[0].found)
+    if any(
+        base.rpartition(".")[2].endswith("Enum") for one in line.classes for base in one.cls.bases
+    ):
+        names, _ = attributes(inference.world, line)
+        if name not in names:
+            cls = things[0].found
+            where = f"{cls.cls.name} ({cls.path}:{cls.cls.line})"
+            yield f"{where} has no member {name}{nearest(name, names)}", name, Level.ERROR
+
+
+def _operators(world: World) -> frozenset[str]:
+    """Return the custom operators that the tree registers by name."""
+    found = set()
+    for _, data in files_mentioning(world, frozenset((b"op_name", b"vllm::")), ()):
+        found |= {(one or other).decode() for one, other in _OPERATORS.findall(data)}
+    return frozenset(found)
+
+
+def _mentioned(world: World, name: str, known: frozenset[str]) -> bool:
+    """Tell whether an operator may be registered: any string or definition of its name counts."""
+    text = re.compile(rb"[\"':]%b[\"'(]|def %b\b" % (name.encode(), name.encode()))
+    files = files_mentioning(world, frozenset((name.encode(),)), ())
+    return name in known or any(text.search(data) for _, data in files)
+
+
+def _quantization(world: World, nodes: Iterable[ast.expr]) -> Iterator[tuple[str, str, Level]]:
+    names = [
+        inner.value
+        for node in nodes
+        for inner in (node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node])
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
+    ]
+    table = world.read(_QUANTIZATION) or b""
+    known = {name.decode() for name in re.findall(rb"[\"']([\w-]+)[\"']", table)}
+    for name in names:
+        if known and name not in known:
+            files = files_mentioning(world, frozenset((b"register_quantization_config",)), ())
+            if not any(name.encode() in _REGISTERED.findall(data) for _, data in files):
+                text = f"{_QUANTIZATION} has no quantization method {name!r}"
+                yield text + nearest(name, known), name, Level.ERROR
+
+
+def _qualname(world: World, text: str) -> str:
+    """Say what of a dotted path into the tree is not there."""
+    dotted_name, _, last = text.partition(":") if ":" in text else text.rpartition(".")
+    where = world.locate(dotted_name)
+    if where.exists is not True or not where.found[0].module:
+        return ""
+    answer = world.lookup(where.found[0].module, last)
+    if answer.exists is not False or last.islower():
+        return ""
+    module = world.module(where.found[0].module)
+    near = nearest(last, module.names if module else ())
+    return f"{text!r}: {where.found[0].module} does not define {last}{near}"
+
+
+def _model(world: World, module: str, name: str) -> Iterator[tuple[str, str, Level]]:
+    found = world.locate(f"{_MODELS}{module}".replace("/", "."))
+    if found.exists is False:
+        others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
+        yield f"there is no {_MODELS}{module}.py{nearest(module, others)}", module, Level.ERROR
+    elif found.exists and found.found[0].module:
+        path = found.found[0].module
+        summary = world.module(path)
+        if world.lookup(path, name).exists is False:
+            near = nearest(name, summary.names if summary else ())
+            yield f"{path} does not define {name}{near}", name, Level.ERROR
+
+
+def _formats(node: ast.Call) -> Iterator[tuple[str, str, Level]]:
+    """Judge ``logger.info("%s", …)`` and ``"{}".format(…)``."""
+    if not isinstance(node.func, ast.Attribute) or any(
+        isinstance(a, ast.Starred) for a in node.args
+    ):
+        return
+    name = (dotted(node.func.value) or "").rpartition(".")[2]
+    match node:
+        case ast.Call(args=[ast.Constant(value=str(text)), *given]) if name == "logger":
+            if node.func.attr.removesuffix("_once") in _LOGGING and (given or _PLAIN.search(text)):
+                yield from _count(text, given, node)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            from string import Formatter  # noqa: PLC0415  (rarely needed)
+
+            try:
+                fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
+            except ValueError:
+                return
+            if set(fields) == {""} and len(fields) > len(node.args) and not node.keywords:
+                why = f"takes {len(fields)} values and gets {len(node.args)}"
+                yield f"the format {text[:40]!r} {why}", text[:10], Level.ERROR
+        case _:
+            pass
+
+
+def _count(text: str, given: list[ast.expr], node: ast.AST) -> Iterator[tuple[str, str, Level]]:
+    found = [match for match in _PERCENT.finditer(text) if match[3] != "%"]
+    if any(match[1] or match[2] for match in found) or any(
+        isinstance(a, ast.Starred) for a in given
+    ):
+        return
+    single = len(given) == 1 and isinstance(
+        given[0], ast.Dict | ast.Name | ast.Call | ast.Attribute
+    )
+    if len(found) != len(given) and not (single and isinstance(node, ast.Call) and not found):
+        why = f"takes {len(found)} values and gets {len(given)}"
+        yield f"the format {text[:40]!r} {why}", text[:10], Level.ERROR

@@ -1,0 +1,211 @@
+"""A second opinion: a type checker, on what a patch changes, before and after.
+
+``ty`` is pinned by the extra ``vllm-mods[types]`` and run in a process of its own, on a copy of the
+tree's Python files, without any package outside: what it cannot know there is the same before and
+after, and only the difference counts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.model import Level
+from vllm_mods.fit.bodies import scope_at
+from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.shapes import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from vllm_mods.base.model import FileChange, Tree
+
+# Rules of names and calls, which a program breaks on, and members, which it may.
+_SURE = words(
+    "missing-argument too-many-positional-arguments unknown-argument parameter-already-assigned "
+    "positional-only-parameter-as-kwarg not-callable unresolved-reference unresolved-global "
+    "missing-module-member missing-attribute invalid-argument-type"
+)
+_RULES = _SURE | words(
+    "abstract-class-instantiation index-out-of-bounds invalid-await invalid-base invalid-assignment "
+    "invalid-context-manager missing-union-attribute no-matching-overload not-iterable "
+    "not-subscriptable truthiness-test-of-callable unsupported-base unsupported-operator "
+    "unused-awaitable invalid-attribute-access"
+)
+_LINE = re.compile(r"(?P<path>[^:\n]+):(?P<line>\d+):\d+: \w+\[(?P<rule>[\w-]+)\] (?P<text>.*)")
+# What is no one class: a union, a narrowed type, something from outside.
+_VAGUE = re.compile(r"`[^`]*(?:\||&|Unknown|Any|Self|@|Literal|Protocol|typing|\.\.\.)[^`]*`")
+_CALLED = re.compile(r"(?:of|to) (?:[a-z]+ )*`([\w.]+)`")
+# A builtin where another one is wanted; what else does not suit, a program may well take.
+_UNLIKE = re.compile(
+    r"Expected `(?:int|str|bytes|bool)`, found `(?:list|dict|tuple|set)\[.*\]`"
+    r"|Expected `(?:int|bool)`, found `(?:str|bytes)`|Expected `(?:str|bytes)`, found `(?:int|float)`"
+)
+_DEFINED = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
+_SECONDS = 60
+_USERS = 40
+
+
+def second_opinion(
+    changes: tuple[FileChange, ...], tree: Tree, lowest: tuple[int, int] | None
+) -> tuple[tuple[Problem, ...], str]:
+    """Return what the checker says of the changed files and their direct users that is new.
+
+    The second part is why there is no answer, ``""`` where there is one.
+    """
+    paths = sorted(path for path in tree.paths("vllm") if path.endswith(".py"))
+    files = {path: tree.read(path) or b"" for path in paths}
+    asked = {change.path for change in changes} | _users(changes, files)
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-types-") as folder:
+        try:
+            _lay(folder, {**files, **{change.path: change.before for change in changes}})
+            before = _check(folder, asked, lowest)
+            _lay(folder, {change.path: change.after for change in changes})
+            after = _check(folder, asked, lowest)
+        except (OSError, RuntimeError) as error:
+            return (), f"ty failed: {error}"
+    return _news(changes, before, after, files), ""
+
+
+def _users(changes: Iterable[FileChange], files: Mapping[str, bytes]) -> set[str]:
+    """Return the files that import a changed module by its name."""
+    stems = {
+        change.path.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2].encode()
+        for change in changes
+        if change.before is not None
+    }
+    if not stems:
+        return set()
+    words_ = b"|".join(sorted(map(re.escape, stems)))
+    imports = re.compile(rb"^[ \t]*(?:from|import)\s[^\n]*\b(?:%b)\b" % words_, re.MULTILINE)
+    return set([path for path, data in files.items() if imports.search(data)][:_USERS])
+
+
+def _lay(folder: str, files: Mapping[str, bytes | None]) -> None:
+    made: set[str] = set()
+    for path, data in files.items():
+        whole = os.path.join(folder, path)
+        parent = os.path.dirname(whole)
+        if parent not in made:
+            os.makedirs(parent, exist_ok=True)
+            made.add(parent)
+        if data is None:
+            if os.path.exists(whole):
+                os.unlink(whole)
+            continue
+        with open(whole, "wb") as file:
+            file.write(data)
+
+
+def _check(
+    folder: str, asked: Iterable[str], lowest: tuple[int, int] | None
+) -> list[re.Match[str]]:
+    """Run the checker. Raises ``OSError`` or ``RuntimeError``."""
+    import subprocess  # noqa: PLC0415  (where it is asked only)
+
+    from ty import find_ty_bin  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+
+    there = [path for path in sorted(asked) if os.path.exists(os.path.join(folder, path))]
+    if not there:
+        return []
+    rules = "\n".join(f'{rule} = "error"' for rule in sorted(_RULES))
+    version = f'[environment]\npython-version = "3.{lowest[1]}"\n' if lowest else ""
+    with open(os.path.join(folder, "ty.toml"), "w", encoding="utf-8") as file:
+        file.write(f'{version}[rules]\nall = "ignore"\n{rules}\n')
+    command = [find_ty_bin(), "check", "--output-format", "concise", "--exit-zero", "--no-progress"]
+    # Nothing of this environment: what is installed here is not what vLLM runs beside.
+    home = {"HOME": folder, "XDG_CONFIG_HOME": folder, "NO_COLOR": "1", "TY_MAX_PARALLELISM": "2"}
+    try:
+        done = subprocess.run(
+            [*command, *there],
+            cwd=folder,
+            env=home,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"it took more than {_SECONDS} seconds") from error
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.decode(errors="replace").strip()[:200] or "no answer")
+    return [*_LINE.finditer(done.stdout.decode(errors="replace"))]
+
+
+def _news(
+    changes: Iterable[FileChange],
+    before: list[re.Match[str]],
+    after: list[re.Match[str]],
+    files: Mapping[str, bytes],
+) -> tuple[Problem, ...]:
+    """Leave what was not said before; an error where the patch is plainly the reason."""
+    old = Counter(found.group("path", "rule", "text") for found in before)
+    added = {c.path: added_lines(c.before, c.after) for c in changes if c.after is not None}
+    names = _changed_names(changes)
+    scopes = {**files, **{c.path: c.after for c in changes if c.after is not None}}
+    problems: list[Problem] = []
+    notes: dict[str, Counter[str]] = {}
+    # From the end: of several that are alike, the first ones were there before.
+    for found in reversed(after):
+        path, rule, text = key = found.group("path", "rule", "text")
+        if old[key] > 0:
+            old[key] -= 1
+            continue
+        line = int(found["line"])
+        meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
+        if meant and _sure(rule, text, files):
+            problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
+        else:
+            notes.setdefault(path, Counter())[rule] += 1
+    for path, rules in notes.items():
+        said = ", ".join(f"{many} {rule}" for rule, many in sorted(rules.items()))
+        problems.append(
+            _problem(path, 1, f"a type checker may be right to say more: {said}", Level.NOTE, {})
+        )
+    return tuple(problems)
+
+
+def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether a program breaks on it, whatever else may be true of its types."""
+    if rule not in _SURE or _VAGUE.search(text):
+        return False
+    if rule == "invalid-argument-type" and not _UNLIKE.search(text):
+        return False
+    called = _CALLED.search(text) if "argument" in rule else None
+    if called is None:
+        return rule not in {"unknown-argument", "too-many-positional-arguments"}
+    # What the tree does not define may be another thing where vLLM runs.
+    name = called[1].removesuffix(".__init__").rpartition(".")[0] or called[1].partition(".")[0]
+    defined = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+%b\b" % name.encode(), re.MULTILINE)
+    return any(defined.search(data) for data in files.values())
+
+
+def _problem(
+    path: str, line: int, message: str, level: Level, scopes: Mapping[str, bytes]
+) -> Problem:
+    return Problem(
+        code="fit-types",
+        key=("fit-types", message),
+        token="",
+        path=path,
+        line=line,
+        scope=scope_at(scopes.get(path, b""), line),
+        message=message,
+        level=level,
+    )
+
+
+def _changed_names(changes: Iterable[FileChange]) -> set[str]:
+    """Return the functions and classes that a patch adds, takes away or gives other first lines."""
+    found: set[str] = set()
+    for change in changes:
+        for one, other in ((change.before, change.after), (change.after, change.before)):
+            rows = (one or b"").splitlines()
+            for line in added_lines(other, one) if one is not None else ():
+                match = _DEFINED.match(rows[line - 1])
+                if match:
+                    found.add(match[1].decode())
+    return found
