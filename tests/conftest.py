@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["sampling"]
+pytest_plugins = ["alone", "sampling"]
 
 
 @pytest.hookimpl(optionalhook=True)

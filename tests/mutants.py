@@ -3,36 +3,37 @@
     python tests/mutants.py [ROOM…] [--sample N] [--seed N] [--most PERCENT] [--jobs N]
 
 mutmut (https://mutmut.readthedocs.io) says what to change, but for sentences, annotations and imports; here
-conditions are negated, and statements and named arguments left out besides. Each mutant is run in a copy of the checkout, by
-the tests of its room until one fails; one that takes too long is noticed. Exits with 1 if more of a room's
-survive than ``--most``, or if a room's tests fail as it is.
+conditions are negated, and statements and named arguments left out besides. The tests of a room are collected
+once; then each mutant takes its place in a fork, where they run until one fails. One that takes too long is
+noticed, too. Exits with 1 if more of a room's survive than ``--most``, or if its tests fail as it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import codecs
+import contextlib
+import importlib
 import os
 import random
-import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
-from queue import SimpleQueue
+from types import FunctionType
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
+import pytest
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation.mutators import mutation_operators, operator_arg_removal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).parents[1]
-NEEDED = ("vllm_mods", "tests", "patches", "templates", "pairings", "pyproject.toml")
 
 
 class Room(NamedTuple):
@@ -59,7 +60,10 @@ ROOMS = {
         ("placing/locate", "placing/headers", "placing/target", "placing/nearest", "base/diff3"),
         (
             "placing/test_locate.py",
-            "planning/test_plan.py",
+            "placing/test_evidence.py",
+            "planning",
+            "base/test_diff3.py",
+            "port/test_merges.py",
             "placing/test_placing_families.py",
             "property/test_placing_properties.py",
         ),
@@ -77,9 +81,9 @@ ROOMS = {
             "planning/dependencies",
         ),
         (
-            "planning/test_plan.py",
+            "planning",
+            "placing/test_evidence.py",
             "placing/test_placing_families.py",
-            "cli/test_life_of_a_mod.py",
             "property/test_placing_properties.py",
         ),
     ),
@@ -150,6 +154,15 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
             yield node.body[0], cst.Pass()
 
 
+def _returns_nothing(node: cst.CSTNode) -> bool:
+    """Tell whether a statement, the last one of a function, does what would be done without it."""
+    return (
+        isinstance(node, cst.SimpleStatementLine)
+        and isinstance(node.body[0], cst.Return)
+        and (node.body[0].value is None or node.body[0].value.deep_equals(cst.Name("None")))
+    )
+
+
 class _Collector(cst.CSTVisitor):
     """Collects the mutants of functions, their annotations and decorators aside."""
 
@@ -159,6 +172,7 @@ class _Collector(cst.CSTVisitor):
         self.path, self.module = path, module
         self.functions: list[str] = []
         self.found: list[Mutant] = []
+        self.needless: set[cst.CSTNode] = set()
 
     def visit_Annotation(self, node: cst.Annotation) -> bool:  # noqa: ARG002
         return False
@@ -171,12 +185,13 @@ class _Collector(cst.CSTVisitor):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.functions.append(node.name.value)
+        self.needless |= {one for one in node.body.body[-1:] if _returns_nothing(one)}
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:  # noqa: ARG002
         self.functions.pop()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if self.functions:
+        if self.functions and node not in self.needless:
             line = self.get_metadata(PositionProvider, node).start.line
             for old, new in _changes(node):
                 one = Mutant(self.path, ".".join(self.functions), line, self.module, old, new)
@@ -199,78 +214,149 @@ def compiles(mutant: Mutant) -> bool:
     return True
 
 
-class Checkout:
-    """A copy of what the tests need, in which one module at a time is another."""
+class Fork(NamedTuple):
+    """A process in which the tests run on a mutant, or on the code as it is; and how it tells what came of it."""
 
-    def __init__(self, folder: Path, seed: str) -> None:
-        self.folder = folder
-        for name in NEEDED:
-            if (ROOT / name).is_dir():
-                ignored = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-            else:
-                shutil.copy(ROOT / name, folder / name)
-        # bytecode is told from its source by time and size, which a mutant's may well share
-        self.env = {**os.environ, "VLLM_MODS_TEST_SEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+    mutant: Mutant | None
+    process: int
+    heard: int
+    since: float
+    folder: tempfile.TemporaryDirectory[str]
 
-    def passes(self, tests: Sequence[str], seconds: float | None = None) -> bool:
-        options = ("-x", "-q", "-n0", "--no-header", "-p", "no:cacheprovider")
-        command = [sys.executable, "-m", "pytest", *options, *(f"tests/{name}" for name in tests)]
-        with subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.env,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as run:
+
+class Forks:
+    """A pytest plugin that runs the collected tests in forks of this process, one for each mutant."""
+
+    def __init__(self, chosen: Sequence[Mutant], jobs: int) -> None:
+        self.chosen, self.jobs = chosen, jobs
+        self.sound = False
+        self.seconds = 600.0
+        self.survivors: list[Mutant] = []
+        self.order: list[
+            pytest.Item
+        ] = []  # what noticed a mutant is asked first about the next one
+
+    def pytest_collection(self) -> None:
+        from hypothesis import Phase, settings
+
+        # that an example fails is all there is to know
+        phases = [Phase.explicit, Phase.reuse, Phase.generate]
+        settings.register_profile("mutants", settings.default, phases=phases)
+        settings.load_profile("mutants")
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.order = [*session.items]
+        self.run(session, [None])
+        if self.sound:
+            self.run(session, self.chosen)
+        return True
+
+    def run(self, session: pytest.Session, some: Sequence[Mutant | None]) -> None:
+        left, running = [*reversed(some)], list[Fork]()
+        while left or running:
+            while left and len(running) < self.jobs:
+                running.append(self.forked(session, left.pop()))
+            running = [one for one in running if not self.ended(one)]
+            time.sleep(0.005)
+
+    def forked(self, session: pytest.Session, mutant: Mutant | None) -> Fork:
+        heard, tell = os.pipe()
+        folder = tempfile.TemporaryDirectory()
+        process = os.fork()
+        if process == 0:
+            said = "0"
             try:
-                return run.wait(seconds) == 0
-            except subprocess.TimeoutExpired:
-                os.killpg(run.pid, 9)
-                return False
+                os.setsid()
+                if mutant is not None:
+                    nowhere = os.open(os.devnull, os.O_WRONLY)
+                    os.dup2(nowhere, 1)
+                    os.dup2(nowhere, 2)
+                    take_place(mutant)
+                session.config._tmp_path_factory._basetemp = Path(folder.name).resolve()  # type: ignore[attr-defined]
+                said = self.noticed(session)
+            finally:
+                os.write(tell, said.encode())
+                os._exit(0)
+        os.close(tell)
+        return Fork(mutant, process, heard, time.monotonic(), folder)
 
-    def survives(self, mutant: Mutant, tests: Sequence[str], seconds: float) -> bool:
-        file = self.folder / mutant.path
-        before = file.read_bytes()
-        file.write_text(mutant.source(), encoding="utf-8")
-        try:
-            return self.passes(tests, seconds)
-        finally:
-            file.write_bytes(before)
+    def noticed(self, session: pytest.Session) -> str:
+        """Run the tests until one fails; return its place among them, or that none did."""
+        for at, item in enumerate(self.order):
+            after = self.order[at + 1] if at + 1 < len(self.order) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            if session.testsfailed:
+                return str(at)
+        return "none"
+
+    def ended(self, fork: Fork) -> bool:
+        """Tell whether a fork has ended, and note what it said; one that takes too long is ended."""
+        took = time.monotonic() - fork.since
+        if os.waitpid(fork.process, os.WNOHANG)[0] == 0:
+            if took > self.seconds:
+                os.killpg(fork.process, signal.SIGKILL)
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(fork.process, signal.SIGKILL)  # what the tests left
+        said = os.read(fork.heard, 100).decode()
+        os.close(fork.heard)
+        fork.folder.cleanup()
+        if fork.mutant is None:
+            self.sound, self.seconds = said == "none", 4 * took + 20
+        elif said == "none":
+            self.survivors.append(fork.mutant)
+            print(f"survived: {fork.mutant}", flush=True)
+        elif said:
+            self.order.insert(0, self.order.pop(int(said)))
+        return True
 
 
-def examine(
-    name: str, sample: int, seed: str, checkouts: SimpleQueue[Checkout], jobs: int
-) -> float:
+def take_place(mutant: Mutant) -> None:
+    """Give the functions of a loaded module the code of those of its mutant."""
+    name = mutant.path.removesuffix(".py").replace("/", ".")
+    there = vars(importlib.import_module(name))
+    made = {**there}
+    exec(compile(mutant.source(), mutant.path, "exec"), made)  # noqa: S102
+    for old, new in _functions(there, made, name):
+        old.__code__, old.__defaults__ = new.__code__, new.__defaults__
+        old.__kwdefaults__ = new.__kwdefaults__
+
+
+def _functions(
+    there: Mapping[str, object], made: Mapping[str, object], module: str
+) -> Iterator[tuple[FunctionType, FunctionType]]:
+    """Yield the functions of a module, those in its classes included, each with the other of its name."""
+    for name, old in there.items():
+        new = made.get(name)
+        if isinstance(old, type) and isinstance(new, type) and old.__module__ == module:
+            yield from _functions(vars(old), vars(new), module)
+        bare, other = _bare(old), _bare(new)
+        if isinstance(bare, FunctionType) and bare.__module__ == module:
+            assert isinstance(other, FunctionType)
+            yield bare, other
+
+
+def _bare(function: object) -> object:
+    """Return what a decorator was given."""
+    for name in ("fget", "func", "__func__", "__wrapped__"):
+        function = getattr(function, name, function)
+    return function
+
+
+def examine(name: str, sample: int, seed: str, jobs: int) -> float:
     """Run a sample of a room's mutants, print those that survive; return how many do, in percent."""
     room = ROOMS[name]
     found = [one for module in room.modules for one in mutants(f"vllm_mods/{module}.py")]
     drawn = random.Random(f"{seed} {name}").sample(found, len(found))
-    chosen = [one for one in drawn[: sample * 2] if compiles(one)][:sample]
-    first = checkouts.get()
-    begin = time.monotonic()
-    if not first.passes(room.tests):
+    chosen = [*islice(filter(compiles, drawn), sample)]
+    forks = Forks(chosen, jobs)
+    tests = [str(ROOT / "tests" / one) for one in room.tests]
+    pytest.main(["-qq", "-s", "-n0", "-p", "no:cacheprovider", *tests], plugins=[forks])
+    if not forks.sound:
         sys.exit(f"{name}: {' '.join(room.tests)} fail without a mutant")
-    seconds = 4 * (time.monotonic() - begin) + 20
-    checkouts.put(first)
-
-    def survives(mutant: Mutant) -> bool:
-        checkout = checkouts.get()
-        try:
-            return checkout.survives(mutant, room.tests, seconds)
-        finally:
-            checkouts.put(checkout)
-
-    survived = 0
-    with ThreadPoolExecutor(jobs) as pool:
-        for mutant, alive in zip(chosen, pool.map(survives, chosen), strict=True):
-            survived += alive
-            if alive:
-                print(f"survived: {mutant}", flush=True)
-    percent = 100 * survived / len(chosen)
+    percent = 100 * len(forks.survivors) / len(chosen)
     print(
-        f"{name}: {survived} of {len(chosen)} mutants survived ({percent:.1f} %), of {len(found)} in all",
+        f"{name}: {len(forks.survivors)} of {len(chosen)} mutants survived ({percent:.1f} %), of {len(found)} in all",
         flush=True,
     )
     return percent
@@ -287,15 +373,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     print(f"--seed {options.seed} draws the same mutants", flush=True)
+    os.environ["VLLM_MODS_TEST_SEED"] = options.seed
     with tempfile.TemporaryDirectory() as folder:
-        checkouts: SimpleQueue[Checkout] = SimpleQueue()
-        for number in range(options.jobs):
-            place = Path(folder) / str(number)
-            place.mkdir()
-            checkouts.put(Checkout(place, options.seed))
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         rates = [
-            examine(name, options.sample, options.seed, checkouts, options.jobs)
-            for name in options.rooms
+            examine(name, options.sample, options.seed, options.jobs) for name in options.rooms
         ]
     return 1 if any(rate > options.most for rate in rates) else 0
 

@@ -53,6 +53,7 @@ def test_help_shows_them(path: str, call: Call) -> None:
         assert call("help", *path.split()).out == answer.out
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_loads_nothing_that_talks_to_a_server(name: str) -> None:
     code = (

@@ -172,10 +172,10 @@ def test_a_new_release_costs_one_column(call: Call, index: PackageServer, tmp_pa
     }
 
 
+@pytest.mark.usefixtures("index")
 def test_a_tree_that_answers_alike_is_not_planned_again(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     sites = [build(tmp_path / name, FILES) for name in ("one", "other")]
     first = call("matrix", "limit", "--tree", sites[0], "--json")
     planned = []

@@ -83,6 +83,7 @@ def test_an_edit_becomes_a_patch(
 
 
 # What each script does by our reading, and what it does in a real shell. (pip would need a network.)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [one for one in COMPLETE if one != "all at once"])
 def test_reading_a_script_and_running_it_give_the_same(
     call: Call, tmp_path: Path, site: Path, name: str

@@ -13,7 +13,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.model import Expectation
 from vllm_mods.fit import calls
-from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, receipt
+from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, policy, receipt
 from vllm_mods.library import catalog, packed_mod
 from vllm_mods.library.catalog import data_root
 from vllm_mods.making import from_diff
@@ -55,6 +55,14 @@ expects = [{ path = "vllm/loader.py", symbol = "Loader.load", signature = "(self
 allow = [{ code = "fit-call", scope = "f", reason = "r" }]
 """
 
+POLICY = """\
+schema = 1
+[trust]
+allowed_signers = "allowed_signers"
+require_hashes = ["sha256:00", "sums"]
+bundled = false
+"""
+
 
 def _bundled(name: str) -> Iterator[bytes]:
     for folder, _, names in os.walk(os.path.join(data_root(), "patches")):
@@ -87,6 +95,10 @@ def _diff_seeds() -> tuple[bytes, ...]:
 
 def _from_diff(data: bytes, _folder: str) -> None:
     from_diff.changes(data, "x.diff", MemoryTree(dict(SMALL)))
+
+
+def _policy(data: bytes, _folder: str) -> None:
+    policy.parse(data, "vllm-mods.toml")
 
 
 def _manifest(data: bytes, _folder: str) -> None:
@@ -190,6 +202,7 @@ def _port_seeds() -> tuple[bytes, ...]:
 TARGETS = (
     Target("diff", _diff, _diff_seeds),
     Target("from-diff", _from_diff, lambda: (FIX.encode(), *_diff_seeds()[2:5])),
+    Target("policy", _policy, lambda: (POLICY.encode(),)),
     Target("mod-toml", _manifest, lambda: (MANIFEST.encode(), *_bundled("mod.toml"))),
     Target("mod-lock", _lock, _lock_seeds),
     Target("kept-mod", _kept, _kept_seeds),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, lock_of, mod, patched, variant
+from small_plans import PATH, after, codes, one, tree
 
 from vllm_mods.base.errors import DiffError, UsageError
-from vllm_mods.base.model import Mod, ModPlan, OverlayFile, TemplateFile, Verdict
+from vllm_mods.base.model import Mod, OverlayFile, TemplateFile, Verdict
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning.planner import plan
 
-PATH = "vllm/x.py"
 TWINS = """\
 class A:
     def forward(self, x):
@@ -29,24 +29,6 @@ A_PATCH = (
     b"--- a/vllm/x.py\n+++ b/vllm/x.py\n"
     b"@@ -2,3 +2,3 @@ class A:\n     def forward(self, x):\n-        y = x + 1\n+        y = x + 2\n         return y\n"
 )
-
-
-def tree(text: str, **more: object) -> MemoryTree:
-    return MemoryTree({PATH: text.encode()}, **more)  # type: ignore[arg-type]
-
-
-def one(mod_: Mod, tree_: MemoryTree, **more: object) -> ModPlan:
-    planned = plan([mod_], tree_, **more)  # type: ignore[arg-type]
-    return planned.mods[0]
-
-
-def codes(planned: ModPlan) -> set[str]:
-    return {finding.code for finding in planned.findings}
-
-
-def after(planned: ModPlan, path: str = PATH) -> str:
-    change = next(change for change in planned.changes if change.path == path)
-    return (change.after or b"").decode()
 
 
 # --- placement ---------------------------------------------------------------

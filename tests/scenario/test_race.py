@@ -13,9 +13,9 @@ import pytest
 from sampling import few
 from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
-from vllm_mods.base.errors import NotRestored, UsageError
+from vllm_mods.base.errors import NotRestored, Refused, UsageError
 from vllm_mods.cli import matrix
-from vllm_mods.port import writing
+from vllm_mods.library import writing
 from vllm_mods.site.journal import FILE, PREFIX
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.transaction import commit, recover
@@ -57,6 +57,7 @@ def look(outside: Path) -> Snapshot:
     return snapshot(outside)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("change", ["apply", "revert"])
 def test_a_folder_becomes_a_link_at_any_moment(
@@ -179,15 +180,28 @@ def test_a_folder_that_is_named_like_no_work_folder_is_none(tmp_path: Path, time
 def test_outputs_are_not_written_through_a_planted_link(tmp_path: Path) -> None:
     place, theirs = tmp_path / "page.html", tmp_path / "theirs"
     theirs.write_bytes(b"theirs")
-    staged = tmp_path / f"page.html.{os.getpid()}"
-    staged.symlink_to(theirs)
-    with pytest.raises(UsageError, match="cannot be written: File exists"):
-        matrix._write(str(place), b"page")
-    with pytest.raises(FileExistsError):
-        writing._replace(str(place), b"page")
-    assert theirs.read_bytes() == b"theirs"
-    assert staged.is_symlink()
-    staged.unlink()
-    writing._replace(str(place), b"page")
+    staged = tmp_path / ".page.html.new"
+    for plant in (staged.symlink_to, staged.hardlink_to):
+        plant(theirs)
+        with pytest.raises(UsageError, match="cannot be written"):
+            matrix._write(str(place), b"page")
+        assert theirs.read_bytes() == b"theirs"
+        staged.unlink()
+    matrix._write(str(place), b"page")
     assert place.read_bytes() == b"page"
     assert not staged.exists()
+
+
+def test_a_library_is_not_written_through_a_planted_link(tmp_path: Path) -> None:
+    library, theirs = tmp_path / "library", tmp_path / "theirs"
+    theirs.mkdir()
+    (library / "patches").mkdir(parents=True)
+    for planted in (writing.LAID_OUT, writing.READY, "patches/x"):
+        (library / planted).symlink_to(theirs)
+        with pytest.raises(Refused, match="was not left by this tool"):
+            writing.replace(str(library), {"patches/x/mod.toml": b""})
+        assert os.listdir(theirs) == []
+        (library / planted).unlink()
+    writing.replace(str(library), {"patches/x/mod.toml": b"1"})
+    assert (library / "patches/x/mod.toml").read_bytes() == b"1"
+    assert os.listdir(library) == ["patches"]

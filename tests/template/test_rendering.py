@@ -60,7 +60,7 @@ def test_the_date_is_today_in_the_callers_time_zone(monkeypatch: pytest.MonkeyPa
     }
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(environment().filters))
 def test_every_filter_is_there(name: str) -> None:
     """Some import something when they are first called, and by then nothing can be opened."""

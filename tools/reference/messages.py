@@ -30,6 +30,7 @@ _MAKES = {
     "Flaw": 0,
     "Trouble": 0,
     "_note": 0,
+    "note": 0,
     "fail": 1,
     "say": 1,
 }
@@ -38,6 +39,7 @@ _ERRORS = {
     for name, kind in vars(error_classes).items()
     if isinstance(kind, type) and issubclass(kind, error_classes.VllmModsError)
 }
+_NEAR = 2  # lines
 _CODE = re.compile("[a-z]+(-[a-z]+)*")
 # Of the same names, and made of keys or of what went wrong with a process: no findings.
 _NO_FINDINGS = {"grid/work.py", "grid/cluster.py"}
@@ -104,7 +106,8 @@ def findings() -> list[Said]:
     found = []
     for place, function, name, call in _calls():
         # `problem` of a reader of manifests has a key there, that of a port a code.
-        before = 0 if name == "problem" and place.startswith("port/") else _MAKES.get(name)
+        a_code = (name, place.split("/")[0]) in {("problem", "port"), ("error", "recipes")}
+        before = 0 if a_code else _MAKES.get(name)
         if before is None or place in _NO_FINDINGS:
             continue
         given = {word.arg: word.value for word in call.keywords}
@@ -113,7 +116,17 @@ def findings() -> list[Said]:
         texts = (_text(one, function) or "" for one in told)
         message = next((text for text in texts if " " in text), "")
         found += [Said(one, message, place) for one in words if _CODE.fullmatch(one)]
-    return found
+    return [*found, *_yielded()]
+
+
+def _yielded() -> Iterator[Said]:
+    """Yield what rules give as a code and words, to which their reader adds the line."""
+    for place, tree in sources():
+        for function in ast.walk(tree) if place.startswith("lint/") else ():
+            for one in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
+                if isinstance(one, ast.Yield) and isinstance(one.value, ast.Tuple):
+                    code_, message = (_text(part, function) or "" for part in one.value.elts)
+                    yield Said(code_, message, place)
 
 
 def errors() -> str:
@@ -134,17 +147,24 @@ def errors() -> str:
     return "\n\n".join(parts)
 
 
-def _calls() -> Iterator[tuple[str, ast.AST, str, ast.Call]]:
-    """Yield every call: its module, the function that it is in, what is called, and the call."""
-    for place, tree in sources():
-        pending: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
-        while pending:
-            node, function = pending.pop(0)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                function = node
-            if isinstance(node, ast.Call):
-                yield place, function, ast.unparse(node.func).rpartition(".")[2], node
-            pending[:0] = [(inner, function) for inner in ast.iter_child_nodes(node)]
+@functools.cache
+def _calls() -> tuple[tuple[str, ast.AST, str, ast.Call], ...]:
+    """Return every call: its module, the function that it is in, what is called, and the call."""
+    return tuple(
+        (place, function, ast.unparse(node.func).rpartition(".")[2], node)
+        for place, tree in sources()
+        for node, function in _within(tree, tree)
+        if isinstance(node, ast.Call)
+    )
+
+
+def _within(node: ast.AST, function: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield a node and all in it, each with the function that it is in."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        function = node
+    yield node, function
+    for inner in ast.iter_child_nodes(node):
+        yield from _within(inner, function)
 
 
 def _nth(call: ast.Call, number: int) -> ast.expr | None:
@@ -159,7 +179,7 @@ def _text(node: ast.expr | None, function: ast.AST) -> str | None:
         return "".join(
             part.value
             if isinstance(part, ast.Constant) and isinstance(part.value, str)
-            else _filled(part)
+            else _filled(part, function)
             for part in node.values
         )
     if isinstance(node, ast.IfExp):
@@ -168,21 +188,35 @@ def _text(node: ast.expr | None, function: ast.AST) -> str | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return (_text(node.left, function) or "‹…›") + (_text(node.right, function) or "‹…›")
     if isinstance(node, ast.Name):
-        before = [
-            one
-            for one in ast.walk(function)
-            if isinstance(one, ast.Assign)
-            and ast.unparse(one.targets[0]) == node.id
-            and one.lineno < node.lineno
-        ]
-        nearest = max(before, key=lambda one: one.lineno, default=None)
-        return None if nearest is None else _text(nearest.value, function)
+        nearest = _assigned(node, function)
+        return None if nearest is None else _text(nearest, function)
     return None
 
 
-def _filled(part: ast.expr) -> str:
-    """Return ``‹name›`` for a value in an f-string: its last name, or dots for an expression."""
+def _assigned(node: ast.Name, function: ast.AST) -> ast.expr | None:
+    """Return what a name was last given above the place where it stands."""
+    before = [
+        one
+        for one in ast.walk(function)
+        if isinstance(one, ast.Assign)
+        and ast.unparse(one.targets[0]) == node.id
+        and one.lineno < node.lineno
+    ]
+    nearest = max(before, key=lambda one: one.lineno, default=None)
+    return None if nearest is None else nearest.value
+
+
+def _filled(part: ast.expr, function: ast.AST) -> str:
+    """Return ``‹name›`` for a value in an f-string: its last name, or dots for an expression.
+
+    A text that got a name in the lines right above, so that they are short enough, stands as it is.
+    """
     value = part.value if isinstance(part, ast.FormattedValue) else part
+    if isinstance(value, ast.Name):
+        given = _assigned(value, function)
+        text = _text(given, function) if isinstance(given, (ast.Constant, ast.JoinedStr)) else None
+        if given is not None and text and " " in text and value.lineno - given.lineno <= _NEAR:
+            return text
     if isinstance(value, (ast.Name, ast.Attribute)):
         return f"‹{ast.unparse(value).rpartition('.')[2]}›"
     return "‹…›"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 
@@ -58,6 +59,7 @@ def variables() -> str:
     )
 
 
+@functools.cache
 def read_variables() -> dict[str, set[str]]:
     """Return the environment variables that are read by name: ``environ.get("X")``, an option's."""
     found: dict[str, set[str]] = {}

@@ -12,17 +12,17 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from vllm_mods.api import claims, ground
+from vllm_mods.api import ground, taking_out
 from vllm_mods.api.ground import Ground
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
+from vllm_mods.library import trust
 from vllm_mods.library.catalog import data_root
 from vllm_mods.planning import next_step, planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
-from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import State
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree, find_site_root
@@ -92,7 +92,7 @@ def apply(
     else now; ``planned`` is called with the plan before anything is written.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
-    not every mod fits; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
+    not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
     that is no vLLM, and whatever else ``plan`` raises.
 
     >>> mods = vm.Library("library").mods("fast")
@@ -102,6 +102,8 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
+    _check_mods(mods)
+    trust.demand(mods)
     notes: list[str] = []
     with refusing():
         tree, there = _opened(target, workspace, recovering=notes.append)
@@ -176,7 +178,7 @@ def revert(
             gone = tuple(name for name in known if name in {*gone, *undone.mods(there.receipt)})
             left = Ground(tree, there.receipt, undone).left if undone.paths else there.receipt
             try:
-                wanted = _without(tree, left, gone, discard_edits=discard_edits)
+                wanted = taking_out.without(tree, left, gone, discard_edits=discard_edits)
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
             outcome = transaction.commit(
@@ -359,12 +361,7 @@ def _planned(
     strict_version: bool,
     only_supported: bool,
 ) -> ground.Planned:
-    for one in mods:
-        if not isinstance(one, Mod):
-            raise UsageError(
-                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
-            )
-
+    _check_mods(mods)
     ask: Callable[[Mod, Variant], Tree | None] | None = None
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:
@@ -390,6 +387,14 @@ def _planned(
     if only_supported and len(supported) < len(made.shown.mods):
         return ground.plan(base, supported, planned)
     return made
+
+
+def _check_mods(mods: Sequence[Mod]) -> None:
+    for one in mods:
+        if not isinstance(one, Mod):
+            raise UsageError(
+                f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
+            )
 
 
 def hint_of(made: Plan, tree: Tree) -> str | None:
@@ -419,43 +424,3 @@ def _refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
             lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
             lines += [f"    {finding}" for finding in one.findings]
     return Refused("\n".join(lines), hint=hint_of(made, tree), plan=made)
-
-
-def _without(
-    tree: FolderTree, there: Receipt, gone: Sequence[str], *, discard_edits: bool
-) -> Transition:
-    """Return the transition to the untouched tree with the remaining mods planned on it anew."""
-    claims.check(tree, there)
-    stay = [entry for entry in there.mods if entry.name not in gone]
-    if not stay:
-        return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
-    mods = ground.staying(tree, there, gone)
-    needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
-    if needed:
-        raise Refused(
-            f"nothing was changed in {tree.spec}: {'; '.join(needed)}",
-            hint=f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}",
-        )
-    made = planner.plan(
-        mods, state_folder.pristine(tree, there), workspace=there.workspace or planner.WORKSPACE
-    )
-    bad = [one for one in made.mods if not one.verdict.ok]
-    if bad:
-        lines = [
-            f"nothing was changed in {tree.spec}: without {', '.join(gone)} others would not go in"
-        ]
-        for one in bad:
-            lines.append(f"  {one.mod.name}: {one.verdict.value}")
-            lines += [f"    {finding}" for finding in one.findings]
-        names = " ".join([*gone, *(one.mod.name for one in bad)])
-        hint = f"vllm-mods revert {names} --target {tree.spec}"
-        raise Refused("\n".join(lines), hint=hint, plan=made)
-    forward = transitions.forward(made, None)
-    return transitions.revert_transition(
-        tree.root,
-        there,
-        mods=forward.mods,
-        changes=made.changes,
-        sources=forward.sources,
-        discard_edits=discard_edits,
-    )

@@ -163,12 +163,16 @@ class OverlayFile(NamedTuple):
 
 
 class TemplateFile(NamedTuple):
-    """A chat template that a variant puts into the workspace under the name ``file``."""
+    """A chat template that a variant puts into the workspace under the name ``file``.
+
+    ``source`` is its path in ``root``, the mod's folder where that is empty.
+    """
 
     name: str
     file: str
     source: str
     data: bytes
+    root: str = ""
 
 
 class Expectation(NamedTuple):
@@ -206,7 +210,10 @@ class Variant(NamedTuple):
 
 
 class Mod(NamedTuple):
-    """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names."""
+    """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names.
+
+    ``outside`` are the paths that it says it changes outside of ``vllm/``.
+    """
 
     name: str
     version: str
@@ -223,6 +230,7 @@ class Mod(NamedTuple):
     evidence: tuple[tuple[str, str], ...] = ()
     serve_args: tuple[str, ...] = ()
     compute_capability: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
     variants: tuple[Variant, ...] = ()
     lock: bytes | None = None
     manifest: bytes = b""

@@ -23,6 +23,7 @@ from vllm_mods.formats.pairing_lock import (
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import Base
 from vllm_mods.images.model import resolve as resolve_path
+from vllm_mods.library import trust
 from vllm_mods.planning import planner
 
 
@@ -47,8 +48,9 @@ def resolve(
     """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
 
     ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if
-    they do. Raises ``Refused`` unless every mod would end up in.
+    they do. Raises ``Refused`` unless every mod is trusted and would end up in.
     """
+    trust.demand(mods)
     raw = tree.read(receipt.RECEIPT)
     there = None if raw is None else receipt.parse(raw, f"{base.reference}: {receipt.RECEIPT}")
     outside = workspace(base)

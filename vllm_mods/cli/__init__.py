@@ -18,6 +18,7 @@ import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
+from vllm_mods.cli import shown
 from vllm_mods.cli.ending import Said, complain, drop_output, print_error
 from vllm_mods.cli.help_text import explained, write_examples
 
@@ -130,6 +131,11 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error ends here."""
+    with shown.streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     # What the report of a bug should have: `options.remember` puts more in.
     made: dict[str, object] = {"arguments": tuple(arguments)}
     try:

@@ -12,11 +12,13 @@ import click
 from vllm_mods.api import apply
 from vllm_mods.api.outcomes import Applied
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
-from vllm_mods.base.model import Plan
+from vllm_mods.base.model import Mod, Plan
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.library import trust
+from vllm_mods.planning import outside
 from vllm_mods.report import data, text
 
 
@@ -55,7 +57,8 @@ def command(
     """Put mods into an installed vLLM, whole or not at all.
 
     Without MOD and --pairing, all bundled mods that are marked as default. Mods that are in already
-    are left as they are. If any mod does not fit, nothing is changed (exit code 3).
+    are left as they are. If any mod does not fit, or vllm-mods.toml does not trust it, nothing is
+    changed (exit code 3).
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
     if keep_links and break_links:
@@ -69,7 +72,10 @@ def command(
     # as they went in: after a new installation `status` names them, whatever library they came from
     kept = apply.kept_in(target, unknown) if unknown and not library.pinned else ()
     named = [name for name in mods if name not in {mod.name for mod in kept}]
-    chosen = (*(choose(library, named, paired) if named or not kept else ()), *kept)
+    chosen = (*(choose(library, named, paired) if named or paired or not kept else ()), *kept)
+    if pairing is not None:
+        trust.demand_pairing(library, pairing)
+
     try:
         done = apply.apply(
             chosen,
@@ -79,7 +85,7 @@ def command(
             only_supported=only_supported,
             keep_links=keep_links,
             source_date_epoch=epoch,
-            planned=lambda planned: told(planned, chosen, paired),
+            planned=lambda planned: announced(planned, chosen, paired),
         )
     except Refused as error:
         if as_json and error.plan is not None:
@@ -105,6 +111,15 @@ def command(
     for line in text.serve_arguments(done.plan, done.templates):
         click.echo(line)
     return EXIT_OK
+
+
+def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> None:
+    """Say, before anything is written, what is left out and what changes outside of vLLM."""
+    told(planned, mods, paired)
+    for one in planned.mods if planned.ok else ():
+        for found in one.findings:
+            if found.code == outside.DECLARED:
+                options.note(f"{one.mod.name}: {found.message}")
 
 
 def serve_script(pairing: Pairing, done: Applied) -> str:

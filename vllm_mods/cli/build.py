@@ -56,7 +56,7 @@ def command(
 
     The base gets one layer more: what `apply` would write into its vLLM, and the lock. Only the
     files that the mods touch are read out of the base, and nothing of it is copied that is there
-    already. A tag that names another image is not moved.
+    already. Nothing is built that vllm-mods.toml does not trust. A tag that names another image is not moved.
     """
     library = options.open_library(libraries)
     wanted = library.pairing(name)
@@ -65,7 +65,13 @@ def command(
     )
     ref = base or kept.lock.base.ref
     with pairing_arguments.on_base(
-        library, wanted, ref, epoch=kept.lock.epoch, locked=kept.lock.wheels, afresh=afresh
+        library,
+        wanted,
+        ref,
+        epoch=kept.lock.epoch,
+        locked=kept.lock.wheels,
+        afresh=afresh,
+        beside=() if lock_file is not None else (kept.path,),
     ) as opened:
         _check(kept, opened)
         place = outputs.parse(output, opened.base)

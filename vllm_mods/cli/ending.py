@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import click
 
+from vllm_mods.cli import shown
+
 
 class Said(NamedTuple):
     """What ends a command that has no answer. ``code`` names the kind of error."""
@@ -43,7 +45,7 @@ def complain(message: str, hint: str | None = None) -> None:
     """
     with contextlib.suppress(OSError):
         if sys.stderr.isatty():
-            sys.stderr.write("\r\033[K")  # what showed the progress ends here
+            shown.steer("\r\033[K")  # what showed the progress ends here
         click.echo(f"error: {message}", err=True)
         if hint:
             click.echo(f"\nhint: {hint}", err=True)

@@ -7,8 +7,9 @@ import os
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import new, options
+from vllm_mods.cli import options, shown
 from vllm_mods.cli.import_command import write_new
+from vllm_mods.library import trust, writing
 from vllm_mods.making import exporting
 from vllm_mods.planning import planner
 from vllm_mods.recipes import writer
@@ -64,7 +65,7 @@ def command(
     trees = [options.open_tree(spec, offline=offline) for spec in specs]
     planned = [(tree.version or tree.spec, planner.plan([alone], tree).mods[0]) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
-    new.write_folder(output, files)
+    writing.folder(output, files)
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
     if as_json:
         options.print_json({"schema": 1, "mod": name, "folder": output, "files": sorted(files)})
@@ -76,10 +77,12 @@ def command(
 
 
 def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
-    pairing = options.open_library(libraries).pairing(name)
+    library = options.open_library(libraries)
+    pairing = library.pairing(name)
+    trust.demand_pairing(library, name)
     text = writer.write(pairing)
     if output is None:
-        click.echo(text, nl=False)
+        shown.file(text)
     else:
         write_new(output, text.encode())
         click.echo(f"wrote {output}", err=True)

@@ -11,7 +11,8 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
-from vllm_mods.cli import import_mod, options
+from vllm_mods.base.output import write_whole
+from vllm_mods.cli import import_mod, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
@@ -106,7 +107,7 @@ def command(
     if as_json:
         options.print_json(answer(imported, changes, made, path, output, mend=mend, ok=sound))
     elif output is None:
-        click.echo(made, nl=False)
+        shown.file(made.decode())
     say(imported, changes, path, mend=mend)
     if output:
         click.echo(f"wrote {output}", err=True)
@@ -251,12 +252,9 @@ def make_folder(path: str) -> str:
 
 def write_new(path: str, data: bytes) -> None:
     """Write a file that is not there yet. Raises ``UsageError``."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already", hint="name another file, or remove it")
     try:
-        with open(path, "xb") as file:
-            file.write(data)
-    except FileExistsError as error:
-        raise UsageError(
-            f"{path} is there already", hint="name another file, or remove it"
-        ) from error
+        write_whole(path, data)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

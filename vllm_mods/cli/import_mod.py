@@ -9,7 +9,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, ModPlan, Tree
-from vllm_mods.cli import new, options
+from vllm_mods.cli import new, options, shown
 from vllm_mods.library import catalog
 from vllm_mods.making import compose, exporting, folder, from_script, reading
 from vllm_mods.making.folder import LauncherFolder
@@ -159,7 +159,7 @@ def _tell(
     for line in made.unknown:
         click.echo(f"to be said by you, in mod.toml: {line}", err=True)
     if place is None:
-        click.echo(made.files["mod.toml"].decode(), nl=False)
+        shown.file(made.files["mod.toml"].decode())
         hint = f"vllm-mods import {asked.path} --library DIR  # writes it to DIR/patches/{name}"
         click.echo(f"\nhint: {hint}", err=True)
         return

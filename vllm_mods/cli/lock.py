@@ -47,9 +47,9 @@ def command(
 
     What is built follows from the base and this lock alone. With --check nothing is written, and
     the exit code is 1 if anything moved. `lock diff A B` compares two locks, files or pairings.
-    The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
+    Nothing is locked that vllm-mods.toml does not trust. The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
     """
-    library = options.open_library(libraries)
+    library = options.own_library(libraries)
     if names[:1] == ("diff",) and len(names) == 3:
         return _diff(library, names[1], names[2], as_json=as_json)
     if len(names) != 1:
@@ -59,6 +59,11 @@ def command(
         )
     wanted = library.pairing(names[0])
     path = pairing_arguments.lock_path(library, names[0], output)
+    if output is None and not check and not library.is_writable(path):
+        raise UsageError(
+            f"{names[0]} came with vllm-mods, and {path} would be a part of the installation: nothing was written",
+            hint=f"vllm-mods lock {names[0]} --output {names[0]}.lock",
+        )
     epoch = source_date_epoch()
     if check:
         kept = pairing_arguments.read_lock(library, path, names[0])

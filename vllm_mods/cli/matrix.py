@@ -12,11 +12,13 @@ from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.output import write_whole
-from vllm_mods.cli import options
+from vllm_mods.cli import options, shown
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
 from vllm_mods.grid.cell import Cell, MatrixResult
 from vllm_mods.grid.run import Computed
+from vllm_mods.library.catalog import Library, root_of
+from vllm_mods.library.writing import replace
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
@@ -107,11 +109,12 @@ def command(
         )
     if cell is not None and (mods or pairing or trees or update_lock or strict or output):
         raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
-    library = options.open_library(libraries)
+    library = (options.own_library if update_lock else options.open_library)(libraries)
     if cell is not None:
         mods = cell[:1]
     paired = () if pairing is None else library.mods_of(library.pairing(pairing))
     chosen = library.select((*paired, *mods) if pairing is not None else mods or library.names())
+    mine = _own(library, chosen, mods) if update_lock else ()
     # what an old lock says must not lean on itself
     planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
     setting = work.Setting(
@@ -145,10 +148,10 @@ def command(
     if output is not None or form == "text":
         click.echo(matrix_text.render(result, paint=options.paint), nl=False)
     else:
-        click.echo(FORMS[form](result, explained), nl=False)
+        shown.file(FORMS[form](result, explained))
         options.remember("answered", thing=True)
     if update_lock:
-        _write_locks(chosen, computed)
+        _write_locks(mine, computed)
     bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
     return EXIT_NO if bad or (strict and problems) else EXIT_OK
 
@@ -209,14 +212,33 @@ def _write_locks(mods: Sequence[Mod], computed: Sequence[Computed]) -> None:
             f"no mod.lock was written: {unread[0]} could not be read",
             hint="run it again when every release can be read",
         )
-    for mod in mods:
-        _write_lock(mod, computed)
+    made = [(mod, locks.updated(mod, computed)) for mod in mods]
+    for root in dict.fromkeys(map(root_of, mods)):
+        replace(
+            root,
+            {
+                f"patches/{mod.name}/mod.lock": mod_lock.dump(new.lock)
+                for mod, new in made
+                if root_of(mod) == root
+            },
+        )
+    for mod, new in made:
+        _say_written(mod, new)
 
 
-def _write_lock(mod: Mod, computed: Sequence[Computed]) -> None:
-    made = locks.updated(mod, computed)
-    path = os.path.join(mod.directory, "mod.lock")
-    _write(path, mod_lock.dump(made.lock), hint="the lock belongs to the library's own checkout")
+def _own(library: Library, chosen: Sequence[Mod], named: Sequence[str]) -> tuple[Mod, ...]:
+    """Return the mods whose lock may be written. Raises ``UsageError`` for a named one that may not."""
+    mine = tuple(mod for mod in chosen if library.is_writable(mod.directory))
+    for mod in chosen:
+        if mod not in mine:
+            if mod.name in named or not mine:
+                options.check_own(library, mod)
+            options.note(f"{mod.name} came with vllm-mods: its mod.lock stays as it is")
+    return mine
+
+
+def _say_written(mod: Mod, made: locks.Updated) -> None:
+    click.echo(f"wrote {os.path.join(mod.directory, 'mod.lock')}", err=True)
     if made.kept:
         options.note(
             f"kept {_releases(made.kept)} as {'it was' if len(made.kept) == 1 else 'they were'}"
@@ -241,10 +263,10 @@ def _releases(labels: Sequence[str]) -> str:
     return "1 release" if len(labels) == 1 else f"{len(labels)} releases"
 
 
-def _write(path: str, content: bytes, *, hint: str | None = None) -> None:
+def _write(path: str, content: bytes) -> None:
     """Replace a file in one step."""
     try:
         write_whole(path, content)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", hint=hint) from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     click.echo(f"wrote {path}", err=True)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from vllm_mods.base import output
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import Tree
 from vllm_mods.cli import options
+from vllm_mods.library import writing
 from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making.compose import Composed
 from vllm_mods.making.recording import Limits, Recording
@@ -117,25 +117,8 @@ def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
     Raises ``Refused`` if there is one already, or the library cannot be written.
     """
     place = os.path.join(folder, "patches", name)
-    write_folder(place, files)
+    writing.folder(place, files)
     return place
-
-
-def write_folder(place: str, files: Mapping[str, bytes]) -> None:
-    """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
-    parent = os.path.dirname(os.path.abspath(place))
-    if os.path.lexists(place):
-        raise Refused(
-            f"{place} is there already: nothing was written", hint=f"rm -r {place}, or another name"
-        )
-    try:
-        os.makedirs(parent, exist_ok=True)
-        output.write_folder(place, files)
-    except OSError as error:
-        raise Refused(
-            f"{place} cannot be written: {error.strerror}; nothing was written",
-            hint=f"ls -ld {parent}",
-        ) from error
 
 
 def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:

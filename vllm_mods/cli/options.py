@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 import click
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Tree, Verdict
+from vllm_mods.base.model import Mod, Tree, Verdict
+from vllm_mods.cli import shown
 from vllm_mods.library import checksums
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees import open as trees
 
+BEGIN = "\r\033[K"
+"""Goes to the beginning of a terminal's line, and empties it."""
 _GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {
     Verdict.APPLIES: _GOOD,
@@ -153,6 +157,30 @@ def recording(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def own_library(extra: tuple[str, ...]) -> Library:
+    """Open the libraries for an author who writes to them; what an earlier run was killed over ends first."""
+    from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
+
+    for folder in library_folders(extra):
+        writing.recover(folder)
+    return open_library(extra)
+
+
+def check_own(library: Library, mod: Mod) -> None:
+    """Raise ``UsageError`` for a mod of the installation: another version of the tool has another."""
+    if library.is_writable(mod.directory):
+        return
+    mine = f"my-{mod.name}"
+    place, theirs = f"mods/patches/{mine}", shlex.quote(mod.directory)
+    raise UsageError(
+        f"{mod.name} came with vllm-mods, and {mod.directory} is a part of the installation: nothing was written",
+        hint=f"""make it a mod of your own:
+  mkdir -p mods/patches && cp -r {theirs} {place}
+  sed -i 's/^name = .*/name = "{mine}"/' {place}/mod.toml
+  vllm-mods matrix {mine} --update-lock --library mods""",
+    )
+
+
 def open_library(extra: tuple[str, ...]) -> Library:
     """Open the bundled library, those of ``--library`` and of ``VLLM_MODS_LIBRARY``.
 
@@ -183,7 +211,7 @@ def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> s
     said = verdict.value if words is None else words
     if not (sys.stderr if err else sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return said
-    return click.style(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
+    return shown.styled(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
 
 def remember(name: str, thing: object) -> None:
@@ -245,5 +273,7 @@ def watched() -> bool:
 
 def show_line(text: str, *, last: bool) -> None:
     """Put a line of progress in place of the one before; the last one goes at once."""
-    sys.stderr.write(f"\r\033[K{text}" + ("\r\033[K" if last else ""))
+    shown.steer(BEGIN)
+    sys.stderr.write(text)
+    shown.steer(BEGIN if last else "")
     sys.stderr.flush()

@@ -22,6 +22,7 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
 from vllm_mods.images.model import Base
 from vllm_mods.images.open import open_base
+from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.image import ImageTree, find_site_root
 
@@ -77,11 +78,14 @@ def on_base(
     epoch: int,
     locked: Sequence[LockedWheel] | None = None,
     afresh: bool = False,
+    beside: Sequence[str] = (),
 ) -> Iterator[OnBase]:
     """Open a base and resolve a pairing on it; wheels that are ``locked`` already are not chosen anew.
 
-    ``afresh`` leaves aside what is remembered of the base.
+    ``afresh`` leaves aside what is remembered of the base; ``beside`` are files of the pairing's library
+    that have to be trusted as it is.
     """
+    trust.demand_pairing(library, wanted.name, *beside)
     base: Base
     base = open_base(ref, progress=options.progress(), note=options.note)
     if base.where in engine.PROGRAMS and not afresh:

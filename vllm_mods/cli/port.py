@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from typing import NamedTuple
 
 import click
@@ -13,6 +12,7 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.cli import options
 from vllm_mods.grid.choose import choose_releases
+from vllm_mods.library import writing as library_writing
 from vllm_mods.library.catalog import Library, load_mod
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import job as porting
@@ -80,7 +80,7 @@ def command(
         raise UsageError(
             "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
         )
-    library = options.open_library(libraries)
+    library = options.own_library(libraries)
     asked = _PortArguments(
         mod=_meant(library, mod, output, new=target is not None),
         library=library,
@@ -225,8 +225,10 @@ def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod
     """Return a mod of the library, or its copy in a library of the caller's, which may be made now."""
     mod = library.load(name)
     if output is None:
+        options.check_own(library, mod)
         return mod
     place = os.path.join(output, "patches", name)
+    library_writing.recover(output)
     if not new:
         return load_mod(place, library.roots)
     if os.path.lexists(place):
@@ -234,12 +236,7 @@ def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod
             f"{place} is there already: nothing was written",
             hint="--output ANOTHER, or name that library: --library",
         )
-    try:
-        shutil.copytree(mod.directory, place)
-    except OSError as error:
-        raise Refused(
-            f"{place} cannot be written: {error.strerror or error}", hint=f"ls -ld {output}"
-        ) from error
+    library_writing.folder(place, library.files(mod))
     return load_mod(place, library.roots)
 
 

@@ -27,8 +27,9 @@ def command(
     every recorded release has to get the same bytes as before. A patch that is so already stays
     as it is, to the byte.
     """
-    library = options.open_library(libraries)
+    library = options.own_library(libraries)
     mod = library.load(name)
+    options.check_own(library, mod)
     variants = [one for one in mod.variants if one.patches and chosen in {None, one.id}]
     if not variants:
         known = ", ".join(one.id for one in mod.variants if one.patches)

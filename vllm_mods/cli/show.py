@@ -50,7 +50,7 @@ def of_mod(mod: Mod) -> dict[str, Any]:
         **data.fields(mod, "digest", "requires", "conflicts", "after"),
         "upstream": {"status": mod.upstream_status, "issues": list(mod.upstream_issues)},
         "evidence": dict(mod.evidence),
-        **data.fields(mod, "serve_args", "compute_capability"),
+        **data.fields(mod, "serve_args", "compute_capability", "outside"),
         "variants": [
             {
                 "id": variant.id,
@@ -90,6 +90,7 @@ def mod_lines(mod: Mod) -> list[str]:
         *(("evidence", f"{kind}: {text}") for kind, text in mod.evidence),
         ("serve with", shlex.join(mod.serve_args)),
         ("GPU", ", ".join(mod.compute_capability)),
+        ("outside", ", ".join(mod.outside)),
     )
     for variant in mod.variants:
         lines.append(f"  variant {variant.id} for vLLM {variant.vllm}")

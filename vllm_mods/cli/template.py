@@ -10,7 +10,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, NotRendered, UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import options
+from vllm_mods.cli import options, shown
 from vllm_mods.cli.listing import readable, told
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
@@ -125,7 +125,7 @@ def render(
     if as_json:
         options.print_json({"schema": 1, "template": opened.name, "prompt": found.prompt})
     else:
-        click.echo(found.prompt, nl=False)
+        shown.file(found.prompt)
     return EXIT_OK
 
 

@@ -69,6 +69,7 @@ class Manifest(NamedTuple):
     evidence: tuple[tuple[str, str], ...]
     serve_args: tuple[str, ...]
     compute_capability: tuple[str, ...]
+    outside: tuple[str, ...]
     variants: tuple[VariantEntry, ...]
 
 
@@ -108,6 +109,7 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
         compute_capability=hardware.strings(
             "compute_capability", _CAPABILITY, "a capability such as '9.0'"
         ),
+        outside=top.paths("outside"),
         variants=variants,
     )
     if not variants and "variant" not in top.bad:

@@ -17,11 +17,12 @@ from vllm_mods.base.model import Mod, OverlayFile, PatchFile, TemplateFile, Vari
 from vllm_mods.formats import manifest, mod_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing import parse as parse_pairing
+from vllm_mods.library import reading
 
 MANIFEST = "mod.toml"
 LOCK = "mod.lock"
 TEMPLATE = "template.jinja"
-_PARTS = ("patches", "templates", "pairings")
+PARTS = ("patches", "templates", "pairings")
 
 
 def data_root() -> str:
@@ -70,6 +71,8 @@ class Library:
             _check_library(os.fspath(folder))
         named = tuple(os.path.abspath(folder) for folder in folders)
         self.roots = tuple(dict.fromkeys((data_root(), *named)))
+        self._writable = (*named, data_root()) if is_checkout() else named
+        self._read = reading.reader(*self.roots, linked=data_root())
         self._pins = {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
         self._folders = self._named("mod", "patches", MANIFEST)
 
@@ -86,12 +89,12 @@ class Library:
                 found[name] = folder
         return found
 
-    def read(self, path: str) -> bytes | None:
-        """Read a file of one of the libraries, None if there is none.
+    def read(self, path: str, folder: str | None = None) -> bytes | None:
+        """Read a file of one of the libraries, or of a ``folder`` elsewhere; None if there is none.
 
-        Raises ``UsageError`` if it cannot be read, ``Refused`` if it is not as it is pinned.
+        Raises ``ManifestError`` if it cannot be read, ``Refused`` if it is not as it is pinned.
         """
-        data = read_file(path)
+        data = self._read(path, folder)
         for root, listed in self._pins.items():
             if path.startswith(f"{root}/"):
                 from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
@@ -103,6 +106,20 @@ class Library:
     def pinned(self) -> bool:
         """Whether nothing may be taken but what is listed."""
         return bool(self._pins)
+
+    def is_writable(self, path: str) -> bool:
+        """Tell whether authors may write to a path: in a library that was named, or the tool's own checkout."""
+        return any(path.startswith(f"{root}/") for root in self._writable)
+
+    def files(self, mod: Mod) -> dict[str, bytes]:
+        """Read all that lies in a mod's folder, by the path in it. Raises ``ManifestError`` as ``read``."""
+        found = {}
+        for above, folders, names in os.walk(mod.directory):
+            links = [name for name in folders if os.path.islink(os.path.join(above, name))]
+            for name in (*names, *links):
+                path = os.path.join(above, name)
+                found[os.path.relpath(path, mod.directory)] = self.read(path) or b""
+        return found
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted."""
@@ -262,7 +279,7 @@ def load_mod(
     A template is looked up in the folder's own ``templates/`` first, then in each of ``roots``.
     Raises ``ManifestError`` with every problem.
     """
-    read = read or read_file
+    read = read or reading.reader(folder, *roots, linked=data_root())
     where = os.path.join(folder, MANIFEST)
     raw = read(where)
     if raw is None:
@@ -274,29 +291,8 @@ def load_mod(
         if table is None
         else manifest.from_dict(table, where, checked=True)
     )
-    problems: list[str] = []
-    digests = {MANIFEST: sha256(raw)}
-
-    def take(at: str, name: str, path: str) -> bytes:
-        data = read(path)
-        if data is None:
-            problems.append(f"{at}: there is no file {path}")
-            return b""
-        digests[name] = sha256(data)
-        return data
-
-    def inside(source: str) -> str:
-        return os.path.join(folder, *source.split("/"))
-
-    def template(at: str, name: str) -> bytes:
-        tried = [os.path.join(root, "templates", name, TEMPLATE) for root in (folder, *roots)]
-        there = [path for path in dict.fromkeys(tried) if read(path) is not None]
-        if len(there) > 1 and there[0] != tried[0]:
-            problems.append(
-                f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
-            )
-        return take(at, f"templates/{name}/{TEMPLATE}", there[0] if there else tried[-1])
-
+    files = _Files(folder, roots, read)
+    problems, take = files.problems, files.take
     if entry.name != os.path.basename(os.path.abspath(folder)):
         problems.append(
             f"name: {entry.name!r} is not the name of its folder, {os.path.basename(os.path.abspath(folder))!r}"
@@ -312,7 +308,7 @@ def load_mod(
                     PatchFile(
                         source=source,
                         root=variant.root,
-                        data=take(f"{at}.patches[{j}]", source, inside(source)),
+                        data=take(f"{at}.patches[{j}]", source),
                     )
                     for j, source in enumerate(variant.patches)
                 ),
@@ -321,18 +317,16 @@ def load_mod(
                         source=file.source,
                         path=file.path,
                         replaces=file.replaces,
-                        data=take(f"{at}.overlay[{j}].source", file.source, inside(file.source)),
+                        data=take(f"{at}.overlay[{j}].source", file.source),
                     )
                     for j, file in enumerate(variant.overlay)
                 ),
                 templates=tuple(
                     TemplateFile(
-                        name=file.name,
-                        file=file.file,
-                        source=f"templates/{file.name}/{TEMPLATE}",
-                        data=template(f"{at}.templates[{j}].name", file.name),
+                        file.name, file.file, f"templates/{file.name}/{TEMPLATE}", *template
                     )
                     for j, file in enumerate(variant.templates)
+                    for template in [files.template(f"{at}.templates[{j}].name", file.name)]
                 ),
                 python=variant.python,
                 expects=variant.expects,
@@ -347,7 +341,7 @@ def load_mod(
         summary=entry.summary,
         license=entry.license,
         directory=folder,
-        digest=_digest(digests),
+        digest=_digest({MANIFEST: sha256(raw), **files.digests}),
         default=entry.default,
         requires=entry.requires,
         conflicts=entry.conflicts,
@@ -357,10 +351,70 @@ def load_mod(
         evidence=entry.evidence,
         serve_args=entry.serve_args,
         compute_capability=entry.compute_capability,
+        outside=entry.outside,
         variants=tuple(variants),
         lock=locked,
         manifest=raw,
     )
+
+
+class _Files:
+    """The files that a manifest names, each read once; what is wrong with them goes to one list."""
+
+    def __init__(
+        self, folder: str, roots: Sequence[str], read: Callable[[str], bytes | None]
+    ) -> None:
+        self.folder = folder
+        self.roots = roots
+        self.read = read
+        self.problems: list[str] = []
+        self.digests: dict[str, str] = {}
+        self._there: dict[str, bytes | None] = {}
+
+    def take(self, at: str, name: str, path: str | None = None) -> bytes:
+        path = path or os.path.join(self.folder, *name.split("/"))
+        try:
+            data = self._read(path)
+        except ManifestError as error:
+            self.problems.append(f"{at}: {error.where} {error.problems[0]}")
+            return b""
+        if data is None:
+            self.problems.append(f"{at}: there is no file {path}")
+            return b""
+        self.digests[name] = sha256(data)
+        return data
+
+    def template(self, at: str, name: str) -> tuple[bytes, str]:
+        """Return a template, and the folder that its path is from."""
+        folders = (self.folder, *self.roots)
+        tried = [os.path.join(root, "templates", name, TEMPLATE) for root in folders]
+        there = [path for path in dict.fromkeys(tried) if self._read(path) is not None]
+        if len(there) > 1 and there[0] != tried[0]:
+            self.problems.append(
+                f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
+            )
+        path, source = there[0] if there else tried[-1], f"templates/{name}/{TEMPLATE}"
+        return self.take(at, source, path), path[: -len(source) - 1]
+
+    def _read(self, path: str) -> bytes | None:
+        if path not in self._there:
+            data = self._there[path] = self.read(path)
+            size = sum(len(one) for one in self._there.values() if one is not None)
+            if data and size > reading.MOST_BYTES:
+                raise ManifestError(
+                    path, (f"is too much: a mod has at most {reading.MOST_BYTES:,} bytes",)
+                )
+        return self._there[path]
+
+
+def is_checkout() -> bool:
+    """Tell whether the bundled mods lie in a checkout of this tool, whose maintainer may change them."""
+    return os.path.isfile(os.path.join(data_root(), "pyproject.toml"))
+
+
+def root_of(mod: Mod) -> str:
+    """Return the library that a mod lies in."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(mod.directory)))
 
 
 def _templates_of(mod: Mod) -> set[str]:
@@ -373,32 +427,23 @@ def _check_library(folder: str) -> None:
             f"the library {folder} is not a folder",
             hint="`--library DIR` takes a folder that holds patches/",
         )
-    if not any(os.path.isdir(os.path.join(folder, part)) for part in _PARTS):
+    if not any(os.path.isdir(os.path.join(folder, part)) for part in PARTS):
         inner = MANIFEST in os.listdir(folder)
         hint = (
             f"this is one mod; a library holds it as patches/{os.path.basename(os.path.abspath(folder))}/{MANIFEST}"
             if inner
             else "a library holds patches/<mod>/mod.toml"
         )
-        raise UsageError(f"the library {folder} has no {', '.join(_PARTS)}", hint=hint)
+        raise UsageError(f"the library {folder} has no {', '.join(PARTS)}", hint=hint)
 
 
 def _folders(parent: str, file: str) -> list[tuple[str, str]]:
     if not os.path.isdir(parent):
         return []
-    folders = ((name, os.path.join(parent, name)) for name in sorted(os.listdir(parent)))
-    return [(name, path) for name, path in folders if os.path.isfile(os.path.join(path, file))]
-
-
-def read_file(path: str) -> bytes | None:
-    """Read a file of a library, None if there is none. Raises ``UsageError`` if it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    # what begins with a dot is not finished, or somebody's own
+    names = (name for name in sorted(os.listdir(parent)) if not name.startswith("."))
+    folders = ((name, os.path.join(parent, name)) for name in names)
+    return [(name, path) for name, path in folders if os.path.lexists(os.path.join(path, file))]
 
 
 def _digest(files: dict[str, str]) -> str:

@@ -7,12 +7,14 @@ checked by that program too. A signature is one of OpenSSH (PROTOCOL.sshsig) in 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.library import reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +41,7 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
     if not digests and signers is None:
         return found
     own = os.path.join(library, SUMS)
-    data = _bytes(own)
+    data = _bytes(own, library)
     if digests and sha256(data) not in digests:
         raise Refused(
             f"{own} is not the list that is required: its hash is sha256:{sha256(data)}",
@@ -89,8 +91,8 @@ def check(library: str, path: str, data: bytes | None, listed: Mapping[str, str]
 def _signed(path: str, data: bytes, signers: str) -> None:
     """Raise ``Refused`` unless ``path``, whose bytes are given, is signed by one of ``signers``."""
     signature = f"{path}.sig"
-    for file in (signature, signers):
-        _bytes(file)
+    _bytes(signature, os.path.dirname(path))
+    _bytes(signers)
     command = ["ssh-keygen", "-Y"]
     files = ["-f", signers, "-s", signature]
     names, why = _run([*command, "find-principals", *files], b"")
@@ -120,12 +122,11 @@ def _run(command: list[str], data: bytes) -> tuple[list[str] | None, str]:
     return (out.splitlines() if done.returncode == 0 else None), why
 
 
-def _bytes(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
+def _bytes(path: str, inside: str | None = None) -> bytes:
+    data = reading.read(path, inside)
+    if data is None:
         raise UsageError(
-            f"{path}: {error.strerror}, so nothing says what the library may hold",
+            f"{path}: {os.strerror(errno.ENOENT)}, so nothing says what the library may hold",
             hint="docs/security.md says how a library is pinned and signed",
-        ) from error
+        )
+    return data

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.formats import diff, zips
-from vllm_mods.library import catalog
+from vllm_mods.library import catalog, reading
 from vllm_mods.lint import rules
 from vllm_mods.lint.rules import Flaw
 from vllm_mods.scripts import bash, statements
@@ -32,7 +32,7 @@ def lint(path: str) -> tuple[Linted, ...]:
 
     Raises ``UsageError`` for a path with nothing to look at, or that cannot be read.
     """
-    found = tuple(_looked(path))
+    found = tuple(_looked(path, path))
     if not found:
         raise UsageError(
             f"{path} holds neither a {SCRIPT} nor a {catalog.MANIFEST}",
@@ -49,21 +49,20 @@ def script(text: str) -> tuple[Flaw, ...]:
         return (Flaw("not-bash", error.line, error.why),)
 
 
-def _looked(path: str) -> Iterator[Linted]:
+def _looked(path: str, named: str) -> Iterator[Linted]:
+    """Look at a path that was named, or at a folder below it."""
     if not os.path.lexists(path):
         raise UsageError(f"there is no {path}", hint="ls")
-    if zipfile.is_zipfile(path):
-        yield _zipped(path)
-    elif os.path.isfile(path):
-        yield Linted(path, script(_text(path)))
-    elif os.path.isfile(os.path.join(path, catalog.MANIFEST)):
-        yield _mod(path)
-    elif os.path.isfile(os.path.join(path, SCRIPT)):
+    if os.path.isfile(path):
+        yield _zipped(path) if zipfile.is_zipfile(path) else Linted(path, script(_text(path, None)))
+    elif os.path.lexists(os.path.join(path, catalog.MANIFEST)):
+        yield _mod(path, named)
+    elif os.path.lexists(os.path.join(path, SCRIPT)):
         place = os.path.join(path, SCRIPT)
-        yield Linted(place, script(_text(place)))
+        yield Linted(place, script(_text(place, named)))
     else:
         for folder in _below(path):
-            yield from _looked(folder)
+            yield from _looked(folder, named)
 
 
 def _below(path: str) -> Iterator[str]:
@@ -77,16 +76,16 @@ def _below(path: str) -> Iterator[str]:
         ) from error
     for name in names:
         folder = os.path.join(parent, name)
-        if any(os.path.isfile(os.path.join(folder, one)) for one in (SCRIPT, catalog.MANIFEST)):
+        if any(os.path.lexists(os.path.join(folder, one)) for one in (SCRIPT, catalog.MANIFEST)):
             yield folder
 
 
-def _mod(folder: str) -> Linted:
+def _mod(folder: str, named: str) -> Linted:
     """Read a mod of ours with all its patches."""
     place = os.path.join(folder, catalog.MANIFEST)
     try:
         roots = (os.path.dirname(os.path.dirname(os.path.abspath(folder))), catalog.data_root())
-        mod = catalog.load_mod(folder, roots)
+        mod = catalog.load_mod(folder, roots, read=reading.reader(named, *roots, linked=roots[1]))
         for variant in mod.variants:
             for patch in variant.patches:
                 diff.parse(patch.data, patch.source, root=patch.root)
@@ -110,13 +109,8 @@ def _zipped(path: str) -> Linted:
     return Linted(place, script(data.decode("utf-8", "surrogateescape")))
 
 
-def _text(path: str) -> str:
-    try:
-        if os.path.getsize(path) > _LARGEST:
-            raise UsageError(f"{path} is larger than a script", hint=f"ls -l {path}")
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint=f"ls -l {path}"
-        ) from error
+def _text(path: str, named: str | None) -> str:
+    data = reading.read(path, named) or b""
+    if len(data) > _LARGEST:
+        raise UsageError(f"{path} is larger than a script", hint=f"ls -l {path}")
+    return data.decode("utf-8", "surrogateescape")

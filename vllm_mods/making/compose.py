@@ -11,7 +11,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.formats import diff_writer, toml_writer
 from vllm_mods.formats.toml_table import NAME
 from vllm_mods.library import catalog
-from vllm_mods.planning import planner
+from vllm_mods.planning import outside, planner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,6 +40,7 @@ class Parts(NamedTuple):
     patches: list[str]
     overlay: list[dict[str, object]]
     templates: list[str]
+    outside: tuple[str, ...] = ()
 
 
 class Composed(NamedTuple):
@@ -108,7 +109,8 @@ def _composed(
     if patch:
         files[name] = patch
     files.update(template_files(templates))
-    parts = Parts(variant, [name] if patch else [], overlay, list(templates))
+    beyond = outside.of((change.path for change in changes), planner.WORKSPACE)
+    parts = Parts(variant, [name] if patch else [], overlay, list(templates), beyond)
     files[catalog.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = catalog.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
@@ -170,6 +172,7 @@ def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
         f"summary = {value(wanted.summary or f'Changes to vLLM {version}')}",
         *terms,
         f"license = {value(wanted.license or UNSTATED)}",
+        *([f"outside = {value(list(parts.outside))}"] if parts.outside else ()),
         "",
         made_on,
         "[[variant]]",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.formats import mod_lock
-from vllm_mods.library import catalog
-from vllm_mods.planning import known_trees, lock_entries, patching
+from vllm_mods.library import catalog, trust
+from vllm_mods.planning import known_trees, lock_entries, outside, patching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,9 +42,12 @@ def export(
     """Return the files of a folder that puts a mod into each vLLM of its lock, and of plans.
 
     A plan comes with the version of its tree; ``variant`` takes those of one variant only. Raises ``UsageError`` where no vLLM is left, and
-    ``Refused`` for a plan that would not write, or a change that is more than one of lines.
+    ``Refused`` for a plan that would not write, a change that is more than one of lines, or a mod
+    that is not trusted or does not say what it changes outside of vLLM.
     """
+    trust.demand([mod])
     locked = _extended(mod, planned)
+    _check_outside(mod, locked)
     kept = _mod_files(mod, locked)
     trees = [tree for tree in locked.trees if variant in {None, tree.variant}]
     if not trees:
@@ -93,6 +96,16 @@ def _same(files: Mapping[str, bytes], mod: Mod, variant: str | None) -> bool:
         return export(mod, variant=variant) == dict(files)
     except UsageError:
         return False
+
+
+def _check_outside(mod: Mod, locked: Lock) -> None:
+    paths = (file.path for tree in locked.trees for file in tree.files)
+    for path in outside.of(paths, known_trees.WORKSPACE):
+        if path not in mod.outside:
+            raise Refused(
+                f"{mod.name} changes {path}, outside of vllm/, and its mod.toml does not say so",
+                hint=f'{mod.directory}/mod.toml: outside = ["{path}"]',
+            )
 
 
 def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import zips
+from vllm_mods.library import reading
 
 if TYPE_CHECKING:
     import zipfile
@@ -34,6 +35,8 @@ def read(path: str) -> LauncherFolder:
     would be unpacked outside of its folder.
     """
     is_folder = os.path.isdir(path)
+    if not is_folder and os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError(f"{path} is neither a folder nor a zip", hint=f"ls -l {path}")
     name = os.path.basename(os.path.abspath(path))
     found = _unpacked(path) if is_folder else _zipped(path)
     if SCRIPT not in found:
@@ -59,8 +62,7 @@ def _unpacked(path: str) -> dict[str, bytes]:
                 )
             size += info.st_size
             _check_size(path, len(found) + 1, size)
-            with open(place, "rb") as file:
-                found[inner] = file.read()
+            found[inner] = reading.read(place, path) or b""
     except OSError as error:
         raise UsageError(
             f"{error.filename or path} cannot be read: {error.strerror}", hint=f"ls -lR {path}"

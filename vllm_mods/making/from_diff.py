@@ -147,7 +147,7 @@ def _place(
         named = ", ".join(candidates[:4])
         is_in = any(_patched(file.reversed(), path, tree) is not None for path in candidates)
         raise Refused(
-            f"{at}: its text is not in {named}" + " (or it is in already)" * is_in,
+            f"{at}: its text is not in {named}" + (" (or it is in already)" if is_in else ""),
             hint="--tree TREE, the one it was made on",
         )
     named = ", ".join(path for path, _, _ in fitting[:4])

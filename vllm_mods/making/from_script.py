@@ -19,7 +19,7 @@ from vllm_mods.making.effects import (
     is_template,
     normal,
 )
-from vllm_mods.planning import patching
+from vllm_mods.planning import outside, patching, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 
 if TYPE_CHECKING:
@@ -120,6 +120,9 @@ def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
             "the script changes no file of vLLM and brings no template: there is nothing for a mod",
             hint="what it installs belongs into the image",
         )
+    paths = [part.path for patches in understood.patches.values() for part in patches]
+    paths += [str(entry["path"]) for entry in parts.overlay]
+    parts = parts._replace(outside=outside.of(paths, planner.WORKSPACE))
     wanted = wanted._replace(python=installed(understood.effects))
     return {**files, "mod.toml": compose.encoded(compose.manifest(wanted, parts, None))}
 

@@ -198,7 +198,8 @@ def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     lines = matches(target.data, hunk.old)
     if not lines or len(lines) > MOST_PLACES:
         many = f"its text stands in more than {MOST_PLACES:,} places"
-        code, message = ("ambiguous", many) if lines else ("absent", "its text is not there")
+        code = "ambiguous" if lines else "absent"
+        message = many if lines else "its text is not there"
         return Lost(code, message, written, lines)
     held = tuple(line for line in lines if _at_edges(hunk, target, line))
     if held:

@@ -50,8 +50,8 @@ def search(tree: Tree, name: str, path: str) -> tuple[str, str]:
         return "scope-gone", f"it is not in {likeliest}; no others were read"
     if named:
         return "scope-gone", f"no file of {top}/ defines it, and {named} still names it"
-    gone = f"no file of {top}/ ({len(looked)}) names it any more, so what called it is gone too"
-    return "superseded", f"superseded: {gone}"
+    why = "names it any more, so what called it is gone too"
+    return "superseded", f"superseded: no file of {top}/ ({len(looked)}) {why}"
 
 
 def defining(tree: Tree, path: str, names: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import Level, Verdict
+from vllm_mods.planning import outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,8 @@ def _of(
         said = (
             f"vllm-mods revert --discard-edits {one.mod.name} --target {target}  # then apply again"
         )
+    elif outside.UNDECLARED in codes:
+        said = f"{_show(one, bundled)}  # read what it does; {one.mod.directory}/mod.toml has to say it"
     elif _TOGETHER & codes or "two-variants" in codes:
         said = _show(one, bundled)
     elif one.verdict is Verdict.UNFIT:

@@ -17,6 +17,7 @@ from vllm_mods.planning import (
     carried_parts,
     dependencies,
     known_trees,
+    outside,
     patching,
     refusal,
 )
@@ -95,6 +96,7 @@ class _Planner(NamedTuple):
                 one = refusal.refused(mod, Verdict.CONFLICT, *objections)
             else:
                 one = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
+                one = outside.judged(one, self.context.workspace)
             if mod.name in stale:
                 message = (
                     f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "

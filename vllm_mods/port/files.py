@@ -75,8 +75,8 @@ def _whole(change: FileChange, there: bytes | None) -> FilePort:
     elif there == change.after:
         ported = Ported(there or b"", [], proof="file")
     else:
-        is_new = change.before is None
-        code, what = ("both-add", "makes") if is_new else ("removed", "removes")
+        code = "both-add" if change.before is None else "removed"
+        what = "makes" if change.before is None else "removes"
         message = f"the mod {what} {path}, and the target has it with other bytes"
         ported = Ported(None, [], (MergeProblem(code, "", message),))
     return FilePort(path, path, there, ported)

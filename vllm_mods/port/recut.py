@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.formats import diff_writer, mod_lock
-from vllm_mods.library import catalog
+from vllm_mods.library import catalog, reading
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import variant as making
 
@@ -50,7 +50,8 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     for context in diff_writer.CONTEXTS:
         files = _files(variant, changes, context)
         if all(
-            catalog.read_file(f"{mod.directory}/{name}") == data for name, data in files.items()
+            reading.read(f"{mod.directory}/{name}", mod.directory) == data
+            for name, data in files.items()
         ):
             return Recut({}, tuple(trees))
         new = making.loaded(mod, files, roots)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
-from vllm_mods.library import catalog
+from vllm_mods.library import catalog, reading
+from vllm_mods.library import writing as library_writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from vllm_mods.base.model import FileChange, Mod
     from vllm_mods.port.files import FilePort
@@ -51,50 +51,19 @@ class Unfinished(NamedTuple):
 
 
 def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
-    """Put new files into a mod's folder, the manifest last, or none.
+    """Put new files into a mod's folder, or none; the manifest and the lock are replaced.
 
     Raises ``Refused`` if a file is there already or the folder cannot be written.
     """
-    directory = mod.directory
-    there = [
-        name for name in files if _is_new(name) and os.path.lexists(os.path.join(directory, name))
-    ]
-    if there:
-        raise Refused(
-            f"{directory}/{there[0]} is there already: nothing was written", hint="--as ID"
-        )
-    overwrite(mod, files)
+    placed = {f"patches/{mod.name}/{name}": data for name, data in files.items()}
+    kept = {f"patches/{mod.name}/{name}" for name in (catalog.MANIFEST, catalog.LOCK)}
+    library_writing.replace(catalog.root_of(mod), placed, new=placed.keys() - kept)
 
 
 def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
-    """Put files into a mod's folder, the manifest last; all of them, or what was there is put back.
-
-    Raises ``Refused`` if the folder cannot be written.
-    """
-    before = {name: catalog.read_file(os.path.join(mod.directory, name)) for name in files}
-    done: list[str] = []
-    made: list[str] = []
-    with _refusing(mod.directory):
-        try:
-            for name in sorted(files, key=lambda name: (not _is_new(name), name)):
-                place = os.path.join(mod.directory, name)
-                folder = os.path.dirname(place)
-                if not os.path.isdir(folder):
-                    os.mkdir(folder)
-                    made.append(folder)
-                done.append(name)
-                _replace(place, files[name])
-        except BaseException:
-            for name in done:
-                place = os.path.join(mod.directory, name)
-                if (data := before[name]) is None:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(place)
-                elif catalog.read_file(place) != data:
-                    _replace(place, data)
-            for folder in reversed(made):
-                os.rmdir(folder)
-            raise
+    """Replace files of a mod, or none. Raises ``Refused`` if the folder cannot be written."""
+    placed = {f"patches/{mod.name}/{name}": data for name, data in files.items()}
+    library_writing.replace(catalog.root_of(mod), placed)
 
 
 def keep(
@@ -110,35 +79,28 @@ def keep(
             f"{earlier[0]} is there: an earlier port is not finished; nothing was written",
             hint=f"vllm-mods port {mod.name} --continue, or --abort",
         )
-    with _refusing(mod.directory):
-        staged = tempfile.mkdtemp(dir=mod.directory, prefix=".staged-")
-        try:
-            work = state._replace(folder=staged)
-            for one in ports:
-                if one.ported.text is None and not one.ported.stretches:
-                    change = changes[one.path]
-                    patch = diff_writer.file_diff(one.path, change.before, change.after)
-                    _put(os.path.join(staged, f"{os.path.basename(one.path)}.patch"), patch)
-                    continue
-                text = one.ported.text
-                if text is None:
-                    text = diff3.marked(
-                        one.ported.stretches,
-                        f"{mod.name}, variant {state.variant}",
-                        f"vLLM {state.base}",
-                        state.target,
-                    )
-                _put(work.edited(one.new_path), text)
-                if one.before is not None:
-                    _put(work.theirs(one.new_path), one.before)
-            raw = {"schema": SCHEMA, **state._asdict()}
-            raw.pop("folder")
-            _put(os.path.join(staged, _STATE), (json.dumps(raw, indent=1) + "\n").encode())
-            os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
-            os.rename(staged, state.folder)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
+    files: dict[str, bytes] = {}
+    for one in ports:
+        if one.ported.text is None and not one.ported.stretches:
+            change = changes[one.path]
+            patch = diff_writer.file_diff(one.path, change.before, change.after)
+            files[f"{os.path.basename(one.path)}.patch"] = patch
+            continue
+        text = one.ported.text
+        if text is None:
+            text = diff3.marked(
+                one.ported.stretches,
+                f"{mod.name}, variant {state.variant}",
+                f"vLLM {state.base}",
+                state.target,
+            )
+        files[f"files/{one.new_path}"] = text
+        if one.before is not None:
+            files[f"theirs/{one.new_path}"] = one.before
+    raw = {"schema": SCHEMA, **state._asdict()}
+    raw.pop("folder")
+    files[_STATE] = (json.dumps(raw, indent=1) + "\n").encode()
+    library_writing.folder(state.folder, files)
     return state
 
 
@@ -158,8 +120,8 @@ def unfinished(mod: Mod) -> Unfinished:
         )
     (folder,) = found
     try:
-        with open(os.path.join(folder, _STATE), "rb") as file:
-            raw: dict[str, Any] = json.load(file)
+        data = reading.read(os.path.join(folder, _STATE), mod.directory)
+        raw: dict[str, Any] = json_of(data or b"")
         if raw.pop("schema") != SCHEMA:
             raise ValueError("another schema")  # noqa: TRY301
         raw["files"] = tuple((str(path), bool(there)) for path, there in raw["files"])
@@ -183,7 +145,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes]]:
     ]
     found: dict[str, tuple[bytes | None, bytes]] = {}
     for path, there in work.files:
-        data = catalog.read_file(work.edited(path))
+        data = reading.read(work.edited(path), work.folder)
         if data is None:
             left.append(f"{work.edited(path)} is gone")
             continue
@@ -192,7 +154,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes]]:
             for n, line in enumerate(line_diff.split(data), 1)
             if line.startswith(_MARKERS)
         ]
-        before = catalog.read_file(work.theirs(path)) if there else None
+        before = reading.read(work.theirs(path), work.folder) if there else None
         found[path] = (before, data)
     if left:
         lines = "".join(f"\n  {one}" for one in left)
@@ -205,44 +167,15 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes]]:
 
 def remove(work: Unfinished) -> None:
     """Do away with an unfinished port."""
-    with _refusing(work.folder):
+    try:
         shutil.rmtree(work.folder)
+    except OSError as error:
+        raise Refused(
+            f"{work.folder} cannot be removed: {error.strerror}", hint=f"ls -ld {work.folder}"
+        ) from error
 
 
 def _begun(mod: Mod) -> list[str]:
     """Return the folders of ports that are not finished; there is at most one."""
     names = sorted(os.listdir(mod.directory))
     return [os.path.join(mod.directory, name) for name in names if name.startswith(_PREFIX)]
-
-
-def _is_new(name: str) -> bool:
-    return name not in {catalog.MANIFEST, catalog.LOCK}
-
-
-def _put(place: str, data: bytes) -> None:
-    os.makedirs(os.path.dirname(place), exist_ok=True)
-    with open(place, "wb") as file:
-        file.write(data)
-
-
-def _replace(place: str, data: bytes) -> None:
-    staged = f"{place}.{os.getpid()}"
-    file = open(staged, "xb")  # noqa: SIM115  (never through a link that somebody put there)
-    try:
-        with file:
-            file.write(data)
-        os.replace(staged, place)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(staged)
-
-
-@contextlib.contextmanager
-def _refusing(place: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Refused(
-            f"{place} cannot be written: {error.strerror}; nothing was changed",
-            hint="--output DIR writes a copy of the mod there",
-        ) from error

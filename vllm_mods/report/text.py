@@ -10,6 +10,7 @@ from itertools import groupby
 
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.formats.receipt_diff import Disagreement
+from vllm_mods.planning.outside import UNDECLARED
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""
@@ -74,6 +75,8 @@ def _reasons(one: ModPlan, paint: Paint) -> list[str]:
 
 def meaning(one: ModPlan) -> str:
     """Say what a verdict means."""
+    if any(found.code == UNDECLARED for found in one.findings):
+        return "it changes what its mod.toml does not name"
     whole = one.verdict is Verdict.APPLIES and not one.hunks
     return "every file it brings is new" if whole else MEANING[one.verdict]
 

@@ -123,7 +123,7 @@ SCENES = (
 )
 
 
-class Step(NamedTuple):
+class TurnPrompts(NamedTuple):
     """What has to be rendered for one turn: its prompt, the history with it, and what comes next."""
 
     message: Message
@@ -167,7 +167,7 @@ def replayed(
     )
 
 
-def steps(conversation: Conversation) -> tuple[Step, ...]:
+def steps(conversation: Conversation) -> tuple[TurnPrompts, ...]:
     """Return a step for each answer of the assistant that something follows."""
     messages = conversation.messages
     answers = [i for i, one in enumerate(messages) if one["role"] == "assistant"]
@@ -177,7 +177,7 @@ def steps(conversation: Conversation) -> tuple[Step, ...]:
         return conversation._replace(messages=messages[:end], add_generation_prompt=prompted)
 
     return tuple(
-        Step(
+        TurnPrompts(
             messages[i],
             cut(i, prompted=True),
             cut(i, prompted=False),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.library.catalog import TEMPLATE, read_file
+from vllm_mods.library import reading
+from vllm_mods.library.catalog import TEMPLATE
 from vllm_mods.template import about, conversation
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def open_template(library: Library, named: str) -> Template:
     if os.path.basename(named) == TOKENIZER:
         return _of_model(os.path.dirname(named) or ".", named)
     if "/" in named or named.endswith((".jinja", ".jinja2", ".j2", ".txt")):
-        data = read_file(named)
+        data = reading.read(named, None)
         if data is None:
             raise UsageError(
                 f"{named}: there is no such file", hint="`vllm-mods template list` has the names"
@@ -80,7 +81,7 @@ def _of_model(folder: str, named: str) -> Template:
     """Read the template of a model's folder: its file, or the text in its tokenizer's configuration."""
     config = _tokenizer(os.path.join(folder, TOKENIZER))
     path = os.path.join(folder, MODELS_TEMPLATE)
-    data = None if named.endswith(TOKENIZER) else read_file(path)
+    data = None if named.endswith(TOKENIZER) else reading.read(path, None)
     if data is None:
         path = os.path.join(folder, TOKENIZER)
         said = config.get("chat_template")
@@ -99,7 +100,7 @@ def _of_model(folder: str, named: str) -> Template:
 
 
 def _tokenizer(path: str) -> Mapping[str, Any]:
-    data = read_file(path)
+    data = reading.read(path, None)
     if data is None:
         return {}
     try:
@@ -143,7 +144,7 @@ def _beside(folder: str) -> str:
 def _conversations(library: Library, folder: str) -> tuple[Conversation, ...]:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
     return tuple(
-        conversation.parse(library.read(path) or b"", path, name.removesuffix(".json"))
+        conversation.parse(library.read(path, folder) or b"", path, name.removesuffix(".json"))
         for name in names
         if name.endswith(".json")
         for path in [os.path.join(folder, name)]

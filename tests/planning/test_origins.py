@@ -1,0 +1,131 @@
+"""The tree that a variant was written for: the first release of its range that takes all of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from memory_tree import MemoryTree
+from mod_making import diff_of, mod, variant
+from small_plans import PATH
+
+from vllm_mods.base.errors import DiffError, TreeError, Unreachable
+from vllm_mods.planning.origins import Origins, of_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_mods.base.model import Mod
+
+MADE = variant(diff_of(PATH, "a = 1\n", "a = 2\n"), vllm=">=0.18,<0.30")
+
+
+class Shelf:
+    """Releases by their version; ``opened`` are those that were asked for."""
+
+    def __init__(self, texts: Mapping[str, str | None], yanked: tuple[str, ...] = ()) -> None:
+        self.texts, self.yanked = texts, yanked
+        self.opened: list[str] = []
+
+    def files(self) -> list[Any]:
+        return [
+            SimpleNamespace(version=version, yanked="bad" if version in self.yanked else None)
+            for version in self.texts
+            for _ in range(2)  # a wheel and an sdist
+        ]
+
+    def open(self, version: str) -> MemoryTree:
+        self.opened.append(version)
+        text = self.texts[version]
+        if text is None:
+            raise Unreachable(f"{version} cannot be had")
+        return MemoryTree({PATH: text.encode()}, version=version)
+
+
+def found(shelf: Shelf, made: Mod | None = None) -> str | None:
+    made = made or mod(MADE)
+    tree = Origins(shelf)(made, made.variants[0])  # type: ignore[arg-type]
+    return None if tree is None else tree.version
+
+
+def test_the_first_release_of_the_range_that_takes_all_of_it_is_the_origin() -> None:
+    shelf = Shelf(
+        {"0.20.0": "a = 1\n", "0.19.0": "a = 1\n", "0.9.0": "a = 1\n", "0.18.0": "a = 0\n"}
+    )
+    assert found(shelf) == "0.19.0"
+    assert shelf.opened == ["0.18.0", "0.19.0"]
+    two = mod(variant(MADE.patches[0].data, diff_of("vllm/y.py", "b\n", "c\n")))
+    assert found(shelf, two) is None
+
+
+def test_releases_are_asked_in_the_order_of_their_versions() -> None:
+    shelf = Shelf({"0.10.0": "a = 1\n", "0.9.0": "a = 1\n", "0.9.0rc1": "a = 1\n"})
+    assert found(shelf, mod(MADE._replace(vllm=">=0.8,<0.30"))) == "0.9.0rc1"
+    assert found(shelf, mod(MADE._replace(vllm=">=0.9,<0.30"))) == "0.9.0"
+
+
+def test_yanked_releases_and_those_out_of_range_are_not_asked() -> None:
+    shelf = Shelf({"0.19.0": "a = 1\n", "0.30.0": "a = 1\n"}, yanked=("0.19.0",))
+    assert found(shelf) is None
+    assert shelf.opened == []
+
+
+def test_only_the_beginning_of_a_long_range_is_asked() -> None:
+    shelf = Shelf({f"0.{minor}.0": "a = 0\n" for minor in range(18, 29)} | {"0.29.0": "a = 1\n"})
+    assert found(shelf) is None
+    assert shelf.opened == [f"0.{minor}.0" for minor in range(18, 24)]
+
+
+def test_a_release_that_cannot_be_read_ends_the_search_and_is_noted() -> None:
+    shelf = Shelf({"0.18.0": None, "0.19.0": "a = 1\n"})
+    origins = Origins(shelf)  # type: ignore[arg-type]
+    assert not origins.missed
+    assert origins(mod(MADE), MADE) is None
+    assert origins.missed
+
+
+def test_each_variant_is_looked_for_once() -> None:
+    shelf = Shelf({"0.19.0": "a = 1\n"})
+    origins = Origins(shelf)  # type: ignore[arg-type]
+    other = MADE._replace(id="other", vllm=">=0.20")
+    made = mod(MADE, other)
+    assert [origins(made, MADE) is None for _ in range(3)] == [False] * 3
+    assert shelf.opened == ["0.19.0"]
+    assert origins(made, other) is None
+    assert origins(made._replace(digest="f" * 64), MADE) is not None
+    assert shelf.opened == ["0.19.0"] * 2
+
+
+def test_a_variant_without_patches_comes_from_nowhere() -> None:
+    shelf = Shelf({"0.19.0": "a = 1\n"})
+    assert found(shelf, mod(variant(vllm=">=0.18"))) is None
+    assert shelf.opened == []
+
+
+def test_a_bad_patch_is_an_error_here_too() -> None:
+    with pytest.raises(DiffError):
+        found(Shelf({"0.19.0": ""}), mod(variant(b"garbage")))
+
+
+def test_a_release_is_merged_from_releases_as_it_was_read_itself() -> None:
+    shelf = Shelf({"0.19.0": "a = 1\n"})
+    tree = MemoryTree({}, version="0.20.0")
+    tree.releases = shelf  # type: ignore[attr-defined]
+    origin = of_tree(tree)
+    assert shelf.opened == []
+    made = origin(mod(MADE), MADE)
+    assert made is not None
+    assert made.version == "0.19.0"
+    assert origin(mod(MADE), MADE) is made
+    assert shelf.opened == ["0.19.0"]
+
+
+def test_without_settings_that_can_be_read_nothing_is_said_to_be_the_origin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(**_more: object) -> None:
+        raise TreeError("pip.conf cannot be read")
+
+    monkeypatch.setattr("vllm_mods.trees.release.Releases", broken)
+    assert of_tree(MemoryTree({}))(mod(MADE), MADE) is None

@@ -1,0 +1,95 @@
+"""What reaches the terminal: nothing that an argument, a file or a server said steers it.
+
+The standard streams of a command are these. Everything that is printed goes through ``write``, the
+errors of click too; only what this tool writes to steer a terminal does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Control characters but for line feed and tab, also as bytes that are not UTF-8; what turns the
+# direction of text (https://trojansource.codes); separators of lines that are none.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udc9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+# Stands for ESC in what this run colours; nobody else knows it.
+_ESCAPE = "".join(chr(0xF0000 + secrets.randbelow(0xFFFD)) for _ in range(2))
+
+
+class ShownText:
+    """A text stream that shows control characters instead of obeying them, of its ``buffer`` too."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.exact = stream
+        self.buffer = _ShownBytes(self)
+
+    def write(self, text: str) -> int:
+        """Write text with every control character spelt out."""
+        self.exact.write(_STEERING.sub(_spelt, text).replace(_ESCAPE, "\x1b"))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self.exact, name)
+
+
+class _ShownBytes(io.BufferedIOBase):
+    """Where click writes what shells complete with, and all of it where Python knows ASCII only."""
+
+    def __init__(self, text: ShownText) -> None:
+        self._text = text
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401  (as in its class)
+        self._text.write(bytes(data).decode("utf-8", "surrogateescape"))
+        return len(data)
+
+    def flush(self) -> None:
+        self._text.exact.flush()
+
+
+@contextlib.contextmanager
+def streams() -> Iterator[None]:
+    """Have the standard streams show what is printed."""
+    out, err = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = cast("TextIO", ShownText(out)), cast("TextIO", ShownText(err))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, err
+
+
+def styled(text: str, **style: Any) -> str:  # noqa: ANN401  (as ``click.style`` has them)
+    """Return a text in a style that the streams take for our own."""
+    return click.style("\0", **style).replace("\x1b", _ESCAPE).replace("\0", text)
+
+
+def steer(sequence: str) -> None:
+    """Write to stderr what moves its cursor."""
+    getattr(sys.stderr, "exact", sys.stderr).write(sequence)
+
+
+def file(text: str) -> None:
+    """Print what is a file of its own: as it is, unless a terminal would obey it."""
+    stream = sys.stdout if sys.stdout.isatty() else getattr(sys.stdout, "exact", sys.stdout)
+    stream.write(text)
+    stream.flush()
+
+
+def _spelt(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    if number >= 0xDC80:
+        number -= 0xDC00  # a byte that is not UTF-8 (PEP 383)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

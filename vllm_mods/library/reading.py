@@ -1,0 +1,113 @@
+"""The one way in which a file of a library is read: a regular file, of a stated size, through no link."""
+
+# No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
+
+import os
+import stat
+from collections.abc import Callable
+
+from vllm_mods.base.errors import ManifestError
+
+MOST_BYTES = 1 << 29
+"""The largest file that a mod may bring, and the most that all of a mod may hold."""
+LARGEST = {
+    ".toml": 1 << 20,
+    ".lock": 1 << 26,
+    ".jinja": 1 << 24,
+    ".json": 1 << 24,
+    ".sig": 1 << 16,
+    "SHA256SUMS": 1 << 26,
+}
+"""The most bytes of files by how their names end; any other has ``MOST_BYTES``."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def reader(*roots: str, linked: str | None = None) -> Callable[..., bytes | None]:
+    """Return ``read`` for files below the first of ``roots`` that they lie in; in ``linked`` links count.
+
+    What lies in none of them is read in the folder that is given with it, or as it is named.
+    """
+
+    def read_in(path: str, folder: str | None = None) -> bytes | None:
+        for root in roots:
+            if path.startswith(f"{root.rstrip('/')}/"):
+                return read(path, None if root == linked else root)
+        return read(path, folder)
+
+    return read_in
+
+
+def read(path: str, inside: str | None) -> bytes | None:
+    """Read a file below the folder ``inside``, None if there is none there.
+
+    The folder may be named by a link; below it none is followed. With None it is a file that the
+    caller was told to read, link or pipe. Raises ``ManifestError`` for what may not or cannot be read.
+    """
+    try:
+        with open(path if inside is None else _opened(path, inside), "rb") as file:
+            return _content(path, file.fileno(), any_kind=inside is None)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise ManifestError(path, (f"cannot be read: {error.strerror}",)) from error
+
+
+def _opened(path: str, inside: str) -> int:
+    """Open a file, each folder in the one above it."""
+    parts = [part for part in path[len(inside) :].split("/") if part not in {"", "."}]
+    if ".." in parts or not parts:
+        raise ManifestError(path, (f"leads out of {inside}",))
+    at = os.open(inside, _FOLDER)
+    try:
+        for n, part in enumerate(parts, 1):
+            kind = stat.S_IFMT(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode)
+            is_last = n == len(parts)
+            _check_kind("/".join([inside.rstrip("/"), *parts[:n]]), kind, is_last=is_last)
+            # what it was a moment ago it need not be any more
+            below = os.open(part, (_FILE if is_last else _FOLDER) | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+    except BaseException:
+        os.close(at)
+        raise
+    return at
+
+
+def _check_kind(path: str, kind: int, *, is_last: bool) -> None:
+    if kind not in {stat.S_IFREG, stat.S_IFDIR}:
+        raise _refusal(path, kind)
+    if is_last and kind == stat.S_IFDIR:
+        raise IsADirectoryError(path)
+
+
+def _content(path: str, descriptor: int, *, any_kind: bool) -> bytes:
+    """Read an open file to its end. Raises ``ManifestError`` if it is none, or has too much."""
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind != stat.S_IFREG and not any_kind:
+        raise _refusal(path, kind)
+    most = next((size for end, size in LARGEST.items() if path.endswith(end)), MOST_BYTES)
+    pieces = []
+    left = most + 1
+    while left and (piece := os.read(descriptor, min(left, 1 << 20))):
+        pieces.append(piece)
+        left -= len(piece)
+    if not left:
+        raise ManifestError(path, (f"has more than {most:,} bytes",), hint=f"ls -l {path}")
+    return b"".join(pieces)
+
+
+def _refusal(path: str, kind: int) -> ManifestError:
+    what = _KINDS.get(kind, "no regular file")
+    return ManifestError(
+        path,
+        (f"is {what}: what a library holds is read from files of its own, through no link",),
+        hint=f"ls -l {path}  # put the file itself there",
+    )

@@ -1,0 +1,102 @@
+"""Whose mods may go in: what ``vllm-mods.toml`` of the project and of the machine ask for, both of them.
+
+Asked at the doors (``apply``, ``lock``, ``build``, ``export``, and ``vm.apply``) of the very bytes that
+go through, whoever read them: a mod brings no policy, and an option takes none away.
+"""
+
+# No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import Mod
+from vllm_mods.library import catalog, reading
+
+NAME = "vllm-mods.toml"
+OF_THE_MACHINE = f"/etc/{NAME}"
+CONFIG = "VLLM_MODS_CONFIG"
+
+TYPE_CHECKING = False  # ``typing`` costs 5 ms, and only the type checker needs it
+if TYPE_CHECKING:
+    from vllm_mods.formats.policy import Policy
+
+
+def demand(mods: Iterable[Mod]) -> None:
+    """Raise ``Refused`` unless every policy that holds here vouches for each file of these mods.
+
+    Raises ``ManifestError`` and ``UsageError`` for a policy that cannot be read.
+    """
+    if held := policies():
+        libraries: dict[str, dict[str, bytes]] = {}
+        for mod in mods:
+            for root, path, data in _files(mod):
+                libraries.setdefault(root, {})[path] = data
+        _check(held, libraries)
+
+
+def demand_pairing(library: catalog.Library, name: str, *paths: str) -> None:
+    """Raise ``Refused`` unless every policy vouches for a pairing, and for other files of its library."""
+    if held := policies():
+        place = library.pairing_file(name)
+        root = os.path.dirname(os.path.dirname(place))
+        _check(held, {root: {path: library.read(path) for path in (place, *paths)}})
+
+
+def policies(environ: Mapping[str, str] | None = None) -> "tuple[Policy, ...]":
+    """Read what holds here: the machine's file, and the project's in this folder or where it is named."""
+    named = (os.environ if environ is None else environ).get(CONFIG)
+    found = []
+    for path, must in ((OF_THE_MACHINE, False), (named or NAME, bool(named))):
+        if not os.path.lexists(path) and not must:
+            continue
+        where = os.path.abspath(path)
+        data = reading.read(where, None)
+        if data is None:
+            raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")
+        from vllm_mods.formats import policy  # noqa: PLC0415  (where there is one)
+
+        if (read := policy.parse(data, where)) is not None:
+            found.append(read)
+    return tuple(found)
+
+
+def _check(held: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
+    from vllm_mods.library import checksums  # noqa: PLC0415  (where there is a policy)
+
+    for policy in held:
+        beside = os.path.dirname(policy.where)
+        pins = [_beside(beside, pin) for pin in policy.require_hashes]
+        signers = policy.allowed_signers and os.path.join(beside, policy.allowed_signers)
+        for root, files in libraries.items():
+            if policy.bundled and root == catalog.data_root():
+                continue
+            try:
+                listed = checksums.sums(root, pins, signers)
+                for path, data in files.items():
+                    checksums.check(root, path, data, listed)
+            except (Refused, UsageError) as error:
+                raise Refused(
+                    f"{policy.where} does not let this in: {error.message}", hint=error.hint
+                ) from error
+
+
+def _beside(folder: str, pin: str) -> str:
+    return pin if pin.startswith("sha256:") else os.path.join(folder, pin)
+
+
+def _files(mod: Mod) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the files of a mod: the library that each lies in, its path, its bytes."""
+    root = catalog.root_of(mod)
+    yield root, os.path.join(mod.directory, catalog.MANIFEST), mod.manifest
+    if mod.lock is not None:
+        yield root, os.path.join(mod.directory, catalog.LOCK), mod.lock
+    for variant in mod.variants:
+        brought = [(one.source, one.data) for one in variant.patches]
+        brought += [(one.source, one.data) for one in variant.overlay]
+        for source, data in brought:
+            yield root, os.path.join(mod.directory, source), data
+        for template in variant.templates:
+            folder = template.root or mod.directory
+            above = root if folder == mod.directory else folder
+            yield above, os.path.join(folder, template.source), template.data

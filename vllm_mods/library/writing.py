@@ -1,0 +1,199 @@
+"""Files put into a library, all of them or none, also where it is killed in between.
+
+What is new is laid out in a folder of its own beside what it replaces, and moved from there when it is
+whole. Who is killed before that leaves a folder that the next run removes, and after that one that it
+finishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.library import catalog, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+LAID_OUT, READY = ".vllm-mods.new", ".vllm-mods.ready"
+_LAST = (catalog.MANIFEST, catalog.LOCK)  # they name the others
+
+
+def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = frozenset()) -> None:
+    """Put files into a library, by their paths in it; those that are ``new`` may not be there.
+
+    Raises ``Refused``, with all as it was, where one of these is there or something cannot be written.
+    """
+    with _refusing(root), _alone(root):
+        _recover(root)
+        for name in files:
+            if not {"", ".", ".."}.isdisjoint(name.split("/")):
+                raise Refused(
+                    f"{name!r} leads out of {root}: nothing was written", hint=f"ls {root}"
+                )
+        for name in sorted(new):
+            if os.path.lexists(os.path.join(root, name)):
+                raise Refused(
+                    f"{root}/{name} is there already: nothing was written",
+                    hint=f"ls -l {root}/{name}",
+                )
+        staged, ready = os.path.join(root, LAID_OUT), os.path.join(root, READY)
+        try:
+            for name, data in files.items():
+                _lay_out(os.path.join(staged, name), data)
+            os.rename(staged, ready)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        _move(root, ready)
+
+
+def recover(root: str) -> None:
+    """Finish or remove what a killed run left in a library. Raises ``Refused`` for what none has left."""
+    if any(os.path.lexists(os.path.join(root, name)) for name in (LAID_OUT, READY)):
+        with _refusing(root), _alone(root):
+            _recover(root)
+
+
+def folder(place: str, files: Mapping[str, bytes]) -> None:
+    """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
+    parent, name = os.path.split(os.path.abspath(place))
+    if os.path.lexists(place):
+        raise Refused(
+            f"{place} is there already: nothing was written", hint=f"rm -r {place}, or another name"
+        )
+    staged = os.path.join(parent, f".{name}.new")
+    with _refusing(place):
+        os.makedirs(parent, exist_ok=True)
+        if os.path.lexists(staged):
+            _check_own(staged)
+            with _alone(staged):
+                shutil.rmtree(staged)
+        os.mkdir(staged)
+        try:
+            with _alone(staged):
+                for path, data in files.items():
+                    _lay_out(os.path.join(staged, path), data)
+                os.rename(staged, place)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+
+
+def _recover(root: str) -> None:
+    staged, ready = os.path.join(root, LAID_OUT), os.path.join(root, READY)
+    if os.path.lexists(staged):
+        _check_own(staged)
+        shutil.rmtree(staged)
+    if os.path.lexists(ready):
+        _check_own(ready)
+        _move(root, ready)
+
+
+def _move(root: str, ready: str) -> None:
+    """Move every file to its place; put back what was there if one cannot be."""
+    names = [
+        os.path.relpath(os.path.join(above, name), ready)
+        for above, _, found in os.walk(ready)
+        for name in found
+    ]
+    before: dict[str, bytes | None] = {}
+    made: list[str] = []
+    try:
+        for name in sorted(names, key=lambda name: (os.path.basename(name) in _LAST, name)):
+            _check_place(root, ready, name)
+            made += _made(root, os.path.dirname(name))
+            before[name] = reading.read(os.path.join(root, name), root)
+            os.replace(os.path.join(ready, name), os.path.join(root, name))
+    except BaseException:
+        for name, data in before.items():
+            place = os.path.join(root, name)
+            if os.path.lexists(os.path.join(ready, name)):
+                continue  # it was not moved
+            if data is not None:
+                _lay_out(os.path.join(ready, name), data)
+                os.replace(os.path.join(ready, name), place)
+            elif os.path.lexists(place):
+                os.unlink(place)
+        for above in reversed(made):
+            with contextlib.suppress(OSError):
+                os.rmdir(above)
+        raise
+    finally:
+        shutil.rmtree(ready)
+
+
+def _made(root: str, above: str) -> list[str]:
+    """Make a folder and those above it; return the ones that were not there."""
+    made = []
+    parts = above.split("/")
+    for n in range(1, len(parts) + 1):
+        place = os.path.join(root, *parts[:n])
+        if not os.path.isdir(place):
+            os.mkdir(place)
+            made.append(place)
+    return made
+
+
+def _check_place(root: str, ready: str, name: str) -> None:
+    """Refuse a file that is none, or would come to lie where no library has files."""
+    parts = name.split("/")
+    above = [os.path.join(root, *parts[:n]) for n in range(1, len(parts))]
+    is_file = stat.S_ISREG(os.lstat(os.path.join(ready, name)).st_mode)
+    if parts[0] not in catalog.PARTS or not is_file or any(map(os.path.islink, above)):
+        raise _not_ours(os.path.join(ready, name))
+
+
+def _check_own(place: str) -> None:
+    """Refuse a folder that is none, or somebody else's."""
+    info = os.lstat(place)
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+        raise _not_ours(place)
+
+
+def _not_ours(place: str) -> Refused:
+    return Refused(
+        f"{place} was not left by this tool: nothing was written",
+        hint=f"ls -ld {place}  # whose is it?",
+    )
+
+
+def _lay_out(place: str, data: bytes) -> None:
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    with open(place, "xb") as file:  # never through a link that somebody put there
+        file.write(data)
+
+
+@contextlib.contextmanager
+def _alone(place: str) -> Iterator[None]:
+    """Hold a folder, so that no other run takes what is in it for left over."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):  # else it is a file system without locks
+                raise Refused(
+                    f"another vllm-mods writes into {place}: nothing was written",
+                    hint="wait until it is done",
+                ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _refusing(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Refused(
+            f"{place} cannot be written: {error.strerror}; nothing was changed",
+            hint=f"ls -ld {place}",
+        ) from error

@@ -1,0 +1,54 @@
+"""What a mod changes outside of ``vllm/``: only what its manifest names, file by file. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.model import Finding, Level, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vllm_mods.base.model import ModPlan
+
+DECLARED, UNDECLARED = "outside", "undeclared"
+# https://docs.python.org/3/library/site.html, and what installed distributions offer others to load
+_STARTS = re.compile(
+    r"[^/]*\.pth|(site|user)customize([./].*)?|__editable__.*|[^/]*\.egg-link"
+    r"|[^/]*\.(dist|egg)-info/entry_points\.txt"
+)
+
+
+def of(paths: Iterable[str], workspace: str) -> tuple[str, ...]:
+    """Return the paths that are neither in ``vllm/`` nor in the chat templates' folder, sorted."""
+    inside = ("vllm/", f"{workspace}/")
+    return tuple(sorted({path for path in paths if not path.startswith(inside)}))
+
+
+def judged(one: ModPlan, workspace: str) -> ModPlan:
+    """Name what a plan changes outside of ``vllm/``, and refuse it for what its mod does not declare."""
+    paths = of((change.path for change in one.changes), workspace)
+    secret = [path for path in paths if path not in one.mod.outside]
+    if secret:
+        from vllm_mods.formats.toml_writer import value  # noqa: PLC0415  (for what is refused)
+
+        message = (
+            f"{_said(secret)} outside of vllm/, and mod.toml does not say so; if it is meant: "
+            f"outside = {value((*one.mod.outside, *secret))}"
+        )
+        found = Finding(UNDECLARED, message, path=secret[0])
+        return one._replace(
+            verdict=Verdict.CONFLICT, changes=(), hunks=(), findings=(*one.findings, found)
+        )
+    if not paths:
+        return one
+    message = f"{_said(paths)} outside of vllm/, as mod.toml says"
+    note = Finding(DECLARED, message, path=paths[0], level=Level.NOTE)
+    return one._replace(findings=(*one.findings, note))
+
+
+def _said(paths: Sequence[str]) -> str:
+    starts = [path for path in paths if _STARTS.fullmatch(path)]
+    run = f" (Python runs or offers {', '.join(starts)} whenever it starts)" if starts else ""
+    return f"it changes {', '.join(paths)}{run}"
