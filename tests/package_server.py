@@ -53,7 +53,9 @@ def make_wheel(
     info = f"vllm-{version}.dist-info"
     contents = {**files, **bulk, f"{info}/METADATA": f"Name: vllm\nVersion: {version}\n".encode()}
     rows = "".join(record_row(name, data) for name, data in contents.items())
-    contents[f"{info}/RECORD"] = (rows if record is None else record).encode()
+    contents[f"{info}/RECORD"] = (rows if record is None else record).encode(
+        "utf-8", "surrogateescape"
+    )
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, data in contents.items():  # without the time of day: made twice, it is the same
@@ -95,6 +97,8 @@ class PackageServer:
     retry_after: str | None = None
     login: str | None = None
     absent: bool = False
+    moved: str = ""
+    etags: bool = False
     url: str = ""
     # Files that come only once somebody sets the event.
     held: dict[str, threading.Event] = field(default_factory=dict)
@@ -160,6 +164,8 @@ class _Handler(BaseHTTPRequestHandler):
             state.failures -= 1
             extra = {"Retry-After": state.retry_after} if state.retry_after else {}
             return self._send(503, b"busy", extra)
+        if state.moved:
+            return self._send(302, b"", {"Location": state.moved})
         if path == "/simple/vllm/" and not state.absent:
             return self._page()
         if (event := state.held.get(path.removeprefix("/files/"))) is not None:
@@ -210,14 +216,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _file(self, data: bytes) -> None:
         asked = self.headers.get("Range")
+        tag = {"ETag": hashlib.sha256(data).hexdigest()} if self.state.etags else {}
         if asked is None or not self.state.ranges:
-            return self._send(200, data)
+            return self._send(200, data, tag)
         first, _, last = asked.removeprefix("bytes=").partition("-")
         start, end = int(first), min(int(last) + 1, len(data))
         total = len(data) + (len(self.state.requests) if self.state.grows else 0)
         if self.state.wrong_range:
             start, end = 0, end - start
-        extra = {"Content-Range": f"bytes {start}-{end - 1}/{total}"}
+        extra = {"Content-Range": f"bytes {start}-{end - 1}/{total}", **tag}
         return self._send(206, data[start:end], extra)
 
     def _send(self, status: int, body: bytes, extra: Mapping[str, str] | None = None) -> None:

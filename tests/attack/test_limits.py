@@ -14,10 +14,11 @@ import tarfile
 import zipfile
 
 import pytest
+from lowering import lower
 from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 
-from vllm_mods.base import line_diff, untrusted
+from vllm_mods.base import limits, line_diff, untrusted
 from vllm_mods.base.errors import DiffError, ManifestError, Refused, TreeError
 from vllm_mods.base.model import Verdict
 from vllm_mods.build import wheels
@@ -38,12 +39,11 @@ from vllm_mods.images import layer, oci
 from vllm_mods.lint import places
 from vllm_mods.making import reading
 from vllm_mods.placing import locate, scopes
-from vllm_mods.placing.target import MOST_PLACES, Target
+from vllm_mods.placing.target import Target
 from vllm_mods.planning import planner
 from vllm_mods.port import textual
 from vllm_mods.recipes import yaml_source
 from vllm_mods.scripts import bash, command_line, statements
-from vllm_mods.trees import archive
 from vllm_mods.trees.archive import TarArchive, ZipArchive
 
 MANY = 100_000
@@ -100,15 +100,16 @@ def test_invalid_escapes_in_a_file_are_no_news() -> None:
 
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concrete_syntax, "_TRIAL", "import time; time.sleep(60)")
-    monkeypatch.setattr(concrete_syntax, "_TRIAL_SECONDS", 0.2)
-    with pytest.raises(scopes.UnparsableError, match=r"after 0\.2 seconds"):
+    lower(monkeypatch, "TRIAL_SECONDS", 1)
+    with pytest.raises(scopes.UnparsableError, match=r"after 1 seconds"):
         scopes.read_scopes(b"print 'x'\n" + b"(" * 900)
 
 
 def test_files_of_vllm_are_far_from_the_limit() -> None:
     nested = "\n".join("    " * n + f"if x{n}:" for n in range(30)) + "\n" + "    " * 30 + "pass"
     syntax_tree.check_depth(ast.parse(nested))
-    assert scopes.read_scopes(b"def f():\n    return " + b"(" * 60 + b"1" + b")" * 60 + b"\n")
+    deep = b"def f():\n    return " + b"(" * 60 + b"1" + b")" * 60 + b"\n"
+    assert scopes.read_scopes(deep).scopes
 
 
 # --- zips -----------------------------------------------------------------------------
@@ -152,7 +153,7 @@ def test_files_that_share_their_bytes() -> None:
 
 
 def test_a_directory_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zips, "_LARGEST_DIRECTORY", 100)
+    lower(monkeypatch, "ZIP_DIRECTORY", 100)
     for comment in (b"", b"c" * 1000):
         stream = io.BytesIO(made(*((f"{n}.py", b"") for n in range(9))))
         with zipfile.ZipFile(stream, "a") as whole:
@@ -201,7 +202,7 @@ def test_a_wheel_that_is_broken_too_large_or_says_things_twice(
         twice = made(("x.py", b"1"), ("x.py", b"2"), ROW)
     with pytest.raises(TreeError, match="in it twice"):
         wheels.unpack(twice, WHEEL, SITE, epoch=0)
-    monkeypatch.setattr(wheels, "_MOST_BYTES", 99)
+    lower(monkeypatch, "WHEEL", 99)
     with pytest.raises(TreeError, match="99 is the most"):
         wheels.unpack(whole, WHEEL, SITE, epoch=0)
 
@@ -254,7 +255,7 @@ def test_links_and_devices_are_not_read(kind: bytes) -> None:
 
 
 def test_a_sdist_that_unpacks_to_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "_LARGEST_SDIST", 1 << 20)
+    lower(monkeypatch, "SDIST", 1 << 20)
     with pytest.raises(TreeError, match="it unpacks to more than 1 MiB"):
         sdist(bytes(4 << 20))
 
@@ -378,7 +379,7 @@ def test_a_text_in_more_places_than_anybody_could_read_of_belongs_to_none() -> N
     (file,) = diff.parse(b"--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n a\n", "x")
     (lost,) = locate.place(file, Target(b"a\nb\n" * 5_000 + b"a\n", None))
     assert isinstance(lost, locate.Lost)
-    assert (lost.code, len(lost.lines)) == ("ambiguous", MOST_PLACES + 1)
+    assert (lost.code, len(lost.lines)) == ("ambiguous", limits.PLACES + 1)
 
 
 def test_a_quoted_path_as_long_as_a_patch() -> None:

@@ -114,7 +114,7 @@ def test_the_folder_of_a_tree(
     (dist,) = folder["distributions"]
     assert dist == {"folder": "vllm-0.19.1.dist-info", "name": "vllm", "version": "0.19.1"}
     assert folder["version_from"] == "vllm-0.19.1.dist-info"
-    clean = {"differs": [], "gone": [], "extra": []}
+    clean: dict[str, list[str]] = {"differs": [], "gone": [], "extra": []}
     assert folder["recorded"] == {"folder": "vllm-0.19.1.dist-info", "checked": 5, **clean}
     assert folder["disk"]["lock_fault"] is None
     assert (folder["disk"]["read_only"], folder["disk"]["full"]) == (False, False)

@@ -7,6 +7,7 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 from mod_folders import FIX, KINDS, SITE, TOP
 from small_site import snapshot
 
@@ -256,14 +257,13 @@ def test_a_zip_that_is_no_mod(
 def test_a_bomb_and_broken_zips(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vllm_mods.making import folder
 
     archive = tmp_path / "mine.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("run.sh", TOP)
         file.writestr("zeros", bytes(1 << 22))
     assert archive.stat().st_size < 1 << 14
-    monkeypatch.setattr(folder, "MOST_BYTES", 1 << 20)
+    lower(monkeypatch, "MOD_BYTES", 1 << 20)
     answer = call("import", archive)
     assert answer.code == 2
     assert "a mod has at most" in answer.err

@@ -363,6 +363,41 @@ def test_a_part_of_the_matrix_leaves_the_rest_of_the_lock_as_it_was(
     assert index.requests
 
 
+def whole(index: PackageServer) -> list[str]:
+    return [
+        path.rpartition("/")[2]
+        for path, span in index.requests
+        if span is None and "/files" in path
+    ]
+
+
+def test_a_lock_has_the_releases_that_are_new_to_it_as_a_whole_once(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    assert call("matrix", "limit").code == 0
+    assert whole(index) == []
+    assert call("matrix", "limit", "--vllm", "==0.19.0", "--update-lock").code == 0
+    assert whole(index) == [wheel_name("0.19.0")]
+    assert call("matrix", "limit", "--update-lock").code == 0
+    assert sorted(whole(index)) == sorted({*whole(index)})
+    before = len(whole(index))
+    assert before > 1
+    lock = (library / "patches/limit/mod.lock").read_bytes()
+    assert call("matrix", "limit", "--update-lock", "--verify").code == 0
+    assert (library / "patches/limit/mod.lock").read_bytes() == lock
+    assert wheel_name("0.19.0") not in whole(index)[before:]
+
+
+def test_no_lock_is_written_of_another_wheel_than_the_index_means(
+    call: Call, index: PackageServer, library: Path
+) -> None:
+    index.hashes[wheel_name("0.19.0")] = "0" * 64
+    answer = call("matrix", "limit", "--update-lock")
+    assert answer.code == 1
+    assert "its sha256 is" in answer.err
+    assert not (library / "patches/limit/mod.lock").exists()
+
+
 def test_a_changed_mod_says_which_releases_its_lock_has_lost_and_how_to_look_again(
     call: Call, index: PackageServer, library: Path
 ) -> None:

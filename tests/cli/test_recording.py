@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 from memory_tree import MemoryTree
 from mod_folders import FAST, FIX, KINDS, SITE, TOP
 from small_site import snapshot
@@ -281,7 +282,7 @@ def test_what_it_needs(call: Call, site: Path, mine: Path, tmp_path: Path) -> No
 def test_a_folder_that_holds_far_more(
     record: Callable[..., Answer], mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_FILES", 1)
+    lower(monkeypatch, "MOD_FILES", 1)
     (mine / "a").write_text("")
     (mine / "b").write_text("")
     answer = record("true")

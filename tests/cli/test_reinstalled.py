@@ -388,6 +388,7 @@ def test_an_upgrade_of_a_real_release_by_pip_and_the_hint_behind_it(
 ) -> None:
     python, site = installing.environment(tmp_path / "venv")
     made = {}
+    files: dict[str, bytes] = {}
     for version in ("0.20.2", "0.21.0"):
         tree = open_tree(f"pypi:{version}")
         files = {path: tree.read(path) or b"" for path in tree.paths() if path.endswith(".py")}

@@ -10,7 +10,7 @@ import warnings
 import zipfile
 from typing import TYPE_CHECKING
 
-from package_server import WHEEL, make_sdist, make_wheel
+from package_server import SOURCES, WHEEL, make_sdist, make_wheel, record_row
 
 from fuzz.contract import Target
 from vllm_mods.base.cache import Cache
@@ -24,7 +24,7 @@ from vllm_mods.making import folder as folders
 from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.http import ByteSpan
 from vllm_mods.trees.index import release_file
-from vllm_mods.trees.remote import NoRangesError, RemoteZip
+from vllm_mods.trees.remote import NoRangesError, RemoteZip, checked_record
 
 if TYPE_CHECKING:
     from vllm_mods.trees.archive import Archive
@@ -149,7 +149,20 @@ def _remote(data: bytes, folder: str) -> None:
             return
 
 
+def _record(data: bytes, _folder: str) -> None:
+    rows = data.decode("utf-8", "surrogateescape")
+    wheel = ZipArchive(io.BytesIO(make_wheel(bulk={}, record=rows)), label="x.whl")
+    assert checked_record(wheel, "x.whl") == data
+
+
+def _record_seeds() -> tuple[bytes, ...]:
+    rows = "".join(record_row(name, content) for name, content in SOURCES.items())
+    info = record_row("vllm-0.19.1.dist-info/METADATA", b"Name: vllm\nVersion: 0.19.1\n")
+    return ((rows + info + "vllm-0.19.1.dist-info/RECORD,,\n").encode(), b'"a",sha256=,1\n')
+
+
 TARGETS = (
+    Target("record-of-a-wheel", _record, _record_seeds),
     Target("wheel", _wheel, _wheel_seeds),
     Target("remote-wheel", _remote, _wheel_seeds),
     Target("installed-wheel", _unpacked_wheel, _unpacked_seeds),

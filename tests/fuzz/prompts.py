@@ -9,6 +9,7 @@ from unittest import mock
 
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
+from vllm_mods.base import limits
 from vllm_mods.library.catalog import data_root
 from vllm_mods.template import about, calls, conversation, rendering
 
@@ -34,7 +35,7 @@ def _prompt(data: bytes, _folder: str) -> None:
     """Two texts: a template and a request. The one program that may be started is the sandbox."""
     template, request = taken(data, 2)
     asked = conversation.request(request, "request")
-    with mock.patch.object(rendering, "SECONDS", 1):
+    with mock.patch.object(limits, "TEMPLATE_SECONDS", 1):
         rendering.render(template, "t.jinja", (asked,))
 
 

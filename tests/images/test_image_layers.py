@@ -11,6 +11,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 from making_images import Folder, Image, Link, Thing, digest, layer
 
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
@@ -205,7 +206,7 @@ def test_a_header_as_large_as_memory_is_refused(tmp_path: Path) -> None:
 def test_a_layer_that_unpacks_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vllm_mods.images.streams.LARGEST_LAYER", 1 << 20)
+    lower(monkeypatch, "LAYER", 1 << 20)
     bomb = layer({"big": bytes(3 << 20)})
     base = opened(f"oci:{Image([bomb]).layout(tmp_path / 'l', 'gzip')}", tmp_path)
     with pytest.raises(TreeError, match="it unpacks to more than"):

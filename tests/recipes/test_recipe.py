@@ -226,7 +226,7 @@ def test_aliases_that_stand_for_billions_of_values_are_refused() -> None:
     bomb = "a0: &a0 [x]\n" + "".join(
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
     )
-    assert problems(LEAST + bomb) == ("line 1: not a recipe: it has more than 10000 values",)
+    assert problems(LEAST + bomb) == ("line 1: not a recipe: it has more than 10,000 values",)
 
 
 def test_lines_within_a_command_are_those_of_the_recipe() -> None:

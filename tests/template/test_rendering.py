@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.template import rendering
@@ -116,7 +117,7 @@ def test_what_fails_says_where(text: str, error: str, line: int | None) -> None:
         (b"a\n{% if %}", r"t\.jinja:2: Expected an expression"),
         (b"{% for m in messages %}", r"t\.jinja:1: Unexpected end of template"),
         (b"\xff", r"t\.jinja: not UTF-8: byte 0"),
-        (b" " * (1 << 20) + b"a", r"t\.jinja: a template has at most 1,048,576 bytes"),
+        (b" " * (1 << 20) + b"a", r"t\.jinja: a template has at most 1 MiB"),
         (b"{% include 'x' %}{% if %}", r"t\.jinja:1: Expected"),
         (
             b"{{ " + b"(" * 5000 + b"1" + b")" * 5000 + b" }}",
@@ -149,7 +150,7 @@ def test_a_conversation_that_is_nested_too_deeply_is_refused() -> None:
 
 
 def test_endless_computing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendering, "SECONDS", 1)
+    lower(monkeypatch, "TEMPLATE_SECONDS", 1)
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     text = "{% if messages[0].content == 'go' %}" + loop + "{% endif %}done"
     go = HELLO._replace(messages=({"role": "user", "content": "go"},))

@@ -14,8 +14,8 @@ import pytest
 from package_server import WHEEL, PackageServer, serving
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.hops import redact
 from vllm_mods.trees.http import Http
-from vllm_mods.trees.index import redact
 from vllm_mods.trees.pip_config import PipSettings
 
 if TYPE_CHECKING:

@@ -38,6 +38,7 @@ def test_an_html_page() -> None:
         metadata_sha256="b" * 64,
         requires_python="<3.15,>=3.11",
         yanked='too "new"',
+        page=URL,
     )
     assert sdist.kind == "sdist"
     assert sdist.url == "https://other.example/vllm-0.19.1.tar.gz"

@@ -17,6 +17,7 @@ from package_server import (
     PackageServer,
     make_sdist,
     make_wheel,
+    record_row,
     serving,
 )
 
@@ -185,10 +186,15 @@ def test_a_wheel_that_changes_while_it_is_read_is_refused(server: PackageServer)
 
 
 def test_a_file_that_the_record_does_not_vouch_for_is_refused(server: PackageServer) -> None:
-    server.files[WHEEL] = make_wheel(record=f"{PATH},sha256={'A' * 43},5\n")
+    config = SOURCES[PATH]
+    rows = "".join(record_row(name, data) for name, data in {**SOURCES, **BULK}.items())
+    metadata = b"Name: vllm\nVersion: 0.19.1\n"
+    rows += record_row("vllm-0.19.1.dist-info/METADATA", metadata)
+    other = record_row(PATH, config[::-1])
+    server.files[WHEEL] = make_wheel(record=rows.replace(record_row(PATH, config), other))
     tree = open_tree("pypi:0.19.1")
     assert tree.read("vllm/_version.py")
-    with pytest.raises(TreeError, match="RECORD"):
+    with pytest.raises(TreeError, match="is not what the wheel's RECORD says"):
         tree.read(PATH)
 
 
@@ -360,13 +366,19 @@ def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").rglob(".*"))
 
 
-def test_a_release_is_known_by_its_hash_without_being_opened(server: PackageServer) -> None:
+def test_a_release_is_known_by_what_was_seen_of_it_without_being_opened(
+    server: PackageServer,
+) -> None:
     releases = Releases()
-    digest = hashlib.sha256(server.files[WHEEL]).hexdigest()
-    assert releases.identity("0.19.1") == digest
     assert releases.identity("0.99") is None
-    assert server.asked(WHEEL) == []
-    assert releases.open("0.19.1").identity == digest
+    assert releases.identity("0.19.1") is None
+    tree = releases.open("0.19.1")
+    before = len(server.requests)
+    assert Releases().identity("0.19.1") == tree.identity is not None
+    assert len(server.requests) == before
+    releases.verify("0.19.1")
+    assert releases.identity("0.19.1") == hashlib.sha256(server.files[WHEEL]).hexdigest()
+    assert releases.open("0.19.1").identity == releases.identity("0.19.1")
 
 
 def test_without_ranges_the_hash_is_that_of_what_was_read(server: PackageServer) -> None:

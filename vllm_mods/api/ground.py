@@ -131,18 +131,15 @@ def staying(tree: Tree, there: Receipt, gone: Collection[str]) -> tuple[Mod, ...
     What one of them requires and no receipt names, the release had itself then: it is asked for no more.
     """
     names = {entry.name for entry in there.mods}
-    found = []
-    for entry in there.mods:
-        if entry.name not in gone:
-            mod = kept_mod(tree, entry.name)
-            found.append(
-                mod._replace(
-                    requires=tuple(name for name in mod.requires if name in names),
-                    # what it changes outside of vLLM was agreed to when it went in
-                    outside=tuple(file.path for file in entry.files),
-                )
-            )
-    return tuple(found)
+    mods = [(entry, kept_mod(tree, entry.name)) for entry in there.mods if entry.name not in gone]
+    return tuple(
+        mod._replace(
+            requires=tuple(name for name in mod.requires if name in names),
+            # what it changes outside of vLLM was agreed to when it went in
+            outside=tuple(file.path for file in entry.files),
+        )
+        for entry, mod in mods
+    )
 
 
 def kept_mod(tree: Tree, name: str) -> Mod:

@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from vllm_mods.base import limits
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-_MOST_PAIRS = 100_000
 
 
 def matching(before: Sequence[bytes], after: Sequence[bytes]) -> list[tuple[int, int]]:
@@ -95,7 +95,7 @@ def _by_size(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[tuple[
 def is_quick(before: Sequence[bytes], after: Sequence[bytes]) -> bool:
     """Tell whether ``difflib`` would soon be done: it looks at each pair of equal lines, many times."""
     counts = Counter(after)
-    return sum(counts[line] for line in before) <= _MOST_PAIRS
+    return sum(counts[line] for line in before) <= limits.EQUAL_PAIRS
 
 
 def split(data: bytes) -> tuple[bytes, ...]:

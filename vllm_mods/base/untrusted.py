@@ -10,10 +10,9 @@ import json
 import re
 from typing import Any
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
 
-DEEPEST = 100
-"""TOML, YAML and conversations may be nested so deeply: what writes their values down again recurses."""
 DEEP = "it is nested too deeply"
 # Half of a pair, but for those that stand for bytes that are not UTF-8 (PEP 383).
 _HALF = "[\ud800-\udc7f\udd00-\udfff]"
@@ -61,9 +60,9 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
 
 
 def is_deep(value: object) -> bool:
-    """Tell whether a value is nested more than ``DEEPEST``."""
+    """Tell whether a value is nested more than ``limits.NESTING``."""
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(limits.NESTING):
         level = [
             inner
             for one in level

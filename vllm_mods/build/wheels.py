@@ -23,6 +23,7 @@ from typing import NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
@@ -34,7 +35,6 @@ _PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _INSTALLER = b"vllm-mods\n"
 # What a mod may bring unpacked: it is put together in memory.
-_MOST_BYTES = 1 << 32
 _SETTINGS = "pip config list  # index-url, proxy and cert are taken from there"
 
 
@@ -121,7 +121,7 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
     """
     files: dict[str, tuple[bytes, int]] = {}
     with _reading(wheel.filename), zips.opened(io.BytesIO(data)) as archive:
-        left = _MOST_BYTES
+        left = int(limits.WHEEL)
         for info in zips.files(archive):
             path = _place(info.filename, wheel)
             if path in files:

@@ -75,7 +75,6 @@ def command(
     chosen = (*(choose(library, named, paired) if named or paired or not kept else ()), *kept)
     if pairing is not None:
         trust.demand_pairing(library, pairing)
-
     try:
         done = apply.apply(
             chosen,

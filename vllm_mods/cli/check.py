@@ -20,6 +20,7 @@ from vllm_mods.report import data, text
 @options.strict_version
 @options.only_supported
 @options.offline
+@options.verify
 @options.json_output
 def command(
     mods: tuple[str, ...],
@@ -31,6 +32,7 @@ def command(
     strict_version: bool,
     only_supported: bool,
     offline: bool,
+    verify: bool,
     as_json: bool,
 ) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
@@ -39,7 +41,7 @@ def command(
     Exit code 0 if and only if every mod would end up in the tree.
     """
     library = options.open_library(libraries)
-    tree = options.open_tree(target, offline=offline, workspace=workspace)
+    tree = options.open_tree(target, offline=offline, workspace=workspace, verify=verify)
     paired = None if pairing is None else library.pairing(pairing)
     chosen = choose(library, mods, paired)
     planned = plan(
@@ -50,9 +52,16 @@ def command(
         only_supported=only_supported,
     )
     told(planned, chosen, paired)
+    verified: str | None = getattr(tree, "verified", None)
     if as_json:
-        options.print_json(data.plan(planned))
+        answer = data.plan(planned)
+        answer["tree"]["verified"] = verified
+        options.print_json(answer)
     else:
         click.echo(text.plan(planned, options.paint))
+        if verified == "parts":
+            click.echo(
+                "not verified whole: it was read in parts, which --verify holds to the whole"
+            )
         options.hint(None if planned.ok else hint_of(planned, tree))
     return EXIT_OK if planned.ok else EXIT_NO

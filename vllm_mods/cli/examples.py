@@ -22,6 +22,7 @@ EXAMPLES = {
     ),
     "check": (
         "vllm-mods check hybrid-int4-fp8 --target pypi:0.21.0",
+        "vllm-mods check hybrid-int4-fp8 --target pypi:0.21.0 --verify    # all of the wheel, once",
         f"vllm-mods check --target {TREE}",
         "vllm-mods check --pairing qwen3.5-122b-hybrid --target image:vllm/vllm-openai:v0.21.0",
         "vllm-mods check my-fix --library ./mods --target git:./vllm@main --json",

@@ -18,7 +18,7 @@ _GROUPS = {
         *("--repo", "--good", "--bad", "--base", "--workspace"),
     ),
     "What it runs": ("--record", "--also", "--timeout", "--env", "--allow-network"),
-    "Where from, and how fast": ("--offline", "--jobs", "--executor", "--no-cache"),
+    "Where from, and how fast": ("--offline", "--verify", "--jobs", "--executor", "--no-cache"),
     "What it prints": ("--format", "--output", "--explain", "--json"),
 }
 

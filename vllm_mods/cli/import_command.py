@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.base.output import write_whole
@@ -20,8 +21,6 @@ from vllm_mods.recipes import pasted_text, reader
 from vllm_mods.recipes.pasted_text import TextRepair
 from vllm_mods.recipes.reader import ImportedRecipe
 from vllm_mods.report import data
-
-MOST_BYTES = 1 << 18
 
 
 @click.command(name="import")
@@ -138,12 +137,12 @@ def recipe_text(path: str) -> str:
     """Read a recipe as text, as launchers do. Raises ``UsageError`` for anything else."""
     try:
         with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(limits.RECIPE + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
+    if len(data) > limits.RECIPE:
         raise UsageError(
-            f"{path} is no recipe: it has more than {MOST_BYTES} bytes", hint="a recipe is YAML"
+            f"{path} is no recipe: it has more than {limits.RECIPE}", hint="a recipe is YAML"
         )
     try:
         text = data.decode("utf-8-sig")

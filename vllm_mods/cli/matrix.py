@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import click
 
@@ -22,6 +22,7 @@ from vllm_mods.library.writing import replace
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
+from vllm_mods.trees.release import Releases
 
 
 @click.command(name="matrix")
@@ -77,6 +78,7 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 @click.option("--no-cache", is_flag=True, help="Compute every cell anew, and keep none.")
 @options.libraries
 @options.offline
+@options.verify
 @options.json_output
 def command(
     *,
@@ -95,6 +97,7 @@ def command(
     strict: bool,
     no_cache: bool,
     offline: bool,
+    verify: bool,
     as_json: bool,
 ) -> int:
     """Check mods against many vLLM releases.
@@ -125,6 +128,7 @@ def command(
     if cell is not None:
         trees = (_spec(cell[1]),)
         specs = _with(specs, trees[0])
+    _verify(specs if verify else (), setting)
     matrix = run.Matrix(
         workshop,
         setting,
@@ -151,6 +155,7 @@ def command(
         shown.file(FORMS[form](result, explained))
         options.remember("answered", thing=True)
     if update_lock:
+        _verify(locks.news(mine, computed), setting, unstated=True)
         _write_locks(mine, computed)
     bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
     return EXIT_NO if bad or (strict and problems) else EXIT_OK
@@ -201,6 +206,23 @@ def _progress() -> Callable[[int, int], None] | None:
         options.show_line(f"{done} of {total} cells", last=done == total)
 
     return show
+
+
+def _verify(specs: Iterable[str], setting: work.Setting, *, unstated: bool = False) -> None:
+    """Have the wheels of some releases as a whole, one after the other, each once. Raises ``TreeError``.
+
+    With ``unstated``, one of which the index states no hash is passed over with a note.
+    """
+    releases = Releases(
+        offline=setting.offline,
+        cache_dir=setting.cache_dir,
+        progress=options.progress(),
+        note=options.note,
+    )
+    for spec in specs:
+        kind, _, name = spec.partition(":")
+        if kind == "pypi":
+            releases.verify(name, unstated=unstated)
 
 
 def _write_locks(mods: Sequence[Mod], computed: Sequence[Computed]) -> None:

@@ -61,6 +61,11 @@ json_output = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 offline = click.option(
     "--offline", is_flag=True, help="Use only what is cached; open no connection."
 )
+verify = click.option(
+    "--verify",
+    is_flag=True,
+    help="Have each release's wheel as a whole once, and hold it to the hash that the index states.",
+)
 target_folder = click.option(
     "--target",
     required=True,
@@ -234,10 +239,17 @@ def print_json(answer: dict[str, Any]) -> None:
     remember("answered", thing=True)
 
 
-def open_tree(spec: str, *, offline: bool, workspace: str | None = None) -> Tree:
+def open_tree(
+    spec: str, *, offline: bool, workspace: str | None = None, verify: bool = False
+) -> Tree:
     """Open a tree; it is closed when the command ends."""
     tree = trees.open_tree(
-        spec, offline=offline, workspace=workspace, progress=progress(), note=note
+        spec,
+        offline=offline,
+        workspace=workspace,
+        progress=progress(),
+        note=note,
+        verify=verify,
     )
     close_later(tree)
     return tree

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from vllm_mods.api import apply
+from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.cli import options
 from vllm_mods.formats import receipt, receipt_diff
@@ -71,7 +72,8 @@ def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> in
     for path in files:
         try:
             with open(path, "rb") as file:
-                there.append(receipt.parse(file.read(), path))
+                raw = limits.bounded(file, limits.RECEIPT, path)
+                there.append(receipt.parse(raw, path))
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
     if target is not None:

@@ -41,13 +41,21 @@ def _siblings(
     added = [n for n in body if n.lineno in lines and (n.end_lineno or n.lineno) in lines]
     if not added:
         return
-    old = [node for node in body if not _touched(node, lines)]
+    alike: dict[str, list[ast.stmt]] = {}
+    for node in body:
+        if not _touched(node, lines):
+            alike.setdefault(_key(node), []).append(node)
     for node in added:
-        for other in old:
+        for other in alike.get(_key(node), ()):
             level = _same(node, other)
             if level is not None and not _rebound(node, other, body):
                 yield _problem(path, scope, node, other, level)
                 break
+
+
+def _key(node: ast.stmt) -> str:
+    """Return what two statements share that may be the same: the name of a definition, else all of the text."""
+    return node.name if isinstance(node, _DEFINITIONS) else ast.dump(node)
 
 
 def _touched(node: ast.stmt, lines: frozenset[int]) -> bool:
@@ -67,17 +75,12 @@ def _rebound(node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> bool:
     )
 
 
-def _same(  # noqa: PLR0911 - an answer per kind of statement
-    node: ast.stmt, other: ast.stmt
-) -> Level | None:
-    if isinstance(node, _DEFINITIONS):
-        if not isinstance(other, _DEFINITIONS) or node.name != other.name:
-            return None
+def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
+    """Judge two statements with the same ``_key``."""
+    if isinstance(node, _DEFINITIONS) and isinstance(other, _DEFINITIONS):
         decorated = {decorator_name(d) for d in (*node.decorator_list, *other.decorator_list)}
         # Overloads, setters and registrations define a name twice on purpose.
         return None if decorated - {"staticmethod", "classmethod", "property"} else Level.ERROR
-    if type(node) is not type(other) or ast.dump(node) != ast.dump(other):
-        return None
     near = abs(node.lineno - other.lineno) <= _NEAR
     if isinstance(node, _COMPOUND):
         return Level.ERROR if near else Level.NOTE

@@ -142,7 +142,7 @@ def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple
     tree = None if data is None else syntax_tree.module(data)
     if data is None or tree is None:
         return frozenset()
-    tokens = [problem.token.encode() for problem in problems if problem.token]
+    tokens = {problem.token.encode() for problem in problems if problem.token}
     lines = frozenset(
         number
         for number, text in enumerate(data.splitlines(), 1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
 from functools import lru_cache
+
+from vllm_mods.base import line_diff
 
 
 def added_lines(before: bytes | None, after: bytes) -> frozenset[int]:
@@ -30,16 +31,4 @@ def _changed(before: bytes | None, after: bytes) -> tuple[tuple[int, int], ...]:
     if before is None:
         return ((0, len(new)),)
     old = before.splitlines()
-    # Most of a patched file is untouched at both ends: only the middle is compared.
-    start = 0
-    while start < min(len(old), len(new)) and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    old = old[start : len(old) - end]
-    new = new[start : len(new) - end]
-    steps = SequenceMatcher(None, old, new).get_opcodes()
-    return tuple(
-        (start + first, start + last) for tag, _, _, first, last in steps if tag != "equal"
-    )
+    return tuple((first, last) for _, _, first, last in line_diff.changes(old, new))

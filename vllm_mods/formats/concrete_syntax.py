@@ -17,6 +17,7 @@ from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ class Place(NamedTuple):
 
 # Reads what this interpreter cannot, to see whether LibCST gets out of it alive.
 _TRIAL = "import sys; sys.path[:] = sys.argv[1:]; import libcst; libcst.parse_module(sys.stdin.buffer.read())"
-_TRIAL_SECONDS = 30
 # Whatever can stand in another: what has fewer of these in all is not nested deeply.
 _NESTS = re.compile(
     rb"[(\[{~+*/%@&|^<>=.:!-]|\b(?:not|lambda|await|if|else|elif|and|or|for|in|is|yield|from|while|with|try)\b"
@@ -215,10 +215,10 @@ def _try_elsewhere(data: bytes) -> None:
     command = [sys.executable, "-P", "-c", _TRIAL, *(place for place in sys.path if place)]
     try:
         done = subprocess.run(
-            command, input=data, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+            command, input=data, capture_output=True, timeout=limits.TRIAL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        message = f"LibCST has not read it after {_TRIAL_SECONDS} seconds"
+        message = f"LibCST has not read it after {limits.TRIAL_SECONDS}"
         raise UnparsableError(message) from error
     if done.returncode < 0:
         message = "LibCST dies of it: it is nested too deeply"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import DiffError
 from vllm_mods.formats import diff_forms, diff_names
 from vllm_mods.formats.file_diff import FileDiff, Hunk
@@ -14,6 +15,7 @@ _HUNK = re.compile(
     rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@(?: ?([^\r\n]*))?\r?\n?\Z"
 )
 _MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
+MANY = "make several mods of it"
 _MODES = (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ")
 _INDEX = rb"index ([0-9A-Fa-f]{1,64})\.\.([0-9A-Fa-f]{1,64})(?: ([0-7]{6}))?\r?\Z"
 _OLD_NAMES = (b"--- a/", b'--- "a/', b"--- /dev/null")
@@ -47,6 +49,8 @@ class _DiffReader:
         self.where = where
         self.root = root
         self.at = 0
+        if self.data.count(b"\n@@ -") > limits.HUNKS:
+            raise self.fail(f"it has more than {limits.HUNKS}", hint=MANY)
         # by the line of its head, the text of each hunk
         self.texts: dict[int, bytes] = {}
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Annotated, NamedTuple
 
 from vllm_mods import __version__
+from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import DecodeError, decode, encode
@@ -165,6 +166,8 @@ def dump(receipt: Receipt) -> bytes:
 
 def parse(data: bytes, where: str = RECEIPT) -> Receipt:
     """Read a receipt. Raises ``Refused`` with every problem found, each with its key path."""
+    if len(data) > limits.RECEIPT:
+        raise _broken(where, [f"it has more than {limits.RECEIPT}"])
     try:
         raw = json_of(data)
     except ValueError as error:

@@ -10,10 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-DEEPEST = 100
-"""How deep a file may be nested for LibCST, which has no limit of its own: no file of vLLM is past 30."""
-_FLAT = 400
-"""Operands side by side, and parts of a dotted name: LibCST nests these too, and ``ast`` does not."""
+from vllm_mods.base import limits
 
 TOO_DEEP = "it is nested too deeply to be read"
 _CODING = re.compile(rb"[^\n]*\n?[^\n]*coding[:=]")  # in one of the first two lines
@@ -106,7 +103,9 @@ def check_depth(tree: ast.AST) -> None:
     depth = 0
     while level:
         depth += 1
-        if depth > DEEPEST or any(_width(node) > _FLAT for node in level):
+        if depth > limits.PYTHON_NESTING or any(
+            _width(node) > limits.PYTHON_OPERANDS for node in level
+        ):
             raise DeepError
         level = [child for node in level for child in ast.iter_child_nodes(node)]
 

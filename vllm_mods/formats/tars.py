@@ -6,17 +6,14 @@ negative, which leads back to where the reader has been.
 
 from __future__ import annotations
 
-import sys
 import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from vllm_mods.base import limits
+
 BROKEN = (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, IndexError)
 """What the standard library raises for wrong bytes in a tar."""
-MOST_MEMBERS = 500_000
-# A pattern in older Pythons takes time by the square of a header's length (CVE-2024-6232).
-_SQUARE = sys.version_info < (3, 11, 10) or (3, 12) <= sys.version_info < (3, 12, 6)
-_LARGEST_HEADER = 8 << 10 if _SQUARE else 1 << 20
 _BEFORE = frozenset({*b"xgXLK"})
 
 
@@ -29,19 +26,21 @@ class Info(tarfile.TarInfo):
         made = super().frombuf(buf, encoding, errors)
         if made.size < 0:
             raise tarfile.ReadError(f"{made.name!r} has {made.size} bytes")
-        if ord(made.type) in _BEFORE and made.size > _LARGEST_HEADER:
+        if ord(made.type) in _BEFORE and made.size > limits.TAR_HEADER:
             raise tarfile.ReadError(
-                f"the extended header of a member takes {made.size:,} bytes, and {_LARGEST_HEADER:,} "
+                f"the extended header of a member takes {made.size:,} bytes, and {limits.TAR_HEADER} "
                 "is the most"
             )
         return made
 
 
-def members(file: BinaryIO, *, most: int = MOST_MEMBERS) -> Iterator[tarfile.TarInfo]:
+def members(file: BinaryIO, *, most: int | None = None) -> Iterator[tarfile.TarInfo]:
     """Yield the members of an unpacked tar in a file. Raises one of ``BROKEN``."""
     with tarfile.open(fileobj=file, mode="r:", tarinfo=Info) as archive:
         for number, member in enumerate(archive):
-            if number >= most:
-                raise tarfile.ReadError(f"it has more than {most:,} members")
+            if number >= (most or limits.TAR_MEMBERS):
+                raise tarfile.ReadError(
+                    f"it has more than {int(most or limits.TAR_MEMBERS):,} members"
+                )
             archive.members = []  # type: ignore[attr-defined]  # it would remember them all
             yield member

@@ -13,6 +13,8 @@ import zlib
 from typing import BinaryIO
 from zipfile import ZipInfo
 
+from vllm_mods.base import limits
+
 BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -27,9 +29,6 @@ BROKEN = (
     ValueError,
 )
 """What the standard library raises for a zip with wrong bytes in it."""
-LARGEST = 1 << 29
-"""No file of a wheel or a mod that is read unpacks to more bytes than this (512 MiB)."""
-_LARGEST_DIRECTORY = 64 << 20  # that of a wheel of vLLM takes 650 KB
 # The end of a zip: three records, and a comment that may have 65,535 bytes.
 _ENDS = 98
 _TAIL = _ENDS + 65_535
@@ -58,7 +57,7 @@ def _check_directory(file: BinaryIO) -> None:
     for mark, at, length in ((b"PK\5\6", 12, 4), (b"PK\6\6", 40, 8)):
         found = tail.rfind(mark)
         stated = int.from_bytes(tail[found + at : found + at + length], "little")
-        if found >= 0 and _LARGEST_DIRECTORY < stated != 0xFFFFFFFF:
+        if found >= 0 and limits.ZIP_DIRECTORY < stated != 0xFFFFFFFF:
             raise zipfile.BadZipFile(f"its directory takes {stated:,} bytes, too many to be true")
 
 
@@ -79,10 +78,13 @@ def files(archive: zipfile.ZipFile) -> tuple[ZipInfo, ...]:
     return found
 
 
-def content(archive: zipfile.ZipFile, info: ZipInfo, *, most: int = LARGEST) -> bytes:
-    """Return what a file unpacks to. Raises one of ``BROKEN``, also for more than ``most`` bytes."""
-    if info.file_size > most:
-        raise ValueError(f"it unpacks to {info.file_size:,} bytes, and {most:,} is the most")
+def content(archive: zipfile.ZipFile, info: ZipInfo, *, most: int | None = None) -> bytes:
+    """Return what a file unpacks to. Raises one of ``BROKEN``, also for more than ``most`` bytes [``limits.UNPACKED_FILE``]."""
+    largest = limits.UNPACKED_FILE if most is None else most
+    if info.file_size > largest:
+        raise ValueError(
+            f"it unpacks to {info.file_size:,} bytes, and {int(largest):,} is the most"
+        )
     with archive.open(info) as file:
         # not read(): that unpacks all there is before it looks at the size that was stated
         data = file.read(info.file_size)

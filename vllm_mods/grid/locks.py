@@ -90,6 +90,26 @@ def updated(mod: Mod, computed: Sequence[Computed]) -> Updated:
     return Updated(whole, _in_order(kept), _in_order(lost - kept), why if lost - kept else None)
 
 
+def news(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[str, ...]:
+    """Return the releases of which new locks would say what the committed ones do not say of the same files."""
+    return tuple(one.spec for one in computed if any(_is_news(mod, one) for mod in mods))
+
+
+def _is_news(mod: Mod, one: Computed) -> bool:
+    answer, label = one.answers[mod.name], one.version or "unknown"
+    try:
+        before = mod_lock.parse(mod.lock or b"", f"{mod.directory}/mod.lock")
+    except ManifestError:
+        return answer.readable
+    if answer.locked is None:
+        return answer.verdict.ok and (label, answer.verdict.value) not in before.others
+    files = {(file.path, file.before) for file in answer.locked.files}
+    return not any(
+        label in tree.vllm and files <= {(file.path, file.before) for file in tree.files}
+        for tree in before.trees
+    )
+
+
 def _labels(of: Lock) -> set[str]:
     return {label for tree in of.trees for label in tree.vllm} | {label for label, _ in of.others}
 

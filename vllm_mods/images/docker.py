@@ -25,6 +25,7 @@ from docker.api.client import APIClient
 from docker.context import ContextAPI
 from docker.utils import kwargs_from_env
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
@@ -47,7 +48,9 @@ def connect() -> APIClient:
             where = kwargs_from_env()
         else:
             where = ContextAPI.kwargs_from_context()
-        return APIClient(version="auto", use_ssh_client=True, timeout=120, **where)
+        return APIClient(
+            version="auto", use_ssh_client=True, timeout=limits.ENGINE_SECONDS, **where
+        )
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
         place = where.get("base_url") or "its default socket"
         raise TreeError(

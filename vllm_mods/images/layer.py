@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, cast
 
+from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.untrusted import json_of
@@ -23,7 +24,6 @@ from vllm_mods.images.streams import Source
 
 _FORMAT = "1"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
-_MOST_ENTRIES = 5_000_000
 _LARGEST_KEPT, _MOST_KEPT = 4 << 20, 1 << 30
 _KEPT = (".py", ".pyi", ".pth", ".jinja", ".json", ".patch", ".toml", ".lock", ".cfg")
 _AGAIN = "the copy is damaged: get the image again"
@@ -72,10 +72,8 @@ def scan(source: Source, what: str) -> Layer:
                 packed = zlib.compress(_content(archive, member, what), 1)
                 kept[path] = len(pack), len(packed)
                 pack += packed
-            if len(entries) > _MOST_ENTRIES:
-                raise TreeError(
-                    f"{what}: more than {_MOST_ENTRIES} files in one layer", hint=_AGAIN
-                )
+            if len(entries) > limits.LAYER_FILES:
+                raise TreeError(f"{what}: more than {limits.LAYER_FILES} in one layer", hint=_AGAIN)
     for path, first in names.items():
         if first in entries:
             entries[path] = entries[path]._replace(size=entries[first].size)

@@ -9,6 +9,7 @@ import weakref
 from io import FileIO
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
@@ -35,7 +36,7 @@ def open_layout(text: str, *, reference: str, cache: Cache, progress: Progress |
     index = os.path.join(path, "index.json")
     try:
         with open(index, "rb") as file:
-            data = file.read()
+            data = limits.bounded(file, limits.DOCUMENT, index)
     except FileNotFoundError as error:
         raise UsageError(
             f"{reference}: {path} is no OCI layout: there is no index.json in it", hint=f"ls {path}"
@@ -143,7 +144,7 @@ class _Tar:
 
     def document(self, name: str) -> bytes | None:
         member = self._members.get(name)
-        if member is None or member.size > 16 << 20:
+        if member is None or member.size > limits.DOCUMENT:
             return None
         return self._section(member).read()
 
@@ -208,7 +209,7 @@ class _Saved(LayeredImage):
             name, names = str(image["Config"]), [str(layer) for layer in image["Layers"]]
         except (KeyError, TypeError) as error:
             raise TreeError(f"{reference}: its manifest.json is broken", hint=_AGAIN) from error
-        self.config = archive.member(name).read()
+        self.config = limits.bounded(archive.member(name), limits.DOCUMENT, f"{reference}: {name}")
         self.config_digest = digest_of(self.config)
         stated = os.path.basename(name).removesuffix(".json")
         if len(stated) == 64 and self.config_digest != f"sha256:{stated}":

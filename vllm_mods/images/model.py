@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 
 FILE, DIR, LINK, OTHER = "file", "dir", "link", "other"
 
 # What Linux itself allows (path_resolution(7)).
-_MOST_LINKS = 40
 
 
 class Descriptor(NamedTuple):
@@ -138,7 +138,7 @@ def resolve(base: Base, path: str) -> str:
             done, rest = [*done, *run], rest[len(run) :]
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > limits.LINKS_FOLLOWED:
             raise TreeError(
                 f"{base.reference}: /{path.lstrip('/')} goes in a circle of symbolic links "
                 f"(/{place} points to {entry.target})",

@@ -7,6 +7,7 @@ import posixpath
 import stat
 from collections.abc import Iterator
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
 
@@ -35,7 +36,7 @@ class MountedFiles:
         try:
             descriptor = os.open(self._place(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
-                return file.read()
+                return limits.bounded(file, limits.UNPACKED_FILE, path)
         except OSError as error:
             raise self._cannot(path, error) from error
 

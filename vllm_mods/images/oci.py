@@ -11,6 +11,7 @@ from functools import partial
 from io import RawIOBase
 from typing import Any, NamedTuple, Protocol
 
+from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
@@ -22,8 +23,6 @@ from vllm_mods.images.model import Descriptor
 TAG = "org.opencontainers.image.ref.name"
 # What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
 _NAME = "io.containerd.image.name"
-_LARGEST_DOCUMENT = 16 << 20
-_DEEPEST = 4
 """Indexes in each other: tools write two at most."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
@@ -82,7 +81,7 @@ def pick(
     store: BlobStore, found: Descriptor, reference: str, *, depth: int = 0
 ) -> tuple[bytes, Descriptor]:
     """Return the manifest for this machine: the one described, or one of the index described."""
-    if depth > _DEEPEST:
+    if depth > limits.INDEXES:
         raise TreeError(f"{reference}: an index in an index in an index, and so on", hint=_HINT)
     data = document_of(store, found, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
@@ -147,7 +146,7 @@ def contents(manifest: dict[str, Any]) -> tuple[Descriptor, tuple[Descriptor, ..
 
 def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:
     """Return a small blob whose digest is right. Raises ``TreeError``."""
-    if blob.size > _LARGEST_DOCUMENT:
+    if blob.size > limits.DOCUMENT:
         raise TreeError(f"{what}: {blob.size} bytes, which is too long for one", hint=_HINT)
     with store.open(blob) as file:
         size = blob.size if blob.size >= 0 else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import ipaddress
 import os
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -13,9 +13,11 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
+from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.sessions import BROKEN, reason, session
+from vllm_mods.base.hops import check_hop, is_local, place
+from vllm_mods.base.sessions import BROKEN, reason, session, until
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import logins, names, oci
 from vllm_mods.images.layered import Progress
@@ -33,7 +35,6 @@ _ACCEPT = (
 )
 _PARAMETER = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"')
 _TRIES = 4
-_TIMEOUT = 60
 
 
 def open_registry(
@@ -65,7 +66,7 @@ class Client:
         host = "registry-1.docker.io" if name.host == names.HUB else name.host
         self._plain = is_plain(name.host, environ)
         self._root = f"{'http' if self._plain else 'https'}://{host}/v2/{name.repository}/"
-        self._session = session(_TRIES - 1)
+        self._session = session(_TRIES - 1, plain=self._is_plain)
         # What is asked for here is already as small as it gets, and its digest is of these bytes.
         self._session.headers["Accept-Encoding"] = "identity"
         # Else a login of ~/.netrc would stand in for the token.
@@ -75,7 +76,7 @@ class Client:
     def manifest(self, reference: str) -> Descriptor:
         """Ask for the manifest or index that the name stands for."""
         with self.get(f"manifests/{self.name.version}", accept=_ACCEPT) as response:
-            data = response.raw.read(16 << 20)
+            data = self._whole(response, f"{reference}: its manifest")
             kind = response.headers.get("Content-Type", "")
             stated = response.headers.get("Docker-Content-Digest")
         digest = digest_of(data)
@@ -94,7 +95,7 @@ class Client:
             return _Bytes(self._manifest[1])
         if "manifest" in blob.media_type or "index" in blob.media_type:
             with self.get(f"manifests/{blob.digest}", accept=_ACCEPT) as response:
-                return _Bytes(response.raw.read(16 << 20))
+                return _Bytes(self._whole(response, f"{self.name}: {blob.digest}"))
         return _Resuming(self, f"blobs/{blob.digest}")
 
     def get(self, path: str, *, accept: str = "*/*", start: int = 0) -> requests.Response:
@@ -102,22 +103,38 @@ class Client:
         headers = {"Accept": accept}
         if start:
             headers["Range"] = f"bytes={start}-"
-        response = self._ask("GET", path, headers=headers, stream=True)
+        response = self._ask("GET", path, headers=headers)
         if response.status_code not in {200, 206}:
             response.close()
             raise self._refused(response, path)
         return response
 
-    def _ask(self, method: str, path: str, **given: Any) -> requests.Response:  # noqa: ANN401
-        """Send a request with what requests takes, and again with a login if one is wanted."""
-        url = urljoin(self._root, path)
+    def _whole(self, response: requests.Response, what: str) -> bytes:
+        """Return the body of an answer that is no layer. Raises ``TreeError``."""
         try:
-            response = self._session.request(method, url, timeout=_TIMEOUT, **given)
+            return limits.bounded(response.raw, limits.ANSWER, what)
+        except BROKEN as error:
+            raise self._unreachable(error) from error
+
+    def _ask(self, method: str, path: str, **given: Any) -> requests.Response:  # noqa: ANN401
+        """Send a request with what requests takes, and again with a login if one is wanted.
+
+        ``path`` may be a URL that the registry has given: at another host it gets no login.
+        """
+        url = urljoin(self._root, path)
+        check_hop(self._root, url, self._is_plain)
+        if place(url) != place(self._root):
+            given["auth"] = _no_login
+        given |= {"timeout": limits.SILENT_SECONDS, "stream": True}
+        try:
+            response = self._session.request(method, url, **given)
             if response.status_code == requests.codes.unauthorized and self._log_in(response):
                 response.close()
-                response = self._session.request(method, url, timeout=_TIMEOUT, **given)
+                response = self._session.request(method, url, **given)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
             raise self._unreachable(error) from error
+        if method != "GET":
+            response.close()  # what matters is in its head
         return response
 
     def _log_in(self, response: requests.Response) -> bool:
@@ -141,34 +158,43 @@ class Client:
         """Get a token from the realm, for reading this repository."""
         realm = wanted["realm"]
         try:
-            parts = urlsplit(realm)
+            check_hop(self._root, realm, self._is_plain)
         except ValueError:
             return None
-        if parts.scheme != "https" and not (self._plain and parts.scheme == "http"):
+        except TreeError as error:
             raise TreeError(
-                f"{self.name}: the registry wants the login sent to {realm}, which has no TLS",
+                f"{self.name}: it wants the login elsewhere: {error.message}",
                 hint="ask whoever runs the registry",
-            )
+            ) from error
         asked = {
             "service": wanted.get("service", ""),
             "scope": wanted.get("scope") or f"repository:{self.name.repository}:pull",
         }
-        asking = session(_TRIES - 1)
+        asking = session(_TRIES - 1, plain=self._is_plain)
         asking.auth = _no_login
+        how: dict[str, Any] = {"timeout": limits.SILENT_SECONDS, "stream": True}
         if login is not None and login[0] == logins.TOKEN_USER:
             form = {**asked, "grant_type": "refresh_token", "refresh_token": login[1]}
             form["client_id"] = "vllm-mods"
-            answer = asking.post(realm, data=form, timeout=_TIMEOUT)
+            # the token is in the body, which a redirect would take along
+            answer = asking.post(realm, data=form, allow_redirects=False, **how)
         else:
-            answer = asking.get(realm, params=asked, auth=login or _no_login, timeout=_TIMEOUT)
-        if answer.status_code != requests.codes.ok:
-            return None
+            answer = asking.get(realm, params=asked, auth=login or _no_login, **how)
+        what = f"{self.name}: its token"
         try:
-            document = oci.parse(answer.content, f"{self.name}: its token")
+            with answer:
+                data = self._whole(answer, what)
+            document = oci.parse(data, what)
         except TreeError:
+            return None
+        if answer.status_code != requests.codes.ok:
             return None
         token = document.get("token") or document.get("access_token")
         return token if isinstance(token, str) else None
+
+    def _is_plain(self, url: str) -> bool:
+        """Tell whether the user lets the host of a URL be asked without TLS."""
+        return place(url) in self._environ.get(PLAIN_HTTP, "").split(",")
 
     def _refused(self, response: requests.Response, path: str) -> TreeError:
         host = self.name.host
@@ -200,15 +226,9 @@ class Client:
 
 def is_plain(host: str, environ: Mapping[str, str]) -> bool:
     """Tell whether a registry is asked without TLS: on this machine, or where the user says so."""
-    if host in environ.get(PLAIN_HTTP, "").split(","):
-        return True
-    bare = urlsplit(f"//{host}").hostname or ""
-    if bare == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(bare).is_loopback
-    except ValueError:
-        return False
+    return host in environ.get(PLAIN_HTTP, "").split(",") or is_local(
+        urlsplit(f"//{host}").hostname or "-"
+    )
 
 
 class _Resuming(io.RawIOBase):
@@ -219,7 +239,9 @@ class _Resuming(io.RawIOBase):
         self._client = client
         self._path = path
         self._done = 0
-        self._response = client.get(path)
+        self._end = time.monotonic() + limits.DOWNLOAD_SECONDS
+        with until(self._end):
+            self._response = client.get(path)
         self._length = number_of(self._response.headers.get("Content-Length", ""))
 
     def readable(self) -> bool:
@@ -247,7 +269,8 @@ class _Resuming(io.RawIOBase):
 
     def _resume(self) -> None:
         self._response.close()
-        self._response = self._client.get(self._path, start=self._done)
+        with until(self._end):
+            self._response = self._client.get(self._path, start=self._done)
         if self._done and self._response.status_code != requests.codes.partial_content:
             left = self._done  # It knows no ranges: what is here already is passed over.
             while left and (data := self._response.raw.read(min(left, 1 << 20))):

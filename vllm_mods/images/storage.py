@@ -15,13 +15,13 @@ import subprocess
 import weakref
 from typing import Any
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import oci, streams
 from vllm_mods.images.model import Descriptor, Opened, digest_of
 from vllm_mods.images.mounted import MountedFiles
 
 PODMAN, BUILDAH = "podman", "buildah"
-_TIMEOUT = 300
 
 
 class StoredImage(Opened):
@@ -83,7 +83,7 @@ class _Kept:
         path = f"{self._folder}/{_file_name(name)}"
         try:
             with open(path, "rb") as file:
-                return file.read()
+                return limits.bounded(file, limits.DOCUMENT, path)
         except OSError as error:
             raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
 
@@ -134,7 +134,11 @@ def _call(tool: str, *arguments: str, missing: bool = False) -> str:
     """Run a command and return what it printed. ``missing``: a failure means that there is none."""
     try:
         done = subprocess.run(
-            [tool, *arguments], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            [tool, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=limits.TOOL_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TreeError(

@@ -8,13 +8,10 @@ import io
 from collections.abc import Callable
 from typing import BinaryIO, Protocol, cast
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 
 _CHUNK = 1 << 20
-# tarfile reads a member's extended header in one piece: a header of gigabytes must not get there.
-_LARGEST_READ = 32 << 20
-LARGEST_LAYER = 1 << 38
-"""A layer that unpacks to more than this (256 GiB) is taken for a bomb."""
 
 
 class Source(Protocol):
@@ -161,7 +158,8 @@ class Forward(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return ``size`` bytes, fewer only at the end."""
-        if not 0 <= size <= _LARGEST_READ:
+        # tarfile reads a member's extended header in one piece: one of gigabytes must not get there
+        if not 0 <= size <= limits.LAYER_HEADER:
             raise ValueError(f"a header of {size} bytes, which no layer has")
         parts = []
         while size and (data := self._some(size)):
@@ -172,8 +170,8 @@ class Forward(io.RawIOBase):
     def _some(self, size: int) -> bytes:
         data = self._source.read(size)
         self._place += len(data)
-        if self._place > LARGEST_LAYER:
-            raise ValueError(f"it unpacks to more than {LARGEST_LAYER >> 30} GiB")
+        if self._place > limits.LAYER:
+            raise ValueError(f"it unpacks to more than {limits.LAYER}")
         return data
 
 

@@ -102,11 +102,6 @@ class Library:
                 checksums.check(root, path, data, listed)
         return data
 
-    @property
-    def pinned(self) -> bool:
-        """Whether nothing may be taken but what is listed."""
-        return bool(self._pins)
-
     def is_writable(self, path: str) -> bool:
         """Tell whether authors may write to a path: in a library that was named, or the tool's own checkout."""
         return any(path.startswith(f"{root}/") for root in self._writable)
@@ -120,6 +115,11 @@ class Library:
                 path = os.path.join(above, name)
                 found[os.path.relpath(path, mod.directory)] = self.read(path) or b""
         return found
+
+    @property
+    def pinned(self) -> bool:
+        """Whether nothing may be taken but what is listed."""
+        return bool(self._pins)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted."""

@@ -6,6 +6,7 @@ import os
 import zipfile
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.formats import diff, zips
 from vllm_mods.library import catalog, reading
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCRIPT = "run.sh"
-_LARGEST = 1 << 20
 
 
 class Linted(NamedTuple):
@@ -101,9 +101,9 @@ def _zipped(path: str) -> Linted:
             found = {info.filename: info for info in zips.files(archive)}
             if SCRIPT not in found:
                 raise UsageError(f"{path} has no {SCRIPT} at its root", hint=f"unzip -l {path}")
-            if found[SCRIPT].file_size > _LARGEST:
+            if found[SCRIPT].file_size > limits.LINTED:
                 raise UsageError(f"{place} is larger than a script", hint=f"unzip -l {path}")
-            data = zips.content(archive, found[SCRIPT], most=_LARGEST)
+            data = zips.content(archive, found[SCRIPT], most=limits.LINTED)
     except zips.BROKEN as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
     return Linted(place, script(data.decode("utf-8", "surrogateescape")))
@@ -111,6 +111,6 @@ def _zipped(path: str) -> Linted:
 
 def _text(path: str, named: str | None) -> str:
     data = reading.read(path, named) or b""
-    if len(data) > _LARGEST:
+    if len(data) > limits.LINTED:
         raise UsageError(f"{path} is larger than a script", hint=f"ls -l {path}")
     return data.decode("utf-8", "surrogateescape")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.making import commands, words
 from vllm_mods.making.effects import Edit, ScriptPlace
 from vllm_mods.making.shell_state import DONE, EndedError, Result, ShellCommand, ShellState, short
@@ -11,8 +12,6 @@ from vllm_mods.scripts.statements import Call
 
 if TYPE_CHECKING:
     from vllm_mods.scripts.statements import Pipe, Redirect
-
-_DEEPEST = 20
 
 
 class Fed(NamedTuple):
@@ -84,7 +83,7 @@ class CallingShell(ShellState):
         function = self.functions.get(command.argv[0])
         if function is None:
             return commands.run(self, command)
-        if self.depth >= _DEEPEST:
+        if self.depth >= limits.SCRIPT_CALLS:
             return self.left(command.place, command.text, "functions call each other without end")
         before, self.arguments = self.arguments, tuple(command.argv[1:])
         self.depth += 1

@@ -6,6 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import zips
 from vllm_mods.library import reading
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCRIPT = "run.sh"
-MOST_FILES = 5_000
-MOST_BYTES = 1 << 29
 _SKIPPED = {".git", "__pycache__"}
 
 
@@ -116,9 +115,9 @@ def _check_entry(path: str, info: zipfile.ZipInfo) -> None:
 
 
 def _check_size(path: str, files: int, size: int) -> None:
-    if files > MOST_FILES or size > MOST_BYTES:
+    if files > limits.MOD_FILES or size > limits.MOD_BYTES:
         raise UsageError(
             f"{path} holds {files:,} files or more, {size >> 20} MiB unpacked: a mod has at most "
-            f"{MOST_FILES:,} and {MOST_BYTES >> 20} MiB",
+            f"{limits.MOD_FILES} and {limits.MOD_BYTES}",
             hint=f"is {path} the mod's own folder?",
         )

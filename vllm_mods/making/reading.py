@@ -10,6 +10,7 @@ import contextlib
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from vllm_mods.base import limits
 from vllm_mods.making import conditions, words
 from vllm_mods.making.calling import CallingShell
 from vllm_mods.making.effects import Effect, Export, ScriptPlace, changes
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from vllm_mods.scripts.statements import Statement
 
 _T = TypeVar("_T")
-_MOST = 20_000
 """Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
 
 
@@ -132,8 +132,8 @@ class ReadShell(CallingShell):
     def spend(self, text: str | None) -> None:
         """Count a command and what it makes. Raises ``BashError`` when that takes too long."""
         self.spent[0] += 1 + len(text or "") // 256
-        if self.spent[0] > _MOST:
-            why = f"it comes to more than {_MOST:,} commands, or prints without end"
+        if self.spent[0] > limits.SCRIPT_COMMANDS:
+            why = f"it comes to more than {limits.SCRIPT_COMMANDS}, or prints without end"
             raise BashError(self.here.line, why)
 
     def one(self, one: Statement) -> Result:

@@ -8,11 +8,11 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.making import sandbox
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
-from vllm_mods.making.folder import MOST_BYTES, MOST_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -150,7 +150,7 @@ def contents(folder: str) -> dict[str, bytes]:
         if not stat.S_ISREG(info.st_mode):
             continue
         size += info.st_size
-        if len(found) >= MOST_FILES or size > MOST_BYTES:
+        if len(found) >= limits.MOD_FILES or size > limits.MOD_BYTES:
             raise UsageError(
                 f"{folder} holds more than a mod does, and the command would be given all of it",
                 hint="run it from a folder that holds what it needs, and nothing else",

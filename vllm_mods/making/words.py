@@ -7,6 +7,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
+from vllm_mods.base import limits
 from vllm_mods.making.effects import HOME, normal
 from vllm_mods.scripts import bash
 from vllm_mods.scripts.statements import Call, Unread, Variable, Word
@@ -14,7 +15,6 @@ from vllm_mods.scripts.statements import Call, Unread, Variable, Word
 if TYPE_CHECKING:
     from vllm_mods.making.shell_state import ShellState
 
-_LONGEST = 1 << 20
 _MAGIC = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"(?<![$\\])\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|\$\{[^{}]*\}|\$\([^()]*\)")
@@ -68,7 +68,7 @@ def text(shell: ShellState, word: Word) -> str | None:
         if known is None:
             return None
         out += known
-        if len(out) > _LONGEST:
+        if len(out) > limits.VARIABLE:
             return None  # a variable made of itself, over and over
     return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,8 @@ def header_holds(hunk: Hunk, target: Target, line: int) -> bool:
     if not hunk.section or target.scopes is None:
         return True
     definition = re.match(_DEFINITION, hunk.section)
-    above_it = (i for i in range(line - 1, 0, -1) if re.match(_COLUMN_0, target.lines[i - 1]))
-    top = target.heads.get(next(above_it, 0))
+    before = bisect.bisect_left(target.tops, line)
+    top = target.heads.get(target.tops[before - 1]) if before else None
     if definition is None:
         return top is None
     kind, name = definition[1], definition[2]

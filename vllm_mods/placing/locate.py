@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.placing.headers import (
     defines,
     definition_in,
@@ -29,7 +30,7 @@ from vllm_mods.placing.headers import (
     names_top,
     written_in,
 )
-from vllm_mods.placing.target import MOST_PLACES, matches
+from vllm_mods.placing.target import matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -196,8 +197,8 @@ def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
         message = "the hunk has no context lines, so nothing proves where it belongs"
         return Lost("unprovable", message, written)
     lines = matches(target.data, hunk.old)
-    if not lines or len(lines) > MOST_PLACES:
-        many = f"its text stands in more than {MOST_PLACES:,} places"
+    if not lines or len(lines) > limits.PLACES:
+        many = f"its text stands in more than {limits.PLACES}"
         code = "ambiguous" if lines else "absent"
         message = many if lines else "its text is not there"
         return Lost(code, message, written, lines)

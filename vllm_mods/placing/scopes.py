@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from functools import lru_cache
 from itertools import accumulate
@@ -44,10 +44,13 @@ class Scope(NamedTuple):
     conditional: bool = False
 
 
-class Scopes(NamedTuple):
+class Scopes:
     """Every scope of one file, outer ones before the ones inside them."""
 
-    scopes: tuple[Scope, ...]
+    def __init__(self, scopes: tuple[Scope, ...]) -> None:
+        self.scopes = scopes
+        self._definitions = tuple(scope for scope in scopes if scope.kind != "statement")
+        self._by_head = sorted(self._definitions, key=lambda scope: scope.head)
 
     def at(self, line: int) -> str:
         """Return the dotted chain of what encloses a line; ``""`` is bare module level.
@@ -68,12 +71,12 @@ class Scopes(NamedTuple):
 
     def above(self, line: int) -> Scope | None:
         """Return the class or function whose head is the nearest one above a line."""
-        heads = [scope for scope in self.definitions() if scope.head < line]
-        return max(heads, key=lambda scope: scope.head, default=None)
+        before = bisect_left(self._by_head, line, key=lambda scope: scope.head)
+        return self._by_head[before - 1] if before else None
 
     def definitions(self) -> tuple[Scope, ...]:
         """Return the classes and functions only."""
-        return tuple(scope for scope in self.scopes if scope.kind != "statement")
+        return self._definitions
 
     def find(self, name: str) -> Scope | None:
         """Return the first class or function with this dotted name, a live one if there is one."""

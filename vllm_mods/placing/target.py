@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
-from vllm_mods.base import line_diff
+from vllm_mods.base import limits, line_diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vllm_mods.placing.scopes import Scope, Scopes
 
-MOST_PLACES = 1000
-"""A text that stands in more places than this in a file belongs to none of them."""
+_COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7
 _BLOB_HASHES = {40: hashlib.sha1, 64: hashlib.sha256}
 
@@ -31,6 +31,7 @@ class Target:
         self._scopes: Scopes | None = None
         self._lines: tuple[bytes, ...] | None = None
         self._heads: dict[int, Scope] | None = None
+        self._tops: list[int] | None = None
 
     @property
     def scopes(self) -> Scopes | None:
@@ -46,6 +47,13 @@ class Target:
             known = self.scopes
             self._heads = {one.head: one for one in known.definitions()} if known else {}
         return self._heads
+
+    @property
+    def tops(self) -> list[int]:
+        """The numbers of the lines that begin in column 0 as git's do, in order."""
+        if self._tops is None:
+            self._tops = [n for n, text in enumerate(self.lines, 1) if re.match(_COLUMN_0, text)]
+        return self._tops
 
     @property
     def dead(self) -> tuple[Scope, ...]:
@@ -75,7 +83,7 @@ class Target:
 def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
     """Return the 1-based lines at which the lines of ``needle`` stand, overlaps included.
 
-    All of them, or the first ones and more than ``MOST_PLACES``.
+    All of them, or the first ones and more than ``limits.PLACES``.
     """
     text = b"".join(needle)
     if not text:
@@ -91,7 +99,7 @@ def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
             line += data.count(b"\n", counted, at)
             counted = at
             found.append(line)
-            if len(found) > MOST_PLACES:
+            if len(found) > limits.PLACES:
                 break
         at = data.find(text, at + 1)
     return tuple(found)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import DiffError, TreeError
 from vllm_mods.base.model import FileChange, Finding, Level, PlacedHunk, Verdict
-from vllm_mods.formats import diff
+from vllm_mods.formats import diff, diff_reader
 from vllm_mods.placing import locate
 from vllm_mods.placing.target import Target, matches
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -77,11 +78,16 @@ def parts_of(
     ``vouched`` says that mod.lock knows the patches, so that one reading of them is enough.
     """
     reader = diff.read if vouched else diff.parse
-    parts = [
-        Part(source=patch.source, diff=file, path=file.path)
-        for patch in variant.patches
-        for file in reader(patch.data, f"{mod.directory}/{patch.source}", root=patch.root)
-    ]
+    parts: list[Part] = []
+    hunks = 0
+    for patch in variant.patches:
+        where = f"{mod.directory}/{patch.source}"
+        files = reader(patch.data, where, root=patch.root)
+        parts += [Part(source=patch.source, diff=file, path=file.path) for file in files]
+        hunks += sum(len(file.hunks) for file in files)
+        if hunks > limits.HUNKS:
+            why = f"with the patches before it, it has more than {limits.HUNKS}"
+            raise DiffError(where, 1, why, hint=diff_reader.MANY)
     parts += [
         Part(source=file.source, path=file.path, whole=file.data, replaces=file.replaces)
         for file in variant.overlay
@@ -101,7 +107,9 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     findings: list[Finding] = []
     hunks: list[PlacedHunk] = []
     for part in parts:
-        step = PatchingStep(part, view, relocation.search)
+        # for what has no place, the whole file is looked through
+        search = relocation.search if len(findings) < limits.EXPLAINED else None
+        step = PatchingStep(part, view, search)
         try:
             step.put_in()
         except TreeError as error:
@@ -318,7 +326,7 @@ class PatchingStep:
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
         label += f" (`{spot.scope}`)" if spot.scope else ""
-        if self.search is None or spot.code != "absent":
+        if self.search is None or spot.code != "absent" or len(self.findings) >= limits.EXPLAINED:
             line = spot.lines[0] if spot.lines else None
             code = "text" if spot.code == "absent" else spot.code
             self.fail(code, f"{label}: {spot.message}", line=line, **place)
@@ -337,7 +345,8 @@ class PatchingStep:
     def file_missing(self, file: diff.FileDiff) -> None:
         """Say that a file is gone, and where its definitions are."""
         path = file.path
-        names = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
+        named = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
+        names = tuple(named)[: limits.EXPLAINED]
         found = (
             [] if self.search is None else [self.search(self.view, name, path) for name in names]
         )

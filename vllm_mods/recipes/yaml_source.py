@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from vllm_mods.base.untrusted import DEEPEST
+from vllm_mods.base import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 # More than this is no recipe: a few aliases can stand for billions of values.
-_MOST_VALUES = 10_000
 _ENDLESS = 1 << 30
 _BEYOND = r"\\U(?!000|0010)[0-9A-Fa-f]{8}"
 _HALF = "[\ud800-\udfff]"
@@ -146,10 +145,10 @@ def _walk(text: str, root: yaml.MappingNode) -> tuple[dict[str, int], list[YamlF
     while pending:
         at, node, depth = pending.pop()
         count += 1
-        if depth > DEEPEST:
+        if depth > limits.NESTING:
             return lines, [YamlFault(_line(text, node.start_mark.index), "nested too deeply")]
-        if count > _MOST_VALUES:
-            return lines, [YamlFault(1, f"not a recipe: it has more than {_MOST_VALUES} values")]
+        if count > limits.RECIPE_VALUES:
+            return lines, [YamlFault(1, f"not a recipe: it has more than {limits.RECIPE_VALUES}")]
         if (why := _unreadable(node)) is not None:
             faults.append(YamlFault(_line(text, node.start_mark.index), why, at))
         elif isinstance(node, yaml.SequenceNode):

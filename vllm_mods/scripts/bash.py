@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import tree_sitter_bash
 from tree_sitter import Language, Parser
 
+from vllm_mods.base import limits
 from vllm_mods.scripts.statements import (
     Assign,
     BashError,
@@ -41,18 +42,15 @@ if TYPE_CHECKING:
 
     Part = str | Variable | Unread
 
-_LONGEST = 256 << 10
 _ENDINGS = ("_statement", "command", "_definition")
 _WHOLE = {"list", "pipeline", "variable_assignment", "subshell"}
-_DEEPEST = 120
-"""How deep a script may be nested, by the nodes of the grammar: those that people write take 30."""
 
 
 def read(text: str) -> Script:
     """Read a script. Raises ``BashError`` at the first place that is no bash."""
     data = text.encode("utf-8", "surrogateescape")
-    if len(data) > _LONGEST:
-        why = f"a script of {len(data):,} bytes: {_LONGEST:,} is the most that is read"
+    if len(data) > limits.SCRIPT:
+        why = f"a script of {len(data):,} bytes: {limits.SCRIPT} is the most that is read"
         raise BashError(1, why)
     root = Parser(Language(tree_sitter_bash.language())).parse(data).root_node
     if root.has_error:
@@ -72,7 +70,7 @@ def _check_depth(root: Node) -> None:
     cursor = root.walk()
     depth = 0
     while True:
-        if depth > _DEEPEST:
+        if depth > limits.SCRIPT_NESTING:
             line = _line(cursor.node) if cursor.node is not None else 1
             raise BashError(line, "it is nested too deeply to be read")
         if cursor.goto_first_child():

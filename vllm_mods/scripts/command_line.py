@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from vllm_mods.base import limits
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _CONTROL = re.compile(r"[;|()\n]|&(?!>)")
@@ -23,7 +25,6 @@ _COMMAND = re.compile(r"`[^`]*`")
 _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
 _SEVERAL = re.compile(r"[*?\[]|^~|\{[^{}]*(,|\.\.)[^{}]*\}")
 """What bash makes several words of, or another one: patterns, a home, ``{a,b}`` and ``{1..3}``."""
-_LONGEST = 128 << 10
 
 
 class WordedCommand(NamedTuple):
@@ -63,8 +64,10 @@ def read(text: str) -> CommandScript:
 
     Also for one that is too long for a command that people write.
     """
-    if len(text) > _LONGEST:
-        why = f"a command of {len(text):,} letters: {_LONGEST:,} is the most that is read"
+    if len(text) > limits.SERVE_COMMAND:
+        why = (
+            f"a command of {len(text):,} letters: {limits.SERVE_COMMAND:,} is the most that is read"
+        )
         raise ShellError(1, why)
     return _CommandLineReader(text).read()
 

@@ -12,6 +12,7 @@ import stat
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import tree_names
@@ -114,7 +115,12 @@ def read(path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     with open(descriptor, "rb") as file:
-        return file.read()
+        if os.fstat(descriptor).st_size > limits.UNPACKED_FILE:
+            raise Refused(
+                f"{path} has more than {limits.UNPACKED_FILE}, and no file of a tree that is read has",
+                hint=f"ls -la {path}",
+            )
+        return file.read(limits.UNPACKED_FILE)
 
 
 def digest(path: str) -> str | None:

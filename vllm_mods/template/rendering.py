@@ -1,6 +1,6 @@
 """Chat templates rendered: the sandbox is started and given a case, and what it says is read.
 
-A template may come from anybody. It gets ``SECONDS`` of computing and ``MEMORY`` for all of its
+A template may come from anybody. It gets ``limits.TEMPLATE_SECONDS`` and ``TEMPLATE_MEMORY`` for all of its
 conversations; what it does past that, or to the process that it is in, is an error of the template.
 """
 
@@ -14,6 +14,7 @@ import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.untrusted import DEEP, is_deep, json_of
 
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
 
     from vllm_mods.template.conversation import Conversation
 
-SECONDS = 20
-MEMORY = 1 << 30
-MOST_BYTES = 1 << 20
 _PATIENCE = 10
-"""A machine may be busy: so many times ``SECONDS`` by the clock, and then it hangs."""
+"""A machine may be busy: so many times that by the clock, and then it hangs."""
 _START = (
     "import sys; sys.path[:] = sys.argv[1:]; from vllm_mods.template import sandbox; sandbox.main()"
 )
@@ -71,8 +69,8 @@ def render(
 
     Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
     """
-    if len(data) > MOST_BYTES:
-        raise NotRendered(f"{where}: a template has at most {MOST_BYTES:,} bytes")
+    if len(data) > limits.TEMPLATE:
+        raise NotRendered(f"{where}: a template has at most {limits.TEMPLATE}")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -90,7 +88,13 @@ def render(
         for one in conversations
     ]
     lines, end = _run(
-        {"template": text, "jobs": jobs, "rust": rust, "seconds": SECONDS, "memory": MEMORY}
+        {
+            "template": text,
+            "jobs": jobs,
+            "rust": rust,
+            "seconds": limits.TEMPLATE_SECONDS,
+            "memory": limits.TEMPLATE_MEMORY,
+        }
     )
     if not lines:
         raise NotRendered(f"{where}: {end}")
@@ -121,7 +125,7 @@ def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
             [sys.executable, "-P", "-c", _START, *places],
             input=json.dumps(case).encode(),
             capture_output=True,
-            timeout=_PATIENCE * SECONDS,
+            timeout=_PATIENCE * limits.TEMPLATE_SECONDS,
             check=False,
             cwd="/",
             env=environ,
@@ -131,11 +135,11 @@ def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
         out, err, code = error.stdout or b"", b"", -signal.SIGXCPU
     lines = [json_of(line) for line in out.split(b"\n")[:-1]]
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
-        return lines, f"it computes for more than {SECONDS} seconds"
+        return lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
     if code < 0:
         return lines, f"the process that rendered it died of {signal.Signals(-code).name}"
     if b"MemoryError" in err:
-        return lines, f"it needs more than {MEMORY >> 20} MiB of memory"
+        return lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
     if code:
         raise RuntimeError(f"the sandbox: {err.decode('utf-8', 'replace')}")
     return lines, "it ended too early"

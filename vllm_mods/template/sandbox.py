@@ -26,6 +26,7 @@ import jinja2.nodes
 import jinja2.sandbox
 import minijinja
 
+from vllm_mods.base import limits
 from vllm_mods.template import formats
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from jinja2.parser import Parser
 
-MOST_LETTERS = 16 << 20
 _MOST_OF_ERROR = 2000
 _GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(?=\s*[-+]?%\})")
 _LATER = (
@@ -177,8 +177,8 @@ def _prompt(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, A
         prompt = engine.render_template("", **there)
     else:
         prompt = engine.render(given)
-    if len(prompt) > MOST_LETTERS:
-        raise jinja2.TemplateError(f"the prompt has more than {MOST_LETTERS:,} letters")
+    if len(prompt) > limits.PROMPT:
+        raise jinja2.TemplateError(f"the prompt has more than {limits.PROMPT}")
     prompt.encode()  # half of a character is no text, and a tokenizer takes none
     return prompt
 

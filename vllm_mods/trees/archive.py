@@ -12,6 +12,7 @@ import tempfile
 import weakref
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats import tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 # Everything that the standard library raises for an archive with wrong bytes in it.
 _BROKEN = (*zips.BROKEN, *tars.BROKEN)
-# vLLM's takes 60 MiB.
-_LARGEST_SDIST = 1 << 30
 
 
 class Archive(Protocol):
@@ -162,8 +161,8 @@ class TarArchive:
             with gzip.open(file, "rb") as stream:
                 while data := stream.read(1 << 20):
                     self._file.write(data)
-                    if self._file.tell() > _LARGEST_SDIST:
-                        raise ValueError(f"it unpacks to more than {_LARGEST_SDIST >> 20} MiB")
+                    if self._file.tell() > limits.SDIST:
+                        raise ValueError(f"it unpacks to more than {limits.SDIST}")
             self._file.seek(0)
             members = list(tars.members(self._file))
         self._members = _tar_index(members, label)
@@ -174,9 +173,9 @@ class TarArchive:
         member = self._members.get(name)
         if member is None:
             return None
-        if member.size > zips.LARGEST:
+        if member.size > limits.UNPACKED_FILE:
             raise TreeError(
-                f"{self._label}: {name} has {member.size:,} bytes, and {zips.LARGEST:,} is the most",
+                f"{self._label}: {name} has {member.size:,} bytes, and {limits.UNPACKED_FILE} is the most",
                 hint=_REBUILD,
             )
         if not member.isreg() or member.issparse():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats import tree_names
 
@@ -142,7 +143,7 @@ class FolderTree:
         if folder not in self._records:
             try:
                 with open(os.path.join(self.root, folder, "RECORD"), "rb") as file:
-                    self._records[folder] = file.read()
+                    self._records[folder] = limits.bounded(file, limits.RECEIPT, file.name)
             except OSError:
                 self._records[folder] = b""  # A distribution that says nothing of its files.
         return self._records[folder]
@@ -195,7 +196,7 @@ def _read(root: str, parts: list[str], spec: str) -> bytes | None:
         # The link check and the open are two steps: O_NOFOLLOW holds the last component to it.
         descriptor = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            return file.read()
+            return limits.bounded(file, limits.UNPACKED_FILE, os.path.join(root, path))
     except FileNotFoundError:
         return None
     except OSError as error:

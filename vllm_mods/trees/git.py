@@ -9,6 +9,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.versions import from_describe, is_final, sort_key
 from vllm_mods.formats import tree_names
@@ -26,8 +27,6 @@ except ImportError as error:  # GitPython raises it when there is no git program
         hint="apt-get install git",
     ) from error
 
-# Revisions that one range may stand for: each is a tree to plan every mod on.
-_MOST = 500
 _REGULAR = frozenset({b"100644", b"100755", b"100664"})
 _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 
@@ -116,7 +115,8 @@ class GitTree:
         if blob in self._blobs:
             return self._blobs[blob]
         try:
-            data: bytes = self._repository.odb.stream(bytes.fromhex(blob)).read()
+            stream = self._repository.odb.stream(bytes.fromhex(blob))
+            data = limits.bounded(stream, limits.UNPACKED_FILE, f"{self.spec}: {path}")
         except (GitCommandError, ValueError, OSError) as error:
             raise TreeError(
                 f"{self.spec}: cannot read {path}: {_said(error)}",
@@ -186,8 +186,12 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
         ends = [_commit(repository, end, spec) for end in (first, last)]
         listed = repository.git.rev_list("--first-parent", "--reverse", f"{ends[0]}..{ends[1]}")
         found = listed.split()
-    if not found or len(found) > _MOST:
-        what = "no revision" if not found else f"{len(found)} commits, and {_MOST} are the most"
+    if not found or len(found) > limits.REVISIONS:
+        what = (
+            "no revision"
+            if not found
+            else f"{len(found)} commits, and {int(limits.REVISIONS)} are the most"
+        )
         raise UsageError(
             f"{spec}: there is {what} in this range", hint=f"git -C {folder} log {given}"
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 import time
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -12,10 +12,12 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import requests
 import urllib3
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, Unreachable
-from vllm_mods.base.sessions import AGAIN, BROKEN, Adapter, reason, session
+from vllm_mods.base.hops import is_local, place, redact
+from vllm_mods.base.sessions import AGAIN, BROKEN, Adapter, is_over, reason, session, until
 from vllm_mods.base.untrusted import number_of
-from vllm_mods.trees.index import WebPage, place, redact
+from vllm_mods.trees.index import WebPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,11 +28,7 @@ T = TypeVar("T")
 
 _ABSENT = frozenset({404, 410})
 _CHUNK = 1 << 18
-_LONGEST_WAIT = 10.0
-# PyPI's page of vLLM takes 0.3 MB, its largest wheel 0.5 GB, and what is read of that at a time 1 MB.
-_LARGEST_PAGE = 64 << 20
-_LARGEST_SPAN = 512 << 20
-_LARGEST_FILE = 16 << 30
+_LONGEST_ETAG = 256
 
 
 class _CutError(urllib3.exceptions.HTTPError):
@@ -39,10 +37,11 @@ class _CutError(urllib3.exceptions.HTTPError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ByteSpan:
-    """A part of a file, and the length of the whole."""
+    """A part of a file, the length of the whole, and what the server calls its state (``ETag``), or ``""``."""
 
     data: bytes
     total: int
+    etag: str = ""
 
 
 class Http:
@@ -57,7 +56,13 @@ class Http:
         self._backoff = backoff
         # The system's certificates too, as pip has them since 24.2, beside those of certifi.
         context = ssl.create_default_context() if settings.verify is None else None
-        self._session = session(settings.retries, backoff=backoff, context=context)
+        self._session = session(
+            settings.retries,
+            backoff=backoff,
+            context=context,
+            plain=settings.trusts,
+            verify=lambda url: False if settings.trusts(url) else (settings.verify or True),
+        )
         for host in settings.trusted_hosts:
             # A context of one's own insists on host names, also where nothing is to be checked.
             self._session.mount(f"https://{host}", Adapter(settings.retries, backoff=backoff))
@@ -71,17 +76,17 @@ class Http:
         """Return a page, ``None`` if the server has none there. Raises ``TreeError``."""
 
         def once() -> WebPage | None:
-            with self._get(url, {"Accept": accept}) as response:
+            with self._get(url, {"Accept": accept, "Accept-Encoding": "gzip"}) as response:
                 if response.status_code in _ABSENT:
                     return None
                 self._check(response, url)
                 return WebPage(
                     url=_without_login(response.url),
                     content_type=response.headers.get("Content-Type", ""),
-                    body=self._body(response, _LARGEST_PAGE),
+                    body=_unpacked(self._body(response, limits.PAGE), response, url),
                 )
 
-        return self._retried(url, once)
+        return self._retried(url, once, limits.ANSWER_SECONDS)
 
     def span(self, url: str, start: int, end: int) -> ByteSpan | None:
         """Return the bytes from ``start`` up to ``end`` of a file that has them all.
@@ -99,17 +104,19 @@ class Http:
                 total = _content_range(response, start, end)
                 if total is None:
                     return None
-                if end - start > _LARGEST_SPAN:
+                if end - start > limits.SPAN:
                     raise TreeError(
-                        f"{redact(url)}: a part of {end - start:,} bytes, too long to be read",
+                        f"{redact(url)}: a part of {end - start:,} bytes, and {limits.SPAN} is the most",
                         hint="the file is not what it says it is: try another index",
                     )
                 data = self._body(response, end - start)
                 if len(data) != end - start:
                     raise _CutError(f"{len(data)} bytes came of {end - start}")
-                return ByteSpan(data=data, total=total)
+                return ByteSpan(
+                    data=data, total=total, etag=response.headers.get("ETag", "")[:_LONGEST_ETAG]
+                )
 
-        return self._retried(url, once)
+        return self._retried(url, once, limits.SPAN_SECONDS)
 
     def download(
         self, url: str, file: BinaryIO, progress: Callable[[int, int | None], None] | None = None
@@ -129,9 +136,9 @@ class Http:
                     for chunk in response.raw.stream(_CHUNK, decode_content=False):
                         file.write(chunk)
                         done += len(chunk)
-                        if done > _LARGEST_FILE:
+                        if done > limits.DOWNLOAD:
                             raise TreeError(
-                                f"{redact(url)}: more than {_LARGEST_FILE >> 30} GiB, and no end",
+                                f"{redact(url)}: more than {limits.DOWNLOAD}, and no end",
                                 hint="the file is not what it says it is: try another index",
                             )
                         if progress is not None:
@@ -141,29 +148,35 @@ class Http:
                 if total is not None and done != total:
                     raise _CutError(f"{done} bytes came of {total}")
 
-        self._retried(url, once)
+        self._retried(url, once, limits.DOWNLOAD_SECONDS)
 
-    def _retried(self, url: str, once: Callable[[], T]) -> T:
+    def _retried(self, url: str, once: Callable[[], T], seconds: int) -> T:
         """Ask again for what breaks off. Whether anything comes is the session's to try."""
         why = ""
-        for attempt in range(self._settings.retries + 1):
-            if attempt:
-                time.sleep(min(self._backoff * 2**attempt, _LONGEST_WAIT))
-            try:
-                return once()
-            except BROKEN as error:
-                why = f"the answer broke off: {reason(error)}"
+        with until(time.monotonic() + seconds):
+            for attempt in range(self._settings.retries + 1):
+                if attempt:
+                    time.sleep(min(self._backoff * 2**attempt, limits.PAUSE_SECONDS))
+                try:
+                    return once()
+                except BROKEN as error:
+                    why = f"the answer broke off: {reason(error)}"
+                    if is_over():
+                        raise Unreachable(
+                            f"cannot read {redact(url)}: it has not come within {seconds}",
+                            hint=_SETTINGS,
+                        ) from error
         raise self._given_up(url, why)
 
     def _given_up(self, url: str, why: str) -> Unreachable:
         tries = self._settings.retries + 1
-        times = "once" if tries == 1 else f"{tries} times"
+        times = "once" if tries == 1 or is_over() else f"{tries} times"
         return Unreachable(f"cannot read {redact(url)}: {why} (tried {times})", hint=_SETTINGS)
 
     def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         parts = urlsplit(url)
-        trusted = _is_trusted(url, self._settings)
-        if parts.scheme != "https" and not trusted and not _is_local(parts.hostname):
+        trusted = self._settings.trusts(url)
+        if parts.scheme != "https" and not trusted and not is_local(parts.hostname):
             raise TreeError(
                 f"{redact(url)}: refusing plain http, as pip does: anybody on the way can change "
                 "what comes",
@@ -177,8 +190,6 @@ class Http:
                 url,
                 headers=dict(headers),
                 auth=_login(url) or self._logins.get(place(url)),
-                # Given with each call: requests would prefer its environment variables otherwise.
-                verify=False if trusted else (self._settings.verify or True),
                 cert=self._settings.client_cert,
                 proxies={"http": proxy, "https": proxy} if proxy else None,
                 timeout=self._settings.timeout or None,
@@ -213,14 +224,41 @@ class Http:
         parts: list[bytes] = []
         size = 0
         try:
-            for chunk in response.iter_content(_CHUNK):
+            for chunk in response.raw.stream(_CHUNK, decode_content=False):
                 parts.append(chunk)
                 size += len(chunk)
                 if size > limit:
-                    raise _CutError(f"more than the {limit} bytes that there can be came")
+                    raise TreeError(
+                        f"{redact(response.url)}: more came than the {int(limit):,} bytes that there can be",
+                        hint=_SETTINGS,
+                    )
         finally:
             self.received += response.raw.tell()
         return b"".join(parts)
+
+
+def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
+    """Undo the encoding of a page, to the limit of one."""
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding == "identity":
+        return data
+    if encoding != "gzip":
+        raise TreeError(
+            f"{redact(url)}: it came as {encoding!r}, and gzip was asked for", hint=_SETTINGS
+        )
+    unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        page = unpacking.decompress(data, limits.PAGE)
+    except zlib.error as error:
+        raise _CutError(str(error)) from error
+    if not unpacking.eof:
+        more = unpacking.unconsumed_tail
+        raise (
+            TreeError(f"{redact(url)}: it unpacks to more than {limits.PAGE}", hint=_SETTINGS)
+            if more
+            else _CutError("the packed page is cut short")
+        )
+    return page
 
 
 def _without_login(url: str) -> str:
@@ -246,23 +284,6 @@ def _login(url: str) -> tuple[str, str] | None:
     if parts.username is None:
         return None
     return unquote(parts.username), unquote(parts.password or "")
-
-
-def _is_trusted(url: str, settings: PipSettings) -> bool:
-    parts = urlsplit(url)
-    return parts.hostname is not None and any(
-        host in {parts.hostname, f"{parts.hostname}:{parts.port}"}
-        for host in settings.trusted_hosts
-    )
-
-
-def _is_local(host: str | None) -> bool:
-    if host is None or host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 _SETTINGS = "pip config list  # index-url, proxy, cert, timeout and retries are taken from there"

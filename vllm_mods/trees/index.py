@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
-from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import (
     InvalidSdistFilename,
@@ -19,13 +19,18 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
+from vllm_mods.base import limits
 from vllm_mods.base.untrusted import json_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
     "text/html;q=0.1"
 )
 PROJECT = "vllm"
+_PIECE = 16 << 10  # letters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +52,7 @@ class ReleaseFile:
     ``kind`` is ``wheel`` or ``sdist``; ``build`` the wheel's build tag as (number, rest) or ``()``;
     ``platforms`` its platform tags; ``yanked`` the reason, ``None`` if it is not yanked; ``size``
     in bytes; the hashes in hexadecimal, of the file and of its ``METADATA``. Whatever the index
-    does not say is ``None``.
+    does not say is ``None``. ``page`` is the URL of what links to it, ``""`` where nothing has to.
     """
 
     filename: str
@@ -62,6 +67,7 @@ class ReleaseFile:
     size: int | None = None
     requires_python: str | None = None
     yanked: str | None = None
+    page: str = ""
 
 
 def parse_page(body: bytes, content_type: str, url: str) -> tuple[ReleaseFile, ...]:
@@ -69,9 +75,13 @@ def parse_page(body: bytes, content_type: str, url: str) -> tuple[ReleaseFile, .
 
     Links to anything else are passed over. Raises ``ValueError`` for a page that is no index page.
     """
+    if len(body) > limits.PAGE:
+        raise ValueError(f"it has more than {limits.PAGE}")
     if content_type.split(";", maxsplit=1)[0].strip().lower().endswith(("+json", "/json")):
-        return _from_json(body, url)
-    return _from_html(body, url)
+        found = _from_json(body, url)
+    else:
+        found = _from_html(body, url)
+    return tuple(replace(file, page=url) for file in found if file is not None)
 
 
 def release_file(filename: str, url: str) -> ReleaseFile | None:
@@ -105,7 +115,7 @@ def release_file(filename: str, url: str) -> ReleaseFile | None:
     )
 
 
-def _from_json(body: bytes, url: str) -> tuple[ReleaseFile, ...]:
+def _from_json(body: bytes, url: str) -> Iterator[ReleaseFile | None]:
     page = json_of(body)
     if not isinstance(page, dict) or not isinstance(page.get("files"), list):
         raise ValueError("the JSON has no list of files")  # noqa: TRY004  (wrong data, not a wrong call)
@@ -113,8 +123,13 @@ def _from_json(body: bytes, url: str) -> tuple[ReleaseFile, ...]:
     version = str(meta.get("api-version", "1.0") if isinstance(meta, dict) else "1.0")
     if version.split(".", maxsplit=1)[0] != "1":
         raise ValueError(f"its API version is {version}, and 1 is the one known here")
-    found = (_json_file(entry, url) for entry in page["files"] if isinstance(entry, dict))
-    return tuple(file for file in found if file is not None)
+    _check_count(len(page["files"]))
+    return (_json_file(entry, url) for entry in page["files"] if isinstance(entry, dict))
+
+
+def _check_count(links: int) -> None:
+    if links > limits.LINKS:
+        raise ValueError(f"it has more than {limits.LINKS}")
 
 
 def _json_file(entry: dict[str, Any], url: str) -> ReleaseFile | None:
@@ -136,12 +151,19 @@ def _json_file(entry: dict[str, Any], url: str) -> ReleaseFile | None:
     )
 
 
-def _from_html(body: bytes, url: str) -> tuple[ReleaseFile, ...]:
+def _from_html(body: bytes, url: str) -> Iterator[ReleaseFile | None]:
     parser = _Anchors(url)
-    parser.feed(body.decode("utf-8", "replace"))
-    parser.close()
-    found = (_html_file(anchor, parser.base) for anchor in parser.anchors)
-    return tuple(file for file in found if file is not None)
+    text = body.decode("utf-8", "replace")
+    try:
+        for start in range(0, len(text), _PIECE):
+            parser.feed(text[start : start + _PIECE])
+            # a tag that does not end is looked through again and again, by the square of its length
+            if len(parser.rawdata) > limits.TAG:
+                raise ValueError(f"it has a tag of more than {limits.TAG}")
+        parser.close()
+    except AssertionError as error:  # what the standard library says of a broken declaration
+        raise ValueError(str(error)) from error
+    return (_html_file(anchor, parser.base) for anchor in parser.anchors)
 
 
 def _html_file(anchor: dict[str, str | None], base: str) -> ReleaseFile | None:
@@ -185,16 +207,6 @@ class _Anchors(HTMLParser):
         href = attributes.get("href")
         if tag == "a" and href:
             self.anchors.append(attributes)
+            _check_count(len(self.anchors))
         elif tag == "base" and href:
             self.base = urljoin(self.base, href)
-
-
-def place(url: str) -> str:
-    """Return the host and port of a URL."""
-    return urlsplit(url).netloc.rpartition("@")[2]
-
-
-def redact(url: str) -> str:
-    """Return a URL to show: without the user, the password and the query (a token may be in it)."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, place(url), parts.path, "", ""))

@@ -23,6 +23,7 @@ def open_tree(
     progress: Callable[[str, int, int | None], None] | None = None,
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
+    verify: bool = False,
 ) -> Tree:
     """Open a vLLM source tree to read: a folder, a release, a wheel, a revision, an image.
 
@@ -33,7 +34,8 @@ def open_tree(
     ``offline`` opens no connection; ``workspace`` is an absolute folder that may be read by
     absolute path; ``progress`` is called with what is being read, the bytes done and the total
     (``None`` if unknown); ``note`` with each thing the user should know; ``cache_dir`` replaces
-    the default cache.
+    the default cache. ``verify`` has all of a release's file once, and holds it to the hash that the
+    index states: what is read of it in parts is held to that from then on.
 
     Returns a ``Tree``. It may hold something that has to be given back (a container, a mount): one
     that has a ``close`` wants it called.
@@ -46,6 +48,10 @@ def open_tree(
     """
     spec = os.fspath(spec)
     kind, colon, rest = spec.partition(":")
+    if verify and kind != "pypi":
+        raise UsageError(
+            f"{spec} is no release of an index, and only these are verified", hint="pypi:VERSION"
+        )
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
         if colon and kind.isalnum() and "/" not in kind and not os.path.lexists(spec):
             raise UsageError(f"{spec}: there is no kind of tree called {kind!r}", hint=_FORMS)
@@ -76,7 +82,7 @@ def open_tree(
         releases = Releases(
             offline=offline, workspace=workspace, progress=progress, note=note, cache_dir=cache_dir
         )
-        return releases.open(rest, spec=spec)
+        return releases.open(rest, spec=spec, verify=verify)
     return _open_archive(kind, rest, spec=spec, workspace=workspace)
 
 

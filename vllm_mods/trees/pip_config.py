@@ -43,6 +43,14 @@ class PipSettings:
     retries: int = 5
     trusted_hosts: tuple[str, ...] = ()
 
+    def trusts(self, url: str) -> bool:
+        """Tell whether pip is told to ask the URL's host without TLS or without looking at its certificate."""
+        parts = urlsplit(url)
+        return parts.hostname is not None and any(
+            host in {parts.hostname, f"{parts.hostname}:{parts.port}"}
+            for host in self.trusted_hosts
+        )
+
 
 def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> PipSettings:
     """Read the settings; ``prefix`` is the environment whose ``pip.conf`` counts.

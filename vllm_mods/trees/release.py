@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -9,15 +10,16 @@ from packaging.version import InvalidVersion, Version
 
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
+from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
-from vllm_mods.trees.index import ReleaseFile, redact, release_file
+from vllm_mods.trees.index import ReleaseFile, release_file
 from vllm_mods.trees.pip_config import read_settings
-from vllm_mods.trees.remote import NoRangesError, NotKeptError, RemoteZip
+from vllm_mods.trees.remote import NoRangesError, NotKeptError, RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
     from vllm_mods.trees.http import Http
@@ -30,9 +32,15 @@ _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are ta
 
 
 class ReleaseTree(ArchiveTree):
-    """A release; ``releases`` is what it was opened by, which can open others."""
+    """A release; ``releases`` is what it was opened by, which can open others.
+
+    ``verified`` is ``whole`` where all of the file was had once, and its sha256 is the one that the index
+    states; else ``parts``: what was read agrees with its directory and RECORD, and these with each other.
+    ``None`` where the index states none.
+    """
 
     releases: Releases
+    verified: str | None = None
 
 
 class Releases:
@@ -50,7 +58,7 @@ class Releases:
         note: Note | None = None,
         cache_dir: str | None = None,
     ) -> None:
-        settings = read_settings(os.environ)
+        self._settings = settings = read_settings(os.environ)
         self.http: Http | None = None
         if not offline:
             from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
@@ -74,11 +82,13 @@ class Releases:
         self._tell(answer.failures)
         return answer.files
 
-    def open(self, name: str, *, spec: str | None = None) -> ReleaseTree:
-        """Open a release by its version or by the name of one of its files.
+    def open(self, name: str, *, spec: str | None = None, verify: bool = False) -> ReleaseTree:
+        """Open a release by its version or by the name of one of its files; ``verify`` it first.
 
         Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
         """
+        if verify:
+            self.verify(name)
         spec = f"pypi:{name}" if spec is None else spec
         answer = self._sources.ask(fresh=False)
         candidates = choose(name, answer.files)
@@ -92,19 +102,59 @@ class Releases:
             reason = candidates[0].yanked or "no reason given"
             self._tell((f"{candidates[0].filename} was yanked: {reason}",))
         archive, file = self._archive(candidates)
+        seen = archive.seen if isinstance(archive, RemoteZip) else None
+        in_parts = seen is not None and not seen.whole
         tree = ReleaseTree(
-            archive, spec=spec, remote=True, workspace=self._workspace, identity=file.sha256
+            archive,
+            spec=spec,
+            remote=True,
+            workspace=self._workspace,
+            identity=seen.key if seen is not None and in_parts else file.sha256,
         )
         tree.releases = self
+        tree.verified = "parts" if in_parts else file.sha256 and "whole"
         return tree
 
-    def identity(self, name: str) -> str | None:
-        """Return the sha256 of the file that ``open`` would read by ranges; it is not opened.
+    def verify(self, name: str, *, unstated: bool = False) -> None:
+        """Have a release's wheel once as a whole, unless it was, and hold it to the hash that the index states.
 
-        ``None`` where the index names no such file, or gives no hash.
+        It passes through a temporary file; what is kept says what is in it. Raises ``TreeError``; where the
+        index states none, and this may be (``unstated``), there is a note.
         """
         candidates = choose(name, self._sources.ask(fresh=False).files)
-        return candidates[0].sha256 if candidates else None
+        file = candidates[0] if candidates else None
+        if file is None or file.kind != "wheel" or local_path(file.url) is not None:
+            return  # what is no wheel, or lies here, is always read as a whole
+        if file.sha256 is None:
+            why = f"{file.filename}: the index states no sha256, so that nothing could be verified"
+            if not unstated:
+                raise TreeError(why, hint=_SETTINGS)
+            self._tell((why,))
+            return
+        self._check_link(file)
+        seen = seen_of(file, self._cache, None)
+        if seen is not None and seen.whole:
+            return
+        kept = self._kept(file)
+        if kept is not None:
+            pin(file, self._cache, kept)
+            return
+        with self._fetched(file) as whole:
+            pin(file, self._cache, whole)
+
+    def identity(self, name: str) -> str | None:
+        """Return the ``identity`` that ``open`` would give, where it is known without opening anything.
+
+        That of a wheel tells what was seen of it, until all of it was verified: then it is its sha256.
+        """
+        candidates = choose(name, self._sources.ask(fresh=False).files)
+        if not candidates:
+            return None
+        file = candidates[0]
+        if file.kind != "wheel" or local_path(file.url) is not None:
+            return file.sha256
+        seen = seen_of(file, self._cache, self.http)
+        return None if seen is None else file.sha256 if seen.whole else seen.key
 
     def _archive(self, candidates: tuple[ReleaseFile, ...]) -> tuple[Archive, ReleaseFile]:
         """Read the first candidate by ranges, else the sdist whole, else the first one whole.
@@ -112,6 +162,7 @@ class Releases:
         The second part of the answer is the file that was taken.
         """
         best = candidates[0]
+        self._check_link(best)
         place = local_path(best.url)
         if place is not None:
             return _opened(best, self._local(best, place)), best
@@ -123,14 +174,29 @@ class Releases:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
             except NoRangesError as error:
                 best = _without_ranges(candidates)
+                self._check_link(best)
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
         return _opened(best, self._download(best)), best
+
+    def _check_link(self, file: ReleaseFile) -> None:
+        """Raise ``TreeError`` for a link that leads where the page it is on may not."""
+        if file.page:
+            check_hop(file.page, file.url, self._settings.trusts)
 
     def _download(self, file: ReleaseFile) -> BinaryIO:
         kept = self._kept(file)
         if kept is not None:
             return kept
+        with self._fetched(file) as scratch:
+            digest = file_digest(scratch)
+            self._cache.keep_file(scratch, digest)
+            self._cache.record("downloads", file.url, data=digest.encode())
+            return scratch
+
+    @contextlib.contextmanager
+    def _fetched(self, file: ReleaseFile) -> Iterator[BinaryIO]:
+        """Give a temporary file with all of a release's, which has the hash that the index states, if any."""
         if self.http is None:
             raise Unreachable(
                 f"{file.filename}: the cache does not have it", hint="run once without --offline"
@@ -144,11 +210,8 @@ class Releases:
                 and (lambda done, total: progress(f"downloading {file.filename}", done, total)),
             )
             scratch.flush()
-            digest = file_digest(scratch)
-            self._check(file, digest)
-            self._cache.keep_file(scratch, digest)
-            self._cache.record("downloads", file.url, data=digest.encode())
-            return scratch
+            self._check(file, file_digest(scratch))
+            yield scratch
 
     def _kept(self, file: ReleaseFile) -> BinaryIO | None:
         """Open an earlier download, by its hash or, where the index gives none, by its URL."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
-import zlib
-from typing import TYPE_CHECKING, cast
+import time
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 # just before it 90 KB more: the first is read in one go with its RECORD, the others in two.
 _TAIL = 320 << 10
 _OFFLINE_HINT = "run once without --offline"
+_CHANGED = "the index or a proxy changed the wheel: try another index"
+_COLUMNS = {"total": int, "etag": str, "start": int, "directory": str, "record": str, "whole": bool}
+# As long as a page of the index counts as new.
+_FRESH_SECONDS = 600.0
 
 
 class NoRangesError(Exception):
@@ -35,11 +41,136 @@ class NotKeptError(NoRangesError):
     """No connection may be opened, and the cache has no part of the wheel."""
 
 
+class Seen(NamedTuple):
+    """What is known of a wheel's file: its length and state, its directory and its RECORD, by their blobs.
+
+    ``whole`` says that all of the file was had once, and its sha256 was the one that the index states: then
+    what is here is what the index means, and RECORD's hashes tell of every part whether it is, from whatever
+    server it comes. Else it is what one server said at one URL, and good for what comes from there alone.
+    """
+
+    total: int
+    etag: str
+    start: int
+    directory: str
+    record: str
+    whole: bool = False
+
+    @property
+    def key(self) -> str:
+        """What parts that go with this are kept under."""
+        said = f"{self.total} {self.etag} {self.start} {self.directory} {self.record}"
+        return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def seen_of(
+    file: ReleaseFile, cache: Cache, http: Http | None, *, clock: Callable[[], float] = time.time
+) -> Seen | None:
+    """Return what is known of a wheel: of all of it, else what was seen at its URL and still is there.
+
+    Whether it is, the server is asked, for one byte, ten minutes after it was asked last.
+    """
+    whole = _kept(cache, "whole", file.sha256) if file.sha256 else None
+    if whole is not None:
+        return whole[0]
+    there = _kept(cache, "seen", file.url, file.sha256 or "")
+    if there is None:
+        return None
+    seen, asked = there
+    if http is None or 0 <= clock() - asked < _FRESH_SECONDS:
+        return seen
+    try:
+        now = http.span(file.url, 0, 1)
+    except Unreachable:
+        return seen
+    if now is None or not seen.etag or (now.total, now.etag) != (seen.total, seen.etag):
+        return None
+    _keep(cache, seen, clock(), "seen", file.url, file.sha256 or "")
+    return seen
+
+
+def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
+    """Keep what a file has, all of which is here and has the hash that the index states.
+
+    Raises ``TreeError`` if its RECORD is not of it, or if what was read of it in parts was another file.
+    """
+    archive = ZipArchive(opened, label=file.filename)
+    record = checked_record(archive, file.filename)
+    opened.seek(archive.start_of_directory)
+    seen = Seen(
+        total=opened.seek(0, io.SEEK_END),
+        etag="",
+        start=archive.start_of_directory,
+        directory=cache.put(_from(opened, archive.start_of_directory)),
+        record=cache.put(record),
+        whole=True,
+    )
+    _keep(cache, seen, time.time(), "whole", file.sha256 or "")
+    there = _kept(cache, "seen", file.url, file.sha256 or "")
+    if there is not None and there[0].key != seen._replace(etag=there[0].etag).key:
+        raise TreeError(
+            f"{file.filename}: what the server sent of it in parts is not what it sends as the whole, "
+            "which has the hash that the index states",
+            hint="run it again: parts are held to the whole from now on",
+        )
+
+
+def checked_record(archive: ZipArchive, label: str) -> bytes:
+    """Return a wheel's RECORD if it lists the wheel's files, each with its hash and size. Raises ``TreeError``."""
+    names = [
+        name
+        for name in archive.names
+        if name.endswith("/RECORD") and tree_names.dist_info(name.removesuffix("/RECORD"))
+    ]
+    wrong = "there is no RECORD in it" if len(names) != 1 else ""
+    data = b"" if wrong else archive.read(names[0]) or b""
+    sizes = {name: info.file_size for name, info in archive.infos.items()}
+    rows: dict[str, tuple[str, str]] = {}
+    try:
+        for row in csv.reader(io.StringIO(data.decode())):
+            rows[row[0]] = row[1], row[2]
+    except (ValueError, IndexError, csv.Error) as error:
+        wrong = wrong or f"its RECORD cannot be read: {error}"
+    own = {f"{name}{end}" for name in names for end in ("", ".jws", ".p7s")}
+    for name, (digest, size) in rows.items():
+        if name not in own and (
+            tree_names.sha256_of(digest) is None or size != str(sizes.get(name))
+        ):
+            wrong = wrong or f"its RECORD has {name} as it is not in it"
+    for name in sizes:
+        if name not in own and name not in rows:
+            wrong = wrong or f"its RECORD has no hash of {name}"
+    if wrong:
+        raise TreeError(f"{label}: {wrong}", hint=_CHANGED)
+    return data
+
+
+def _from(file: BinaryIO, start: int) -> bytes:
+    file.seek(start)
+    return limits.bounded(file, limits.ZIP_DIRECTORY, "the directory of a zip")
+
+
+def _kept(cache: Cache, kind: str, *key: str) -> tuple[Seen, float] | None:
+    data = cache.lookup(kind, *key)
+    try:
+        record = json_of(data) if data else {}
+        seen = Seen(*(kind(record[name]) for name, kind in _COLUMNS.items()))
+        return seen, float(record["asked"])
+    except (ValueError, KeyError, TypeError):
+        return None  # Written by another version, or cut short.
+
+
+def _keep(cache: Cache, seen: Seen, asked: float, kind: str, *key: str) -> None:
+    data = json.dumps({**seen._asdict(), "asked": asked}).encode()
+    cache.record(kind, *key, data=data)
+
+
 class RemoteZip:
     """The archive of a remote wheel.
 
     ``http`` is ``None`` when no connection may be opened: then only what the cache has is there.
-    Construction raises ``NoRangesError`` if the file has to be had whole, and ``TreeError``.
+    Construction raises ``NoRangesError`` if the file has to be had whole, and ``TreeError``. ``seen`` says
+    what it was taken for.
     """
 
     def __init__(
@@ -52,47 +183,55 @@ class RemoteZip:
     ) -> None:
         self._file = file
         self._cache = cache
-        # Two indexes may name the same file differently; its hash is the same.
-        self._key = file.sha256 or file.url
         self._offline = http is None
         self._read_already: dict[str, bytes] = {}
         self._spans = _Spans(file, http, progress)
-        kept = self._kept_directory()
-        fresh = kept is None
-        if kept is None:
+        known = self._known(seen_of(file, cache, http))
+        if known is None:
             self._spans.open()
-        else:
-            self._spans.keep_tail(*kept)
         self._zip = ZipArchive(cast("BinaryIO", self._spans), label=file.filename)
         self.names = self._zip.names
         self._ends = self._file_ends()
-        # The RECORD usually comes along with the directory. Else it is not worth a round trip: it
-        # comes from the same place as the files, and these have their CRC-32.
-        self._record = self._read_free("RECORD") if fresh else None
-        if fresh:
+        if known is not None:
+            self.seen, self._record = known
+        else:
+            self._load_record()
+            self._record = checked_record(self._zip, file.filename)
             self._check_metadata()
-            self._keep_directory()
+            self.seen = self._keep_directory()
+
+    def _known(self, seen: Seen | None) -> tuple[Seen, bytes] | None:
+        """Take what was seen as the end of the file, if the cache has it all."""
+        directory = None if seen is None else self._cache.get(seen.directory)
+        record = None if seen is None else self._cache.get(seen.record)
+        if seen is None or directory is None or record is None:
+            return None
+        if seen.start + len(directory) != seen.total:
+            return None
+        self._spans.keep_tail(seen.start, directory, seen.total, seen.etag)
+        return seen, record
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, of the cache or by one range."""
-        info = self._zip.infos.get(name)
-        if info is None:
+        if self._zip.infos.get(name) is None:
             return None
         if name not in self._read_already:
-            data = self._from_cache(name, info.CRC)
+            data = self._from_cache(name)
             if data is None:
                 if self._offline:
                     raise Unreachable(
                         f"{self._file.filename}: the cache does not have {name}", hint=_OFFLINE_HINT
                     )
                 data = self._fetch(name)
-                self._cache.record("files", self._key, name, data=self._cache.put(data).encode())
+                self._cache.record(
+                    "files", self.seen.key, name, data=self._cache.put(data).encode()
+                )
             self._read_already[name] = data
         return self._read_already[name]
 
     def digest(self, name: str) -> str | None:
-        """Return the sha256 that the wheel's RECORD gives a file, where that is known already."""
-        recorded = tree_names.recorded_hash(self._record, name) if self._record else None
+        """Return the sha256 that the wheel's RECORD gives a file."""
+        recorded = tree_names.recorded_hash(self._record, name)
         return tree_names.sha256_of(recorded) if recorded else None
 
     def _fetch(self, name: str) -> bytes:
@@ -106,18 +245,23 @@ class RemoteZip:
                 hint="try again",
             ) from error
         assert data is not None  # noqa: S101  (the caller has looked it up)
-        recorded = tree_names.recorded_hash(self._record, name) if self._record else None
-        if recorded and tree_names.hash_agrees(recorded, data) is False:
+        if not self._is_recorded(name, data):
             raise TreeError(
-                f"{self._file.filename}: {name} is not what the wheel's RECORD says",
-                hint="the index or a proxy changed the wheel: try another index",
+                f"{self._file.filename}: {name} is not what the wheel's RECORD says", hint=_CHANGED
             )
         return data
 
-    def _from_cache(self, name: str, crc: int) -> bytes | None:
-        link = self._cache.lookup("files", self._key, name)
+    def _is_recorded(self, name: str, data: bytes) -> bool:
+        """Tell whether a file is the one of RECORD; it has no row of its own, and is known already."""
+        digest = self.digest(name)
+        return (
+            data == self._record if digest is None else hashlib.sha256(data).hexdigest() == digest
+        )
+
+    def _from_cache(self, name: str) -> bytes | None:
+        link = self._cache.lookup("files", self.seen.key, name)
         data = self._cache.get(link.decode("ascii", "replace")) if link else None
-        return data if data is not None and zlib.crc32(data) == crc else None
+        return data if data is not None and self._is_recorded(name, data) else None
 
     def _file_ends(self) -> dict[int, int]:
         """Return where the data of the file at each offset ends: where the next one starts."""
@@ -125,39 +269,39 @@ class RemoteZip:
         ends = [*starts[1:], self._zip.start_of_directory]
         return dict(zip(starts, ends, strict=False))  # an empty archive has an end and no start
 
+    def _load_record(self) -> None:
+        """Get RECORD and what lies behind it in one piece: it usually is the last file."""
+        for name, info in self._zip.infos.items():
+            if name.endswith(".dist-info/RECORD"):
+                self._spans.load(info.header_offset, self._ends[info.header_offset])
+
     def _check_metadata(self) -> None:
         expected = self._file.metadata_sha256
-        metadata = self._read_free("METADATA") if expected else None
-        if metadata is not None and hashlib.sha256(metadata).hexdigest() != expected:
-            raise TreeError(
-                f"{self._file.filename}: its METADATA is not the one that the index describes",
-                hint="the index or a proxy changed the wheel: try another index",
-            )
-
-    def _read_free(self, what: str) -> bytes | None:
-        for name, info in self._zip.infos.items():
+        for name, info in self._zip.infos.items() if expected else ():
             folder, _, rest = name.partition("/")
-            if rest == what and tree_names.dist_info(folder):
-                start = info.header_offset
-                return self._zip.read(name) if self._spans.has(start, self._ends[start]) else None
-        return None
+            start = info.header_offset
+            if (
+                rest == "METADATA"
+                and tree_names.dist_info(folder)
+                and self._spans.has(start, self._ends[start])
+                and hashlib.sha256(self._zip.read(name) or b"").hexdigest() != expected
+            ):
+                raise TreeError(
+                    f"{self._file.filename}: its METADATA is not the one that the index describes",
+                    hint=_CHANGED,
+                )
 
-    def _kept_directory(self) -> tuple[int, bytes, int] | None:
-        data = self._cache.lookup("directories", self._key)
-        try:
-            record = json_of(data) if data else {}
-            blob = self._cache.get(record["blob"])
-            if blob is None or int(record["start"]) + len(blob) != int(record["total"]):
-                return None
-            return int(record["start"]), blob, int(record["total"])
-        except (ValueError, KeyError, TypeError):
-            return None
-
-    def _keep_directory(self) -> None:
+    def _keep_directory(self) -> Seen:
         start = self._zip.start_of_directory
-        blob = self._cache.put(self._spans.bytes_at(start, self._spans.total))
-        record = {"total": self._spans.total, "start": start, "blob": blob}
-        self._cache.record("directories", self._key, data=json.dumps(record).encode())
+        seen = Seen(
+            total=self._spans.total,
+            etag=self._spans.etag or "",
+            start=start,
+            directory=self._cache.put(self._spans.bytes_at(start, self._spans.total)),
+            record=self._cache.put(self._record),
+        )
+        _keep(self._cache, seen, time.time(), "seen", self._file.url, self._file.sha256 or "")
+        return seen
 
 
 class _Spans(io.RawIOBase):
@@ -171,6 +315,7 @@ class _Spans(io.RawIOBase):
     ) -> None:
         super().__init__()
         self.total = file.size or 0
+        self.etag: str | None = None
         self._file = file
         self._http = http
         self._progress = progress
@@ -190,9 +335,9 @@ class _Spans(io.RawIOBase):
             first = self._http.span(self._file.url, 0, 1)
             if first is None:
                 raise NoRangesError
-            self.total = first.total
+            self.total, self.etag = first.total, first.etag
         start = max(0, self.total - _TAIL)
-        self.keep_tail(start, self._fetch(start, self.total), self.total)
+        self._tail_start, self._tail = start, self._fetch(start, self.total)
 
     def load(self, start: int, end: int) -> None:
         """Fetch what is missing of a span. Raises ``NoRangesError``, ``TreeError``."""
@@ -204,9 +349,10 @@ class _Spans(io.RawIOBase):
         else:
             self._piece_start, self._piece = start, self._fetch(start, end)
 
-    def keep_tail(self, start: int, data: bytes, total: int) -> None:
+    def keep_tail(self, start: int, data: bytes, total: int, etag: str) -> None:
         """Take the end of the file from somebody who has it."""
         self._tail_start, self._tail, self.total = start, data, total
+        self.etag = etag or None
 
     def has(self, start: int, end: int) -> bool:
         return start >= self._tail_start or (
@@ -234,6 +380,13 @@ class _Spans(io.RawIOBase):
                 f"{self._file.filename}: it should have {self.total} bytes, and the server has "
                 f"{span.total}",
                 hint="the file on the server is not the one the index describes: try again",
+            )
+        if self.etag is None:
+            self.etag = span.etag
+        elif span.etag and self.etag and span.etag != self.etag:
+            raise TreeError(
+                f"{self._file.filename}: it was changed on the server while it was read",
+                hint="run it again",
             )
         self._tell(end - start, end - start)
         return span.data

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.base.hops import redact
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.trees.index import ACCEPT, PROJECT, WebPage, parse_page, redact, release_file
+from vllm_mods.trees.index import ACCEPT, PROJECT, WebPage, parse_page, release_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,7 +165,9 @@ def _local_files(place: str) -> tuple[ReleaseFile, ...]:
     try:
         if os.path.isfile(page):
             with open(page, "rb") as file:
-                files += parse_page(file.read(), "text/html", f"file://{quote(page)}")
+                files += parse_page(
+                    limits.bounded(file, limits.PAGE, page), "text/html", f"file://{quote(page)}"
+                )
         if is_folder:
             archives = sorted(os.listdir(place))
             files += (release_file(name, f"file://{quote(f'{place}/{name}')}") for name in archives)

@@ -1,0 +1,421 @@
+"""Every limit of the table is met: each is made small, and something goes past it."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import io
+import os
+import re
+import socket
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lowering import lower
+from memory_tree import MemoryTree
+from mod_making import diff_of, mod, variant
+from web_site import DRIPS, Site, moved, site
+
+from vllm_mods.base import limits, line_diff, sessions, untrusted
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.build import wheels
+from vllm_mods.cli import import_command
+from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
+from vllm_mods.formats.pairing_lock import LockedWheel
+from vllm_mods.images import docker, layer, names, oci, storage, streams
+from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
+from vllm_mods.images.registry import Client
+from vllm_mods.lint import places
+from vllm_mods.making import folder, reading, words
+from vllm_mods.placing import locate, scopes, target
+from vllm_mods.planning import planner
+from vllm_mods.recipes import yaml_source
+from vllm_mods.scripts import bash, command_line, statements
+from vllm_mods.site import site as writing
+from vllm_mods.template import rendering
+from vllm_mods.template.conversation import Conversation
+from vllm_mods.trees import git
+from vllm_mods.trees.archive import TarArchive, ZipArchive
+from vllm_mods.trees.http import Http
+from vllm_mods.trees.index import parse_page
+from vllm_mods.trees.pip_config import PipSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HELLO = Conversation(name="hello", messages=({"role": "user", "content": "Hello"},))
+
+
+def http(silence: float = 5.0) -> Http:
+    return Http(PipSettings(retries=0, timeout=silence), backoff=0)
+
+
+def client(url: str) -> Client:
+    return Client(names.parse(f"{url[7:]}/a/b:c"), {"HOME": "/nonexistent"})
+
+
+def served(answer: Callable[[Site], None], ask: Callable[[str], object]) -> object:
+    paths = ("/x", "/v2/a/b/manifests/c", "/v2/a/b/blobs/sha256:00")
+    with site(dict.fromkeys(paths, answer)) as (url, _):
+        return ask(url)
+
+
+def dripped(ask: Callable[[str], object], head: bytes = DRIPS["body"][0]) -> object:
+    return served(lambda one: one.drip(head, b"x", 0.05), ask)
+
+
+def zipped(*files: tuple[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as whole:
+        for name, data in files:
+            whole.writestr(name, data)
+    return stream.getvalue()
+
+
+def tarred(*files: tuple[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as whole:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            whole.addfile(info, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def written(where: Path, data: bytes) -> str:
+    (where / "x").write_bytes(data)
+    return str(where / "x")
+
+
+def imported(where: Path) -> object:
+    (where / "mod").mkdir()
+    for name in "abc":
+        (where / "mod" / f"{name}.py").write_bytes(b"x" * 99)
+    return folder.read(str(where / "mod"))
+
+
+def page(html: bytes) -> object:
+    return parse_page(html, "text/html", "https://a.org/")
+
+
+def after(count: int, tree: str = "x = 1\n") -> Any:
+    patch = b"".join(diff_of(f"vllm/{n}.py", "a\nb\nc\n", "a\nz\nc\n") for n in range(count))
+    there = {f"vllm/{n}.py": tree.encode() for n in range(count)}
+    return planner.plan([mod(variant(patch))], MemoryTree({"vllm/__init__.py": b"", **there}))
+
+
+def looked_for(_: Path) -> None:
+    findings = after(3).mods[0].findings
+    assert [one.message.endswith("its text is not there") for one in findings] == [
+        False,
+        True,
+        True,
+    ]
+    raise ValueError("said")
+
+
+def in_many_places(_: Path) -> None:
+    (file,) = diff.parse(b"--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n a\n", "x")
+    (lost,) = locate.place(file, target.Target(b"a\nb\n" * 9 + b"a\n", None))
+    assert isinstance(lost, locate.Lost)
+    raise ValueError(lost.message)
+
+
+def weighed(_: Path) -> None:
+    assert line_diff.matching([b"a\n", b"b\n"] * 9, [b"b\n", b"a\n"] * 9) == []
+    raise ValueError("all of it changed")
+
+
+def silent(_: Path) -> object:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        patched.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        return docker.connect()
+
+
+def tool(where: Path) -> object:
+    (where / "podman").write_text("#!/bin/sh\nexec sleep 9\n")
+    (where / "podman").chmod(0o755)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", f"{where}:{os.environ['PATH']}")
+        return storage._call("podman", "info")
+
+
+def tried(_: Path) -> object:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(concrete_syntax, "_TRIAL", "import time; time.sleep(60)")
+        return scopes.read_scopes(b"print 'x'\n" + b"(" * 900)
+
+
+def followed(text: str) -> None:
+    said(reading.read("mine", {"run.sh": text.encode()}, None))
+
+
+def said(answer: object) -> None:
+    raise ValueError(repr(answer))
+
+
+def linted(where: Path) -> None:
+    (where / "run.sh").write_text("echo hello, hello\n")
+    said(places.lint(str(where / "run.sh")))
+
+
+class Circle:
+    """An image in which each link leads to the next one."""
+
+    reference = "x"
+
+    def entry(self, path: str) -> ImageEntry | None:
+        number = path.removeprefix("l")
+        return (
+            ImageEntry(path, LINK, 0o777, 0, 0, 0, target=f"/l{int(number) + 1}")
+            if number.isdigit()
+            else None
+        )
+
+
+def store(data: bytes) -> Any:
+    return type("Store", (), {"open": lambda *_: io.BytesIO(data)})()
+
+
+def repository(where: Path) -> object:
+    import git as library  # noqa: TID251  (makes what is read)
+
+    made = library.Repo.init(where)
+    for n in range(4):
+        made.index.commit(str(n))
+    return git.revisions(f"git:{where}@HEAD~3..HEAD")
+
+
+def rendered(text: str) -> None:
+    (one,) = rendering.render(text.encode(), "x", (HELLO,)).rendered
+    raise ValueError(one.error)
+
+
+def silence(_: Path) -> object:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return client(f"http://127.0.0.1:{server.getsockname()[1]}").manifest("x")
+
+
+def paused(_: Path) -> object:
+    started = time.monotonic()
+    busy: Callable[[Site], None] = lambda one: one.say(503, Retry_After="99999")  # noqa: E731
+    asking = Http(PipSettings(retries=1, timeout=5.0), backoff=0)
+    try:
+        return served(busy, lambda url: asking.page(f"{url}/x", "*/*"))
+    finally:
+        assert time.monotonic() - started < 5
+
+
+REFUSED = (
+    VllmModsError,
+    ValueError,
+    tarfile.TarError,
+    statements.BashError,
+    yaml_source.YamlError,
+    command_line.ShellError,
+    scopes.UnparsableError,
+    syntax_tree.DeepError,
+    *sessions.BROKEN,
+)
+LONG = b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-98/99\r\nContent-Length: 99\r\n\r\n"
+BLOB = Descriptor("", "sha256:00", 100_000)
+WHEEL = LockedWheel("x", "1", "x-1-py3-none-any.whl", "0" * 64)
+HEADER = tarfile.TarInfo("x" * 3000).tobuf(tarfile.PAX_FORMAT)
+ENOUGH: dict[
+    str, tuple[int | None, str, Callable[[Path], object]]
+] = {  # the value a limit is given, and what goes past it in a folder of its own
+    "PAGE": (9, "more than 9 bytes", lambda _: page(b"<a href=x>x</a>")),
+    "LINKS": (1, "more than 1 links", lambda _: page(b"<a href=x>x</a>" * 2)),
+    "TAG": (9, "a tag of more than 9", lambda _: page(b"<!-- one that does not end")),
+    "SPAN": (
+        9,
+        "9 bytes is the most",
+        lambda _: served(
+            lambda one: one.drip(LONG, b"x", 0), lambda url: http().span(f"{url}/x", 0, 99)
+        ),
+    ),
+    "DOWNLOAD": (
+        9,
+        "more than 9 bytes, and no end",
+        lambda _: served(
+            lambda one: one.say(200, b"x" * 99),
+            lambda url: http().download(f"{url}/x", io.BytesIO()),
+        ),
+    ),
+    "ANSWER": (
+        9,
+        "manifest has more than 9 bytes",
+        lambda _: served(
+            lambda one: one.say(200, b"x" * 99), lambda url: client(url).manifest("x")
+        ),
+    ),
+    "REFUSAL": (
+        9,
+        "more than 9 bytes",
+        lambda _: served(
+            lambda one: one.say(404, b"x" * 9999),
+            lambda url: sessions.session(0).get(f"{url}/x").content,
+        ),
+    ),
+    "ANSWER_SECONDS": (
+        1,
+        "not come within 1 seconds",
+        lambda _: dripped(lambda url: http().page(f"{url}/x", "*/*")),
+    ),
+    "SPAN_SECONDS": (
+        1,
+        "not come within 1 seconds",
+        lambda _: dripped(lambda url: http().span(f"{url}/x", 0, 99), LONG),
+    ),
+    "DOWNLOAD_SECONDS": (
+        1,
+        "time for one answer is over|broke off",
+        lambda _: dripped(lambda url: client(url).open(BLOB).read()),
+    ),
+    "SILENT_SECONDS": (1, "timed out", silence),
+    "PAUSE_SECONDS": (1, "tried 2 times", paused),
+    "REDIRECTS": (
+        2,
+        "Exceeded 2 redirects",
+        lambda _: served(moved("/x"), lambda url: http().page(f"{url}/x", "*/*")),
+    ),
+    "TOOL_SECONDS": (1, "timed out after 1", tool),
+    "ENGINE_SECONDS": (1, "no docker engine answers", silent),
+    "UNPACKED_FILE": (
+        9,
+        "more than 9 bytes",
+        lambda where: writing.read(written(where, bytes(99))),
+    ),
+    "ZIP_DIRECTORY": (
+        9,
+        "its directory takes 47",
+        lambda _: ZipArchive(io.BytesIO(zipped(("x", b""))), label="x"),
+    ),
+    "SDIST": (
+        9,
+        "unpacks to more than 9",
+        lambda _: TarArchive(io.BytesIO(gzip.compress(tarred(("a/x", b"")))), label="x"),
+    ),
+    "WHEEL": (
+        9,
+        "99 bytes, and 9 is",
+        lambda _: wheels.unpack(
+            zipped(("x.py", bytes(99)), ("x-1.dist-info/RECORD", b"")), WHEEL, "s", epoch=0
+        ),
+    ),
+    "MOD_BYTES": (9, "and 9 bytes", imported),
+    "MOD_FILES": (2, "at most 2 files", imported),
+    "TAR_MEMBERS": (
+        2,
+        "more than 2 members",
+        lambda _: list(tars.members(io.BytesIO(tarred(("a", b""), ("b", b""), ("c", b""))))),
+    ),
+    "TAR_HEADER": (
+        9,
+        "9 bytes is the most",
+        lambda _: list(tars.members(io.BytesIO(HEADER + bytes(1024)))),
+    ),
+    "LAYER": (99, "more than 99 bytes", lambda _: layer.scan(io.BytesIO(tarred(("a", b""))), "x")),
+    "LAYER_FILES": (
+        1,
+        "more than 1 files",
+        lambda _: layer.scan(io.BytesIO(tarred(("a", b""), ("b", b""))), "x"),
+    ),
+    "LAYER_HEADER": (
+        9,
+        "a header of 99 bytes",
+        lambda _: streams.Forward(io.BytesIO(bytes(99))).read(99),
+    ),
+    "DOCUMENT": (9, "too long for one", lambda _: oci.document_of(store(b"x"), BLOB, "x")),
+    "INDEXES": (0, "and so on", lambda _: oci.pick(store(b""), BLOB, "x", depth=1)),
+    "LINKS_FOLLOWED": (3, "in a circle", lambda _: resolve(Circle(), "l0")),  # type: ignore[arg-type]
+    "RECEIPT": (9, "more than 9 bytes", lambda _: receipt.parse(b"{}" + b" " * 99)),
+    "HUNKS": (2, "more than 2 hunks", lambda _: after(3)),
+    "REVISIONS": (2, "2 are the most", repository),
+    "NESTING": (
+        9,
+        "nested too deeply",
+        lambda _: untrusted.toml_of(b"a = " + b"[" * 20 + b"]" * 20, "x"),
+    ),
+    "RECIPE_VALUES": (
+        9,
+        "more than 9 values",
+        lambda _: yaml_source.load("a: [" + "1," * 20 + "]"),
+    ),
+    "RECIPE": (
+        9,
+        "more than 9 bytes",
+        lambda where: import_command.recipe_text(written(where, b"x" * 99)),
+    ),
+    "PYTHON_NESTING": (
+        9,
+        "nested too deeply",
+        lambda _: syntax_tree.check_depth(ast.parse("-" * 30 + "x")),
+    ),
+    "PYTHON_OPERANDS": (
+        9,
+        "nested too deeply",
+        lambda _: syntax_tree.check_depth(ast.parse("x" + " and x" * 30)),
+    ),
+    "TRIAL_SECONDS": (1, "after 1 seconds", tried),
+    "SCRIPT": (9, "9 bytes is the most", lambda _: bash.read("echo " * 9)),
+    "LINTED": (9, "is larger than a script", linted),
+    "SCRIPT_NESTING": (9, "nested too deeply", lambda _: bash.read("( " * 20 + "a" + " )" * 20)),
+    "SCRIPT_COMMANDS": (
+        99,
+        "more than 99 commands",
+        lambda _: followed("f() {\n for i in 1 2 3; do f; done\n}\nf\n"),
+    ),
+    "SCRIPT_CALLS": (2, "call each other without end", lambda _: followed("f() {\n f\n}\nf\n")),
+    "VARIABLE": (9, "None", lambda _: said(words.text(None, SimpleNamespace(parts=["x" * 99])))),  # type: ignore[arg-type]
+    "SERVE_COMMAND": (9, "9 is the most", lambda _: command_line.read("echo " * 9)),
+    "TEMPLATE": (9, "at most 9 bytes", lambda _: rendering.render(b"x" * 99, "x", (HELLO,))),
+    "PROMPT": (None, "more than 16,777,216 letters", lambda _: rendered("{{ 'x' * 17000000 }}")),
+    "TEMPLATE_SECONDS": (
+        1,
+        "more than 1 seconds",
+        lambda _: rendered(
+            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+        ),
+    ),
+    "TEMPLATE_MEMORY": (
+        256 << 20,
+        "MemoryError|more than 256 MiB",
+        lambda _: rendered("{% set x = 'x' * 999999999 %}{{ x }}"),
+    ),
+    "PLACES": (3, "more than 3 places", in_many_places),
+    "EXPLAINED": (1, "said", looked_for),
+    "EQUAL_PAIRS": (9, "all of it changed", weighed),
+}
+
+
+def test_each_limit_has_its_attack() -> None:
+    assert list(ENOUGH) == list(limits.table())
+
+
+@pytest.mark.parametrize("name", ENOUGH)
+def test_a_limit_is_met(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    value, why, attack = ENOUGH[name]
+    if value is not None:
+        lower(monkeypatch, name, value)
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    started = time.monotonic()
+    with pytest.raises(REFUSED, match=why):
+        attack(tmp_path)
+    assert time.monotonic() - started < 30
+
+
+def test_the_docs_have_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    assert [line for line in page.splitlines() if re.match(r"\| `[A-Z_]+` \|", line)] == [
+        f"| `{name}` | {one} | {one.what} |" for name, one in limits.table().items()
+    ]

@@ -1,0 +1,60 @@
+"""Where a link or a redirect may lead; and what of a URL may be shown. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from vllm_mods.base.errors import TreeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def check_hop(first: str, then: str, plain: Callable[[str], bool] = lambda _: False) -> None:
+    """Raise ``TreeError`` for a redirect or a link that leads where the rule of ``first`` does not.
+
+    https leads to https. http leads there too, and to http where ``plain`` has the host, or from this machine
+    to this machine. Only what a file says leads to a file.
+    """
+    before, after = urlsplit(first).scheme, urlsplit(then).scheme
+    local = is_local(urlsplit(first).hostname) and is_local(urlsplit(then).hostname)
+    if (
+        before == "file"
+        or after == "https"
+        or (before == after == "http" and (local or plain(then)))
+    ):
+        return
+    what = f"to {redact(then)}"
+    if after == "http":
+        why = "anybody on the way could change what comes"
+        if before == "http":
+            why = "that is another machine, asked without TLS"
+    else:
+        why = "a server may name no file of this machine" if after == "file" else "that is no URL"
+    raise TreeError(
+        f"{redact(first)} leads {what}: refused, for {why}",
+        hint="name an index or registry whose links and redirects are https",
+    )
+
+
+def is_local(host: str | None) -> bool:
+    """Tell whether a host is this machine."""
+    if host is None or host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def place(url: str) -> str:
+    """Return the host and port of a URL."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def redact(url: str) -> str:
+    """Return a URL to show: without the user, the password and the query (a token may be in it)."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, place(url), parts.path, "", ""))

@@ -1,0 +1,131 @@
+"""How much of anything is read, and how long anything is waited for: every limit there is.
+
+Each stands here once, under a name, with its unit and what it holds for. docs/security.md shows this table, and a
+test goes over it and provokes each. Limits are looked up when they are needed: ``limits.PAGE``, never ``from … import``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol, Self
+
+from vllm_mods.base.errors import TreeError
+
+_STEPS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
+
+
+class Sizable(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most ``size`` bytes."""
+        ...
+
+
+class Limit(int):
+    """The most there may be: a number, with its ``unit`` and ``what`` it is the most of."""
+
+    unit: str
+    what: str
+
+    def __new__(cls, value: int, unit: str, what: str) -> Self:
+        """Make one; ``unit`` is ``bytes``, ``letters``, ``seconds`` or what is counted."""
+        made = super().__new__(cls, value)
+        made.unit, made.what = unit, what
+        return made
+
+    def __str__(self) -> str:
+        """Return it as people read it: ``64 MiB``, ``5,000 files``."""
+        if self.unit == "bytes":
+            for bits, name in _STEPS:
+                if self >= 1 << bits and not self % (1 << bits):
+                    return f"{self >> bits} {name}"
+        return f"{int(self):,} {self.unit}"
+
+
+def bounded(file: Sizable, most: Limit, what: str) -> bytes:
+    """Read a file to its end. Raises ``TreeError`` if there is more of it than ``most``."""
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise TreeError(
+            f"{what} has more than {most}, and that is the most that is read of {most.what}",
+            hint=f"ls -la {what}  # it is not what it should be",
+        )
+    return data
+
+
+# What comes from a server.
+PAGE = Limit(16 << 20, "bytes", "a page of an index")  # PyPI's of vLLM takes 0.3 MB
+LINKS = Limit(50_000, "links", "a page of an index")
+TAG = Limit(64 << 10, "letters", "a tag or a comment of a page of an index")
+SPAN = Limit(512 << 20, "bytes", "one part of a remote file")
+DOWNLOAD = Limit(16 << 30, "bytes", "a file that is fetched whole")
+ANSWER = Limit(16 << 20, "bytes", "a manifest, a configuration or a token from a registry")
+REFUSAL = Limit(1 << 20, "bytes", "an answer that only refuses or redirects")
+ANSWER_SECONDS = Limit(300, "seconds", "all of an answer that is no file, each try included")
+SPAN_SECONDS = Limit(900, "seconds", "one part of a remote file, each try included")
+DOWNLOAD_SECONDS = Limit(6 * 3600, "seconds", "a whole file or a layer, each try included")
+SILENT_SECONDS = Limit(60, "seconds", "a registry that says nothing at all")
+PAUSE_SECONDS = Limit(10, "seconds", "a pause before the next try, whatever the server asks for")
+REDIRECTS = Limit(10, "redirects", "the way to one answer")
+TOOL_SECONDS = Limit(300, "seconds", "one call of podman or buildah")
+ENGINE_SECONDS = Limit(120, "seconds", "a container engine that says nothing at all")
+
+# Archives.
+UNPACKED_FILE = Limit(
+    512 << 20, "bytes", "one file of a tree, a wheel, a zip or an sdist, unpacked"
+)
+ZIP_DIRECTORY = Limit(
+    64 << 20, "bytes", "the directory of a zip"
+)  # that of a wheel of vLLM: 650 KB
+SDIST = Limit(1 << 30, "bytes", "an sdist, unpacked")  # vLLM's takes 60 MiB
+WHEEL = Limit(4 << 30, "bytes", "all that a mod's wheel unpacks to")
+MOD_BYTES = Limit(512 << 20, "bytes", "all of a mod's folder or zip that is imported")
+MOD_FILES = Limit(5_000, "files", "a mod's folder or zip that is imported")
+TAR_MEMBERS = Limit(500_000, "members", "an sdist")
+# A pattern in older Pythons takes time by the square of a header's length (CVE-2024-6232).
+_SQUARE = sys.version_info < (3, 11, 10) or (3, 12) <= sys.version_info < (3, 12, 6)
+TAR_HEADER = Limit(
+    8 << 10 if _SQUARE else 1 << 20, "bytes", "the extended header of a tar's member"
+)
+
+# Images.
+LAYER = Limit(256 << 30, "bytes", "a layer, unpacked, never all in memory")
+LAYER_FILES = Limit(5_000_000, "files", "a layer")
+LAYER_HEADER = Limit(32 << 20, "bytes", "what a layer's tar has read in one piece")
+DOCUMENT = Limit(16 << 20, "bytes", "a manifest or configuration of an image")
+INDEXES = Limit(4, "indexes", "one in the other, of an image")
+LINKS_FOLLOWED = Limit(40, "links", "the way to one file of an image")
+
+# What lies in a tree, and in a library.
+RECEIPT = Limit(64 << 20, "bytes", "a receipt, a lock or a RECORD")
+HUNKS = Limit(2_000, "hunks", "one variant of a mod, in all of its patches")
+REVISIONS = Limit(500, "revisions", "a range of a repository")
+NESTING = Limit(100, "levels", "TOML, YAML and conversations")
+RECIPE_VALUES = Limit(10_000, "values", "a recipe, aliases counted each time")
+RECIPE = Limit(256 << 10, "bytes", "a recipe")
+# LibCST has no limit of its own; no file of vLLM is past 30. It nests operands and dotted names too.
+PYTHON_NESTING = Limit(100, "levels", "Python that LibCST reads")
+PYTHON_OPERANDS = Limit(400, "operands", "one `and` of Python that LibCST reads")
+TRIAL_SECONDS = Limit(30, "seconds", "Python that only another process can try to parse")
+SCRIPT = Limit(256 << 10, "bytes", "a script")
+LINTED = Limit(1 << 20, "bytes", "a script of a mod that `lint` looks at")
+SCRIPT_NESTING = Limit(120, "levels", "a script")
+SCRIPT_COMMANDS = Limit(20_000, "commands", "what `import` follows of a script")
+SCRIPT_CALLS = Limit(20, "calls", "one in the other, of what `import` follows of a script")
+VARIABLE = Limit(1 << 20, "letters", "a variable of a script")
+SERVE_COMMAND = Limit(128 << 10, "letters", "a serve command")
+TEMPLATE = Limit(1 << 20, "bytes", "a chat template")
+PROMPT = Limit(16 << 20, "letters", "a prompt")
+TEMPLATE_SECONDS = Limit(20, "seconds", "computing all prompts of a chat template")
+TEMPLATE_MEMORY = Limit(1 << 30, "bytes", "memory for a chat template")
+
+# Work.
+PLACES = Limit(1_000, "places", "one text in a file; of more than these it belongs to none")
+EXPLAINED = Limit(50, "hunks", "those of one patch for which the most similar place is looked for")
+EQUAL_PAIRS = Limit(100_000, "pairs", "equal lines that a merge or a diff weighs")
+
+
+def table() -> dict[str, Limit]:
+    """Return every limit by its name, in the order above."""
+    return {name: one for name, one in globals().items() if isinstance(one, Limit)}
