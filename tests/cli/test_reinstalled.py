@@ -31,7 +31,12 @@ def library(library: Path) -> Path:
     new = f"--- /dev/null\n+++ b/{NEW}\n@@ -0,0 +1 @@\n+NEW = 1\n".encode()
     beside = f"--- /dev/null\n+++ b/{BESIDE}\n@@ -0,0 +1 @@\n+FAST = 1\n".encode()
     write_mod(library, "new", new + diff_of("vllm/b.py", "B = 1\n", "B = 2\n"))
-    write_mod(library, "beside", beside + diff_of("vllm/a.py", "A = 1\n", "A = 2\n"))
+    write_mod(
+        library,
+        "beside",
+        beside + diff_of("vllm/a.py", "A = 1\n", "A = 2\n"),
+        more=f'outside = ["{BESIDE}"]',
+    )
     return library
 
 

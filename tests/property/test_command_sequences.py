@@ -86,7 +86,7 @@ MODS = {
     "rival": Kind({"vllm/rival.py": ("RIVAL = 1", "RIVAL = 2")}, more='conflicts = ["fast"]'),
     "new": Kind({"vllm/sub/used.py": ("USED = 1", "USED = 2")}, {"vllm/sub/new.py": b"NEW = 1\n"}),
     "gone": Kind(gone=("vllm/sub/old.py",)),
-    "beside": Kind(new={"kernels/a.py": b"K = 1\n"}),
+    "beside": Kind(new={"kernels/a.py": b"K = 1\n"}, more='outside = ["kernels/a.py"]'),
     "chat": Kind(),
 }
 NAMES = st.lists(st.sampled_from(sorted(MODS)), min_size=1, max_size=3, unique=True)

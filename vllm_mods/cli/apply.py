@@ -72,7 +72,7 @@ def command(
     # as they went in: after a new installation `status` names them, whatever library they came from
     kept = apply.kept_in(target, unknown) if unknown and not library.pinned else ()
     named = [name for name in mods if name not in {mod.name for mod in kept}]
-    chosen = (*(choose(library, named, paired) if named or not kept else ()), *kept)
+    chosen = (*(choose(library, named, paired) if named or paired or not kept else ()), *kept)
     if pairing is not None:
         trust.demand_pairing(library, pairing)
     try:
