@@ -366,6 +366,22 @@ def test_what_a_mod_requires_may_be_in_the_release(call: Call, site: Path, libra
     assert call("status", "higher", "fast", "--target", site).code == 0
 
 
+def test_a_mod_that_the_tree_keeps_goes_in_beside_a_pairing(
+    call: Call, site: Path, library: Path
+) -> None:
+    (library / "pairings").mkdir()
+    (library / "pairings/small.toml").write_text(
+        'schema = 1\nname = "small"\nsummary = "s"\nmodel = "m"\nmods = ["limit"]\n'
+        'base = "registry.example/vllm:1"\ncommand = "vllm serve m"\n'
+    )
+    assert call("apply", "fast", "--target", site).code == 0
+    (library / "patches/fast").rename(library / "fast")
+    installing.install(site, FILES)
+    answer = call("apply", "fast", "--pairing", "small", "--target", site, "--json")
+    assert answer.code == 0, answer.err
+    assert {one["name"] for one in answer.json["mods"]} == {"limit", "fast"}
+
+
 def test_check_reads_the_workspace_that_the_receipt_names(
     call: Call, site: Path, library: Path, tmp_path: Path
 ) -> None:
