@@ -291,7 +291,7 @@ def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"# " * (1 << 18))
     for path, says in (
-        (large, "is no recipe: it has more than 262144 bytes"),
+        (large, "is no recipe: it has more than 256 KiB"),
         (binary, "is no recipe: byte 0 is not UTF-8"),
         (tmp_path / "none", "cannot be read: No such file"),
     ):

@@ -57,7 +57,8 @@ def command(
     verified: str | None = getattr(tree, "verified", None)
     if as_json:
         answer = data.plan(planned)
-        answer["tree"]["verified"] = verified
+        if hasattr(tree, "verified"):
+            answer["tree"]["verified"] = verified
         options.print_json(answer)
     else:
         click.echo(text.plan(planned, options.paint, explain=explain))
