@@ -1,4 +1,4 @@
-# ruff: noqa: C901, PLR0912, RUF021, SIM102 - one kind of fault per branch
+# ruff: noqa: C901, PLR0912, PLR0915, RUF021, SIM102 - one kind of fault per branch
 """Faults of the kinds that real breakage is made of, put into real code or into what it uses.
 
 Beside ``fit_mutations``, and like it on purpose simpler than fit: a definition counts when its
@@ -50,9 +50,9 @@ class Code:
                 if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     names = [alias.name for alias in node.names]
                     self.importers.setdefault(node.module, []).append((path, names[0]))
-            for node in ast.walk(self.trees[path]):
-                if isinstance(node, FunctionNode | ast.ClassDef):
-                    self.where.setdefault(node.name, []).append((path, node))
+            for inner in ast.walk(self.trees[path]):
+                if isinstance(inner, FunctionNode | ast.ClassDef):
+                    self.where.setdefault(inner.name, []).append((path, inner))
 
     def cls(self, name: str) -> ast.ClassDef | None:
         found = self.index.classes.get(name, [])
@@ -229,6 +229,10 @@ def _members(file: File, node: ast.Attribute, code: Code) -> Iterator[Mutant]:
         if made is not None and code.bases(made) and node.attr in code.members(made):
             enum = _is_a(made, code, "Enum", "IntEnum")
             yield file.renamed("enum member gone" if enum else "class member gone", node)
+            if enum:
+                start, end = file.text.span(node)
+                new = f'{value.id}["{node.attr}_x"]'.encode()
+                yield file.mutant("Enum['X']", node, new.decode(), file.text.put(start, end, new))
         if (
             value.id == "self"
             and called
@@ -290,7 +294,7 @@ def _own(file: File, node: ast.AST, value: ast.Attribute, code: Code) -> ast.Cla
     mine = file.scope(node, ast.ClassDef)
     assigned = code.once(("own", mine), lambda: [n for n in ast.walk(mine or ast.Pass())
                          if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Attribute)])  # fmt: skip
-    made = [n for n in assigned if n.targets[0].attr == value.attr]
+    made = [n for n in assigned if last_name(n.targets[0]) == value.attr]
     if len(made) != 1 or not isinstance(made[0].value, ast.Call):
         return None
     func = made[0].value.func
@@ -377,7 +381,7 @@ def _calls(file: File, node: ast.Call, code: Code) -> Iterator[Mutant]:
         and len(node.args) > 1
     ):
         first = node.args[0]
-        if isinstance(first, ast.Constant) and first.value.count("%s") == len(node.args) - 1:
+        if isinstance(first, ast.Constant) and str(first.value).count("%s") == len(node.args) - 1:
             start, end = file.text.span(node.args[-1])
             cut = file.text.data.rfind(b",", 0, start)
             yield file.mutant(
@@ -549,8 +553,8 @@ def _classes(file: File, node: ast.ClassDef, code: Code) -> Iterator[Mutant]:
     leaf = node.name not in code.once("bases", lambda: {
         last_name(b) for many in code.index.classes.values() for c in many for b in c.bases})  # fmt: skip
     if plain and line is not None and leaf:
-        base = line[1]
-        found = code.where[base.name]
+        above_it = line[1]
+        found = code.where[above_it.name]
         abstract = {n for n, m in above.items() if _decorated(m, "abstractmethod")}
         if (
             len(found) == 1
@@ -559,7 +563,7 @@ def _classes(file: File, node: ast.ClassDef, code: Code) -> Iterator[Mutant]:
             and abstract
         ):
             text = _Text(code.files[found[0][0]])
-            first = next((n for n in base.body if isinstance(n, ast.FunctionDef)), None)
+            first = next((n for n in above_it.body if isinstance(n, ast.FunctionDef)), None)
             if first is not None:
                 start = text.at(min([first.lineno, *(d.lineno for d in first.decorator_list)]), 0)
                 new = b"    @abstractmethod\n    def brand_new(self): ...\n\n"
@@ -584,9 +588,11 @@ def _classes(file: File, node: ast.ClassDef, code: Code) -> Iterator[Mutant]:
                     and "hook renamed upstream" not in code.full
                 ):
                     word = re.compile(rb"\b%b\b" % name.encode())
-                    new = {p: word.sub(b"renamed_" + name.encode(), d) for p, d in code.files.items()
+                    renamed = {p: word.sub(b"renamed_" + name.encode(), d) for p, d in code.files.items()
                            if p != file.path and name.encode() in d}  # fmt: skip
-                    yield file.mutant("hook renamed upstream", method, name, file.text.data, **new)
+                    yield file.mutant(
+                        "hook renamed upstream", method, name, file.text.data, **renamed
+                    )
         if method.lineno in file.added and not method.decorator_list:
             end = (
                 file.text.at(method.end_lineno or 0, 0)
@@ -609,30 +615,22 @@ def _strings(file: File, node: ast.Constant, code: Code) -> Iterator[Mutant]:
         and parent.annotation is node
     ):
         return
+    text = str(node.value)
     after = file.text.put(end - 1, end - 1, b"_x")
-    module, _, last = node.value.rpartition(".")
-    if re.fullmatch(r"vllm(\.\w+){2,}", node.value) and last[:1].isupper():
+    module, _, last = text.rpartition(".")
+    if re.fullmatch(r"vllm(\.\w+){2,}", text) and last[:1].isupper():
         stem = module.replace(".", "/")
         if f"{stem}.py" in code.files or f"{stem}/__init__.py" in code.files:
-            yield file.mutant("qualname string", node, node.value, after)
-    methods = code.once("quantization", lambda: _quantization(code))
-    if (
-        node.value in methods
-        and "quant" in ast.unparse(parent or node)
-        and file.text.data[end - 1 : end] == b'"'
-    ):
-        if (
-            isinstance(parent, ast.Compare | ast.Return)
-            or isinstance(parent, ast.Call)
-            and "get_quantization_config" in ast.unparse(parent)
-        ):
-            yield file.mutant("quantization name", node, node.value, after)
-    if (
-        file.path.endswith("models/registry.py")
-        and isinstance(parent, ast.Tuple)
-        and parent.elts[0] is node
-    ):
-        yield file.mutant("model registry", node, node.value, after)
+            yield file.mutant("qualname string", node, text, after)
+    function = file.scope(node, ast.FunctionDef)
+    stated = getattr(function, "returns", None)
+    returned = isinstance(parent, ast.Return) and stated and "QuantizationM" in ast.unparse(stated)
+    compared = isinstance(parent, ast.Compare) and ast.unparse(parent.left).endswith("quantization")
+    if (returned or compared) and text in code.once("names", lambda: _quantization(code)):
+        yield file.mutant("quantization name", node, text, after)
+    registry = file.path.endswith("models/registry.py")
+    if registry and isinstance(parent, ast.Tuple) and parent.elts[0] is node:
+        yield file.mutant("model registry", node, text, after)
 
 
 def _quantization(code: Code) -> set[str]:
@@ -640,7 +638,7 @@ def _quantization(code: Code) -> set[str]:
     literal = next(
         n for n in tree.body if isinstance(n, ast.Assign) and "Literal" in ast.unparse(n.value)
     )
-    return {n.value for n in ast.walk(literal) if isinstance(n, ast.Constant)}
+    return {str(n.value) for n in ast.walk(literal) if isinstance(n, ast.Constant)}
 
 
 def _subscripts(file: File, node: ast.Subscript, code: Code) -> Iterator[Mutant]:
@@ -695,7 +693,7 @@ def _unpacking(file: File, node: ast.Assign, code: Code) -> Iterator[Mutant]:
     data = code.files[path]
     text = _Text(data)
     for one in sorted(returns, key=lambda r: -r.lineno):
-        end = text.span(one.value.elts[-1])[1]  # type: ignore[union-attr, attr-defined]
+        end = text.span(one.value.elts[-1])[1]  # type: ignore[union-attr]
         data = data[:end] + b", None" + data[end:]
     if there.returns is not None:  # the annotation follows
         start, end = text.span(there.returns)

@@ -205,11 +205,15 @@ def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
     other = "class Mine(Flash):\n    def run(self):\n        return 2\n"
     tree = tree_of({**FILES, "vllm/parts.py": two})
     new = FileChange(
-        path="vllm/new.py", before=None, after=f"from vllm.parts import Flash\n\n\n{other}".encode()
+        path="vllm/new.py",
+        before=None,
+        after=f"from vllm.parts import Flash\n\n\n{other}\n\nMine()\n".encode(),
     )
     found = fit((new,), tree).findings
-    assert [f.code for f in found if f.level is Level.ERROR] == ["fit-kind"]
-    assert "has no stop" in found[-2].message or "has no stop" in found[0].message
+    assert {f.code for f in found if f.level is Level.ERROR} == {"fit-kind"}
+    assert "it has no stop" in found[0].message
+    alone = new._replace(after=new.after and new.after.removesuffix(b"\n\nMine()\n"))
+    assert not [f for f in fit((alone,), tree).findings if f.level is Level.ERROR]
 
 
 def test_a_hook_that_nobody_calls_is_the_first_note_and_an_error_where_it_is_expected() -> None:
@@ -242,6 +246,17 @@ def test_a_file_that_nothing_imports_is_a_note() -> None:
     )
     assert [f.code for f in fit((new,), tree).findings] == ["fit-dead"]
     assert not [f for f in fit((new, user), tree).findings if f.code == "fit-dead"]
+
+
+def test_a_model_is_looked_up_beside_the_registry_or_by_its_whole_name() -> None:
+    registry = "vllm/model_executor/models/registry.py"
+    model = "vllm/model_executor/models/one.py"
+    files = {registry: "MODELS = {}\n", model: "class One: ...\n", **FILES}
+    rows = '{"One": ("one", "One"), "Two": ("vllm.parts", "Flash"), "Three": ("one", "On")}'
+    (found,) = errors(registry, ("{}", rows), files=files)
+    assert f"{model} does not define On; the nearest is One" in found.message
+    (found,) = errors(registry, ("{}", '{"One": ("oen", "One")}'), files=files)
+    assert "there is no module vllm.model_executor.models.oen; the nearest is one" in found.message
 
 
 def test_a_name_that_the_patch_defines_twice_is_reported() -> None:

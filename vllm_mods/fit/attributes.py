@@ -65,14 +65,14 @@ def attribute_problems(  # noqa: C901 - the questions in their order
         yield _problem(inference, site, node, answers[0].text if answers[0] else "")
 
 
-class Missing(NamedTuple):
+class Absence(NamedTuple):
     """An attribute that a class does not have: what it has instead, or why it may be there."""
 
     text: str = ""
     why: str = ""
 
 
-def missing(world: World, thing: Thing, name: str, *, mine: bool = False) -> Missing | None:
+def missing(world: World, thing: Thing, name: str, *, mine: bool = False) -> Absence | None:
     """Look for an attribute on a thing with a class; ``None`` if it is there.
 
     ``mine`` says that a method looks on its own receiver, of which the class knows most.
@@ -82,7 +82,7 @@ def missing(world: World, thing: Thing, name: str, *, mine: bool = False) -> Mis
     if thing.kind == "super":
         line = line._replace(classes=line.classes[1:])
         if any(len(other.cls.bases) > 1 for other in subclasses(world, found)):
-            return Missing(why="super() goes to one of several bases")
+            return Absence(why="super() goes to one of several bases")
     names, why = attributes(world, line)
     if name in names or (thing.kind == "class" and hasattr(type, name)):
         return None
@@ -91,7 +91,7 @@ def missing(world: World, thing: Thing, name: str, *, mine: bool = False) -> Mis
     why = why or ("" if thing.kind == "super" else _set_elsewhere(world, thing, name))
     owner = line.classes[0]
     text = f"{owner.cls.name} ({owner.path}:{owner.cls.line}) has no {name}"
-    return Missing(text=text + nearest(name, names), why=why)
+    return Absence(text=text + nearest(name, names), why=why)
 
 
 def _more(world: World, line: Lineage, name: str) -> str:

@@ -51,7 +51,8 @@ def _siblings(
             if level is not None and not _rebound(node, other, body):
                 yield _problem(path, scope, node, other, level)
                 break
-        if isinstance(node, _DEFINITIONS):  # what the patch itself adds twice counts as well
+        # What the patch adds twice counts as well, where it is a definition.
+        if isinstance(node, _DEFINITIONS):
             alike.setdefault(_key(node), []).append(node)
 
 

@@ -28,6 +28,7 @@ TORCH_MODULE = words(
     "_parameters _buffers _modules _non_persistent_buffers_set _backward_hooks "
     "_backward_pre_hooks _forward_hooks _forward_pre_hooks _state_dict_hooks "
     "_load_state_dict_pre_hooks _call_impl _wrapped_call_impl _slow_forward _apply _get_name "
+    "_register_load_state_dict_pre_hook _maybe_warn_non_full_backward_hook "
     "_named_members _register_state_dict_hook _load_from_state_dict _save_to_state_dict "
     "_compiled_call_impl _is_full_backward_hook _version _get_backward_hooks"
 )

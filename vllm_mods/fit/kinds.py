@@ -340,6 +340,11 @@ def _incomplete(
         or subclasses(world, found)
     ):
         return
+    # A class may only hold static methods: one that nobody calls is made by nobody.
+    made = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
+    files = files_mentioning(world, frozenset((node.name.encode(),)), (inference.path,))
+    if not any(made.search(data) for _, data in files):
+        return
     name, owner = next(iter(sorted(left.items())))
     where = f"{owner.path}:{owner.cls.methods[name][0].line}"
     yield f"{node.name} cannot be made: it has no {name}, which {where} asks for", node.name

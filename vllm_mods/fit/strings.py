@@ -177,10 +177,11 @@ def _qualname(world: World, text: str) -> str:
 
 
 def _model(world: World, module: str, name: str) -> Iterator[tuple[str, str, Level]]:
-    found = world.locate(f"{_MODELS}{module}".replace("/", "."))
+    whole = module if module.startswith("vllm.") else f"{_MODELS}{module}".replace("/", ".")
+    found = world.locate(whole)
     if found.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
-        yield f"there is no {_MODELS}{module}.py{nearest(module, others)}", module, Level.ERROR
+        yield f"there is no module {whole}{nearest(module, others)}", module, Level.ERROR
     elif found.exists and found.found[0].module:
         path = found.found[0].module
         summary = world.module(path)
