@@ -287,8 +287,11 @@ def next_command(
 
 
 def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:
-    """Return those of the named mods that went into a tree, as they were then."""
-    tree, there = _opened(target, None, recovering=None)
+    """Return those of the named mods that went into a tree, as they were then; none where there is no tree."""
+    try:
+        tree, there = _opened(target, None, recovering=None)
+    except UsageError:
+        return ()  # told by whoever needs the tree; of a mod that is nowhere, the name is
     return tuple(ground.kept_mod(tree, entry.name) for entry in there.mods if entry.name in names)
 
 
