@@ -52,6 +52,9 @@ ROOMS = {
             "site/test_journal.py",
             "site/test_steps.py",
             "site/test_transaction.py",
+            "attack/test_planted_journals.py",
+            "attack/test_hard_links.py",
+            "attack/test_in_the_way.py",
             "scenario/test_race.py",
             "scenario/test_kill.py",
         ),
@@ -229,7 +232,7 @@ class Forks:
 
     def __init__(self, chosen: Sequence[Mutant], jobs: int) -> None:
         self.chosen, self.jobs = chosen, jobs
-        self.sound = False
+        self.wrong = "no test"  # what fails on the code as it is
         self.seconds = 600.0
         self.survivors: list[Mutant] = []
         self.order: list[
@@ -247,7 +250,7 @@ class Forks:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.order = [*session.items]
         self.run(session, [None])
-        if self.sound:
+        if not self.wrong:
             self.run(session, self.chosen)
         return True
 
@@ -267,10 +270,10 @@ class Forks:
             said = "0"
             try:
                 os.setsid()
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, 1)
+                os.dup2(nowhere, 2)
                 if mutant is not None:
-                    nowhere = os.open(os.devnull, os.O_WRONLY)
-                    os.dup2(nowhere, 1)
-                    os.dup2(nowhere, 2)
                     take_place(mutant)
                 session.config._tmp_path_factory._basetemp = Path(folder.name).resolve()  # type: ignore[attr-defined]
                 said = self.noticed(session)
@@ -302,7 +305,8 @@ class Forks:
         os.close(fork.heard)
         fork.folder.cleanup()
         if fork.mutant is None:
-            self.sound, self.seconds = said == "none", 4 * took + 20
+            self.wrong = "" if said == "none" else self.order[int(said)].nodeid
+            self.seconds = 4 * took + 20
         elif said == "none":
             self.survivors.append(fork.mutant)
             print(f"survived: {fork.mutant}", flush=True)
@@ -352,8 +356,8 @@ def examine(name: str, sample: int, seed: str, jobs: int) -> float:
     forks = Forks(chosen, jobs)
     tests = [str(ROOT / "tests" / one) for one in room.tests]
     pytest.main(["-qq", "-s", "-n0", "-p", "no:cacheprovider", *tests], plugins=[forks])
-    if not forks.sound:
-        sys.exit(f"{name}: {' '.join(room.tests)} fail without a mutant")
+    if forks.wrong:
+        sys.exit(f"{name}: {forks.wrong} fails without a mutant")
     percent = 100 * len(forks.survivors) / len(chosen)
     print(
         f"{name}: {len(forks.survivors)} of {len(chosen)} mutants survived ({percent:.1f} %), of {len(found)} in all",

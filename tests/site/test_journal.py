@@ -194,6 +194,28 @@ def test_an_error_while_putting_back_says_what_is_in_the_way(
     assert recover(str(root))
 
 
+def test_a_recovery_that_cannot_be_finished_says_so_and_is_begun_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(root)
+    interrupt(root)
+    real = os.unlink
+
+    def unlink(path: str) -> None:
+        if path.endswith(FILE):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", unlink)
+        with pytest.raises(NotRestored, match="an interrupted transaction could not") as caught:
+            recover(str(root))
+    assert f"Input/output error: '{root}/{PREFIX}" in str(caught.value)
+    assert caught.value.hint == "the disk fails: dmesg | tail  # then run the command again"
+    assert recover(str(root))
+    assert snapshot(root) == before
+
+
 def test_a_backup_on_another_file_system_is_put_back_as_a_copy(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
