@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import DiffError, ManifestError, Refused
 from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.planning import patching, planner
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
-    from vllm_mods.trees.folder import FolderTree
+from vllm_mods.trees.folder import FolderTree
 
 _FORMS = {
     receipt.RECORD: r"[^/]+\.dist-info/RECORD\Z",

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Verdict
 from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import state_folder, transitions, undone
+from vllm_mods.site.operations import Transition
 from vllm_mods.site.undone import Undone
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from vllm_mods.base.model import Mod, Tree
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.site.operations import Transition
-
-    Planner = Callable[[Sequence[Mod], Tree, Receipt | None], Plan]
+Planner = Callable[[Sequence[Mod], Tree, Receipt | None], Plan]
 
 
 class Ground(NamedTuple):

@@ -13,10 +13,8 @@ import os
 import re
 import tempfile
 import time
-from typing import TYPE_CHECKING, BinaryIO
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import BinaryIO
 
 _CHUNK = 1 << 20
 _DAY = 86400.0

@@ -7,12 +7,10 @@ anything else is a clash. Changes that touch clash, as they do in git.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 Lines = tuple[bytes, ...]
 

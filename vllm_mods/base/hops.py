@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def check_hop(first: str, then: str, plain: Callable[[str], bool] = lambda _: False) -> None:

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from vllm_mods.base import limits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 def matching(before: Sequence[bytes], after: Sequence[bytes]) -> list[tuple[int, int]]:

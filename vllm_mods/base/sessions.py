@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
+import socket
+import ssl
 import time
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import requests
 import urllib3
@@ -17,11 +20,6 @@ from vllm_mods import __version__
 from vllm_mods.base import limits
 from vllm_mods.base.hops import check_hop
 from vllm_mods.base.untrusted import number_of
-
-if TYPE_CHECKING:
-    import socket
-    import ssl
-    from collections.abc import Callable, Iterator
 
 BROKEN = (
     requests.exceptions.ConnectionError,

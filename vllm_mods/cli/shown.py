@@ -11,12 +11,10 @@ import io
 import re
 import secrets
 import sys
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
 
 import click
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Control characters but for line feed and tab, also as bytes that are not UTF-8; what turns the
 # direction of text (https://trojansource.codes); separators of lines that are none.

@@ -6,15 +6,12 @@ import json
 import os
 import platform
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from vllm_mods.doctor import secrets
 from vllm_mods.doctor.tool import tool
 from vllm_mods.site.state_folder import read_receipt
 from vllm_mods.trees.folder import find_site_root
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _SHOWN = ("CI", "NO_COLOR", "SOURCE_DATE_EPOCH")
 """Variables that are shown with their values, beside those of vllm-mods itself."""

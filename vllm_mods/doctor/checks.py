@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.api import apply, ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
-from vllm_mods.base.model import Level, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Verdict
 from vllm_mods.doctor import search, surroundings
 from vllm_mods.doctor.listing import Compared, Listed, compare, listed, unresolved
+from vllm_mods.doctor.surroundings import Surroundings
 from vllm_mods.doctor.tool import Tool, tool
 from vllm_mods.formats import mod_lock, receipt
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.site import integrity, staging, state_folder, transitions
@@ -28,13 +31,6 @@ from vllm_mods.site.state_folder import read_receipt, read_state
 from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.image import ImageTree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from vllm_mods.base.model import Finding, Mod, ModPlan, Plan, Tree
-    from vllm_mods.doctor.surroundings import Surroundings
-    from vllm_mods.formats.receipt import Receipt
 
 _SHOWN = 3
 _BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from vllm_mods.base.model import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.trees.distributions import dist_infos, is_ours, rows_of
 from vllm_mods.trees.folder import FolderTree
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Tree
 
 _HASHED = 8 << 20
 """Bytes up to which a file is hashed; of vLLM's larger ones, its extensions, the size is compared."""

@@ -6,17 +6,15 @@ import fcntl
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_mods.doctor import search
+from vllm_mods.doctor.listing import Compared, Listed
+from vllm_mods.doctor.search import OtherVllm, Process
 from vllm_mods.formats import tree_names
 from vllm_mods.site import journal
 from vllm_mods.trees.distributions import dist_infos
-
-if TYPE_CHECKING:
-    from vllm_mods.doctor.listing import Compared, Listed
-    from vllm_mods.doctor.search import OtherVllm, Process
-    from vllm_mods.trees.folder import FolderTree
+from vllm_mods.trees.folder import FolderTree
 
 _PATCHED = (".orig", ".rej", ".bak", ".save", ".patch", "~")
 """Names that `patch`, editors and people leave beside what they changed."""

@@ -6,21 +6,18 @@ changes, proven by a plan of the tree before and one of the tree after.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.model import Finding, Mod, ModPlan, Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose
 from vllm_mods.planning import patching, planner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.base.model import Finding, Mod, ModPlan, Tree
-    from vllm_mods.trees.git import Commit, Repository
-    from vllm_mods.trees.index import ReleaseFile
+from vllm_mods.trees.git import Commit, Repository
+from vllm_mods.trees.index import ReleaseFile
 
 
 class Point(NamedTuple):

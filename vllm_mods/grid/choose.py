@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from packaging.version import Version
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.model import Mod
 from vllm_mods.grid.work import is_meant
-from vllm_mods.trees.index import release_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vllm_mods.base.model import Mod
-    from vllm_mods.trees.index import ReleaseFile
+from vllm_mods.trees.index import ReleaseFile, release_file
 
 _BEYOND = 3
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.grid.store import code_digest
-from vllm_mods.grid.work import Fault, Setting, Task, TaskOutcome, Workshop, dead
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.grid.work import Executor
+from vllm_mods.grid.work import Executor, Fault, Setting, Task, TaskOutcome, Workshop, dead
 
 _DIED = "the worker of the Ray cluster that computed it died, twice"
 # Tasks given out at a time: enough for any cluster that a matrix is worth, and the rest can be

@@ -6,25 +6,20 @@ Reads two trees and writes nothing. What is shown beside a verdict never decides
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.model import FileChange, Verdict
+from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats.concrete_syntax import UnparsableError
+from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.grid.answer import Shown
-from vllm_mods.grid.cell import History, HunkView
+from vllm_mods.grid.cell import Cell, History, HunkView
 from vllm_mods.placing import locate, scopes
 from vllm_mods.placing.nearest import nearest
+from vllm_mods.placing.target import Target
 from vllm_mods.planning import known_trees, patching
 from vllm_mods.planning.layered_tree import LayeredTree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.base.model import Mod, Tree, Variant
-    from vllm_mods.formats.diff import FileDiff, Hunk
-    from vllm_mods.grid.cell import Cell
-    from vllm_mods.placing.target import Target
 
 _BESIDE = 3
 _IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})

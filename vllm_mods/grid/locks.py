@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
+from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.grid.cell import CellProblem
+from vllm_mods.grid.run import Computed
 from vllm_mods.planning import lock_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from vllm_mods.base.model import Mod
-    from vllm_mods.formats.mod_lock import Lock, LockedTree
-    from vllm_mods.grid.run import Computed
 
 _UPDATE = "`vllm-mods matrix --update-lock` writes it anew"
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.grid.answer import PairAnswer
+from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
+from vllm_mods.fit.world import SummaryCache
+from vllm_mods.grid.answer import Answer, PairAnswer
 from vllm_mods.grid.cell import Together
 from vllm_mods.planning import planner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
-    from vllm_mods.fit.world import SummaryCache
-    from vllm_mods.grid.answer import Answer
 
 
 def meeting(mods: Sequence[Mod], answers: Mapping[str, Answer]) -> tuple[tuple[str, str], ...]:

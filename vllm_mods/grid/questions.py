@@ -8,15 +8,12 @@ before it, a tree that is held against a list is asked nothing that its own plan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.base.model import Tree
+from vllm_mods.base.model import Tree
 
 # How many answers are kept one by one; a search through a whole tree asks thousands, and those
 # beyond are kept as one digest.

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
-from vllm_mods.base.model import Verdict
-from vllm_mods.grid.cell import CellProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from vllm_mods.base.model import Mod
-    from vllm_mods.grid.cell import Cell
+from vllm_mods.base.model import Mod, Verdict
+from vllm_mods.grid.cell import Cell, CellProblem
 
 
 def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProblem, ...]:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, cast
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Mod
 from vllm_mods.grid import pairs
-from vllm_mods.grid.answer import cell_of
-from vllm_mods.grid.cell import Explanation
+from vllm_mods.grid.answer import Answer, PairAnswer, Said, Shown, cell_of
+from vllm_mods.grid.cell import Cell, Explanation, Together
 from vllm_mods.grid.explain import last_good
-from vllm_mods.grid.work import Subject, Task, is_meant
+from vllm_mods.grid.work import Executor, Setting, Subject, Task, TaskOutcome, Workshop, is_meant
 from vllm_mods.trees.index import release_file
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vllm_mods.base.model import Mod
-    from vllm_mods.grid.answer import Answer, PairAnswer, Said, Shown
-    from vllm_mods.grid.cell import Cell, Together
-    from vllm_mods.grid.work import Executor, Setting, TaskOutcome, Workshop
-
-    Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 
 class Computed(NamedTuple):

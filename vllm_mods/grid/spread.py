@@ -12,19 +12,13 @@ import os
 import signal
 import threading
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 from multiprocessing import connection
-from typing import TYPE_CHECKING
 
-from vllm_mods.grid.work import Setting, Task, TaskOutcome, Workshop, dead
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
-
-    from vllm_mods.grid.work import Executor
+from vllm_mods.grid.work import Executor, Setting, Task, TaskOutcome, Workshop, dead
 
 _DIED = (
     "the process that computed it was killed, twice: its memory may not have been enough "

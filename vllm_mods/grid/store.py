@@ -13,22 +13,18 @@ import json
 import os
 import sys
 import zlib
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_mods import __version__
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.digest import sha256
+from vllm_mods.base.model import Mod, Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.grid import questions
-from vllm_mods.grid.answer import from_data, to_data
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.base.cache import Cache
-    from vllm_mods.base.model import Mod, Tree
-    from vllm_mods.grid.answer import Said
-    from vllm_mods.grid.questions import Question
+from vllm_mods.grid.answer import Said, from_data, to_data
+from vllm_mods.grid.questions import Question
 
 _SCHEMA = 1
 # Traces kept per mod: those of the trees looked at last.

@@ -5,24 +5,20 @@ A release carries a mod whole where ``plan`` says ``upstream``, and nowhere else
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Finding, ModPlan, Verdict
+from vllm_mods.base.model import Finding, HunkState, Mod, ModPlan, Tree, Verdict
 from vllm_mods.fit.world import SummaryCache
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.grid import choose, work
+from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
+from vllm_mods.planning.context import Origin
 from vllm_mods.planning.layered_tree import LayeredTree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from vllm_mods.base.model import HunkState, Mod, Tree
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.planning.context import Origin
-    from vllm_mods.trees.index import ReleaseFile
+from vllm_mods.trees.index import ReleaseFile
 
 
 class UpstreamRow(NamedTuple):

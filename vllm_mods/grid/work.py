@@ -6,36 +6,32 @@ are plain data.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from vllm_mods.base import versions
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
-from vllm_mods.base.model import Finding, Verdict
+from vllm_mods.base.model import Finding, Mod, ModPlan, Tree, Verdict
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.grid import explain, pairs
-from vllm_mods.grid.answer import Shown, answer_of, cell_of, failed, unknown
+from vllm_mods.grid.answer import Answer, Said, Shown, answer_of, cell_of, failed, unknown
+from vllm_mods.grid.cell import Cell
 from vllm_mods.grid.questions import Recorder
 from vllm_mods.grid.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
+from vllm_mods.placing.scopes import Scopes
 from vllm_mods.planning import planner
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+Executor = Callable[[Sequence["Task"], "Setting"], Iterator["TaskOutcome"]]
+"""Answers tasks, wherever and in whatever order."""
 
-    from vllm_mods.base.model import Mod, ModPlan, Tree
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.grid.answer import Answer, Said
-    from vllm_mods.grid.cell import Cell
-    from vllm_mods.placing.scopes import Scopes
-
-    Executor = Callable[[Sequence["Task"], "Setting"], Iterator["TaskOutcome"]]
-    """Answers tasks, wherever and in whatever order."""
 
 # Summaries of source files that one process keeps: about 100 MB.
 _SUMMARIES = 4000

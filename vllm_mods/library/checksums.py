@@ -10,14 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.library import reading
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 SUMS = "SHA256SUMS"
 NAMESPACE = "vllm-mods"

@@ -7,14 +7,11 @@ without the library they came from. One file, since every file of a transaction 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.library import catalog
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod
 
 SCHEMA = 1
 

@@ -12,14 +12,11 @@ import fcntl
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.library import catalog, reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from collections.abc import Set as AbstractSet
 
 LAID_OUT, READY = ".vllm-mods.new", ".vllm-mods.ready"
 _LAST = (catalog.MANIFEST, catalog.LOCK)  # they name the others

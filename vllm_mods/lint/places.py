@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError, VllmModsError
@@ -13,9 +14,6 @@ from vllm_mods.library import catalog, reading
 from vllm_mods.lint import rules
 from vllm_mods.lint.rules import Flaw
 from vllm_mods.scripts import bash, statements
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCRIPT = "run.sh"
 

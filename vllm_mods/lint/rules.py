@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from vllm_mods.scripts import statements
 from vllm_mods.scripts.statements import (
@@ -21,15 +22,12 @@ from vllm_mods.scripts.statements import (
     Not,
     Other,
     Pipe,
+    Script,
+    Statement,
     Test,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from vllm_mods.scripts.statements import Script, Statement
-
-    _Flaws = Iterator[tuple[str, str]]
+_Flaws = Iterator[tuple[str, str]]
 
 
 class Flaw(NamedTuple):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.making import commands, words
 from vllm_mods.making.effects import Edit, ScriptPlace
 from vllm_mods.making.shell_state import DONE, EndedError, Result, ShellCommand, ShellState, short
-from vllm_mods.scripts.statements import Call
-
-if TYPE_CHECKING:
-    from vllm_mods.scripts.statements import Pipe, Redirect
+from vllm_mods.scripts.statements import Call, Pipe, Redirect
 
 
 class Fed(NamedTuple):

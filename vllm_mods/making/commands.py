@@ -5,19 +5,15 @@ from __future__ import annotations
 import getopt
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from vllm_mods.making import conditions, file_commands, tools
 from vllm_mods.making.effects import Clear
-from vllm_mods.making.shell_state import DONE, EndedError, Result
+from vllm_mods.making.shell_state import DONE, EndedError, Result, ShellCommand, ShellState
 from vllm_mods.scripts import bash, statements
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Handler = Callable[[ShellState, ShellCommand], Result]
 
-    from vllm_mods.making.shell_state import ShellCommand, ShellState
-
-    Handler = Callable[[ShellState, ShellCommand], Result]
 
 PURE = {
     *("echo", "printf", "grep", "egrep", "fgrep", "diff", "cmp", "sha256sum", "md5sum", "ls"),

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
 from vllm_mods.formats import diff_writer, toml_writer
 from vllm_mods.formats.toml_table import NAME
 from vllm_mods.library import catalog
 from vllm_mods.planning import outside, planner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
 
 UNSTATED = "LicenseRef-unstated"
 ANY = ">=0"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from vllm_mods.making import words
+from vllm_mods.making.shell_state import ShellState
 from vllm_mods.scripts import bash
 from vllm_mods.scripts.statements import BashError, Call, Unread
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.making.shell_state import ShellState
 
 
 def test(shell: ShellState, text: str) -> bool | None:

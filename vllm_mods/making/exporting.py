@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import Mod, ModPlan, Variant
 from vllm_mods.formats import mod_lock
+from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.library import catalog, trust
 from vllm_mods.planning import known_trees, lock_entries, outside, patching
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from vllm_mods.base.model import Mod, ModPlan, Variant
-    from vllm_mods.formats.mod_lock import Lock, LockedTree
-    from vllm_mods.planning.patching import Part
+from vllm_mods.planning.patching import Part
 
 SCHEMA = 1
 RUN = b"""\

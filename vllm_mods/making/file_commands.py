@@ -5,17 +5,13 @@ from __future__ import annotations
 import getopt
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from vllm_mods.making.effects import Clear, in_site
-from vllm_mods.making.shell_state import DONE, NO_FOLDER, Result
+from vllm_mods.making.shell_state import DONE, NO_FOLDER, Result, ShellCommand, ShellState
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+_Option = tuple[str, str]
 
-    from vllm_mods.making.shell_state import ShellCommand, ShellState
-
-    _Option = tuple[str, str]
 
 _CACHE = re.compile(
     r"__pycache__|\.py[co]$|\.cache(?:/|$)|torch_compile|torchinductor|\.triton|_cache(?:/|$)"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+import zipfile
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import zips
 from vllm_mods.library import reading
-
-if TYPE_CHECKING:
-    import zipfile
-    from collections.abc import Iterator
 
 SCRIPT = "run.sh"
 _SKIPPED = {".git", "__pycache__"}

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.errors import DiffError, Refused
-from vllm_mods.base.model import FileChange
+from vllm_mods.base.model import FileChange, Tree
 from vllm_mods.formats import diff, diff_forms, diff_names
+from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.patching import Part, PatchingStep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.formats.diff import FileDiff
 
 _HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.errors import DiffError, Refused
-from vllm_mods.base.model import FileChange, Variant
+from vllm_mods.base.model import FileChange, Tree, Variant
+from vllm_mods.formats.diff import FileDiff
 from vllm_mods.making import compose, from_diff
+from vllm_mods.making.compose import Composed, Wanted
 from vllm_mods.making.effects import (
     Edit,
+    Effect,
     Install,
     Left,
     Patch,
@@ -21,14 +25,6 @@ from vllm_mods.making.effects import (
 )
 from vllm_mods.planning import outside, patching, planner
 from vllm_mods.planning.layered_tree import LayeredTree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.formats.diff import FileDiff
-    from vllm_mods.making.compose import Composed, Wanted
-    from vllm_mods.making.effects import Effect
 
 _NO_FILE = "/dev/null"
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import FileChange
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Tree
+from vllm_mods.base.model import FileChange, Tree
 
 _PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 

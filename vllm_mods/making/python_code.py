@@ -8,13 +8,10 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.making.effects import SITE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PACKAGES = {"vllm", "flashinfer", "transformers", "torch", "triton", "compressed_tensors"}
 _ASKING = {

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from vllm_mods.base import limits
+from vllm_mods.base.model import Tree
 from vllm_mods.making import conditions, words
 from vllm_mods.making.calling import CallingShell
 from vllm_mods.making.effects import Effect, Export, ScriptPlace, changes
@@ -34,14 +36,9 @@ from vllm_mods.scripts.statements import (
     Not,
     Other,
     Pipe,
+    Statement,
     Test,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.scripts.statements import Statement
 
 _T = TypeVar("_T")
 """Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""

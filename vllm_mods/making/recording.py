@@ -6,18 +6,14 @@ import os
 import re
 import stat
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange
+from vllm_mods.base.model import FileChange, Tree
 from vllm_mods.making import sandbox
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from vllm_mods.base.model import Tree
 
 _TEMPORARY = "/tmp"  # noqa: S108  (as it is called in there)
 _DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")

@@ -6,9 +6,11 @@ import copy
 import posixpath
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Self
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import Tree
 from vllm_mods.making.effects import (
     HOME,
     SITE,
@@ -23,12 +25,7 @@ from vllm_mods.making.effects import (
     is_template,
     normal,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.scripts.statements import BashFunction, Statement
+from vllm_mods.scripts.statements import BashFunction, Statement
 
 MODS = f"{WORKSPACE}/mods"
 NO_FOLDER = "the folder it runs in is not known"

@@ -5,15 +5,11 @@ from __future__ import annotations
 import getopt
 import posixpath
 import re
-from typing import TYPE_CHECKING
 
 from vllm_mods.making import python_code
 from vllm_mods.making.effects import SITE, Edit, Install, Patch, normal
-from vllm_mods.making.shell_state import DONE, NO_FOLDER, Result
+from vllm_mods.making.shell_state import DONE, NO_FOLDER, Result, ShellCommand, ShellState
 from vllm_mods.scripts.statements import BashError
-
-if TYPE_CHECKING:
-    from vllm_mods.making.shell_state import ShellCommand, ShellState
 
 _PATCH = (
     "p:d:i:RNfstubBlEF:r:o:V:z:c",

@@ -5,15 +5,12 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits
 from vllm_mods.making.effects import HOME, normal
+from vllm_mods.making.shell_state import ShellState
 from vllm_mods.scripts import bash
 from vllm_mods.scripts.statements import Call, Unread, Variable, Word
-
-if TYPE_CHECKING:
-    from vllm_mods.making.shell_state import ShellState
 
 _MAGIC = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"(?<![$\\])\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")

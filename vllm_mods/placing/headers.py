@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import bisect
 import re
-from typing import TYPE_CHECKING
 
-from vllm_mods.placing.target import shown
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.diff import Hunk
-    from vllm_mods.placing.target import Target
+from vllm_mods.formats.diff import Hunk
+from vllm_mods.placing.target import Target, shown
 
 _DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
 # Prose has the word too, and no bracket or colon behind a name.

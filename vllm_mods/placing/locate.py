@@ -19,9 +19,11 @@ statement of the same scope binds again proves nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import limits
+from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing.headers import (
     defines,
     definition_in,
@@ -30,13 +32,7 @@ from vllm_mods.placing.headers import (
     names_top,
     written_in,
 )
-from vllm_mods.placing.target import matches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.formats.diff import FileDiff, Hunk
-    from vllm_mods.placing.target import Target
+from vllm_mods.placing.target import Target, matches
 
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
 

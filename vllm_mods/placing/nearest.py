@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.line_diff import is_quick
-from vllm_mods.placing.target import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.formats.diff import Hunk
-    from vllm_mods.placing.target import Target
+from vllm_mods.formats.diff import Hunk
+from vllm_mods.placing.target import Target, shown
 
 _WIDEST = 70
 _MOST_COMPARED = 20_000

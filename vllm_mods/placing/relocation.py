@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.base.model import Tree
+from vllm_mods.base.model import Tree
 
 # Each read of a remote tree is a request of its own, and `check` may move a megabyte in all.
 _REMOTE_LIMIT = 12

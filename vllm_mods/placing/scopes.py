@@ -10,18 +10,14 @@ import ast
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
-from vllm_mods.placing.rebinding import Definition, fates, suites
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from vllm_mods.placing.rebinding import Fate
+from vllm_mods.placing.rebinding import Definition, Fate, fates, suites
 
 __all__ = ["Scope", "Scopes", "UnparsableError", "read_scopes", "read_strictly"]
 

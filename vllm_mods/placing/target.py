@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from vllm_mods.base import limits, line_diff
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.placing.scopes import Scope, Scopes
+from vllm_mods.placing.scopes import Scope, Scopes
 
 _COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Finding, Verdict
-from vllm_mods.formats.receipt import kept
+from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
+from vllm_mods.formats.receipt import Receipt, ReceiptMod, kept
 from vllm_mods.library.packed_mod import unpack
 from vllm_mods.planning import carried_parts, known_trees, patching
+from vllm_mods.planning.context import PlanContext
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.patching import note
 from vllm_mods.planning.refusal import unreadable
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod, ModPlan, Variant
-    from vllm_mods.formats.receipt import Receipt, ReceiptMod
-    from vllm_mods.planning.context import PlanContext
 
 
 def find(context: PlanContext, mods: tuple[Mod, ...]) -> dict[str, ModPlan]:

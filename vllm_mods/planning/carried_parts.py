@@ -7,23 +7,17 @@ by now; it needs that tree, the *origin*.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import FileChange, Finding, HunkState
+from vllm_mods.base.model import FileChange, Finding, HunkState, Tree
+from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.planning.patching import Part, PatchingStep, forward
+from vllm_mods.planning.patching import Attempt, Part, PatchingStep, forward
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from collections.abc import Set as AbstractSet
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.formats.diff import FileDiff
-    from vllm_mods.planning.patching import Attempt
-
-    Wanted = AbstractSet[int | None]
+Wanted = AbstractSet[int | None]
 
 
 def merged(change: FileChange, there: bytes | None) -> bytes | None:

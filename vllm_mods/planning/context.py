@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from vllm_mods.base.model import Finding, ModPlan
+from vllm_mods.base.model import FileChange, Finding, Mod, ModPlan, Tree, Variant, Verdict
 from vllm_mods.formats import mod_lock
+from vllm_mods.formats.mod_lock import Lock
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import patching
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.planning.patching import note
+from vllm_mods.planning.patching import Part, note
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
-    from vllm_mods.formats.mod_lock import Lock
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.planning.patching import Part
-
-    Origin = Callable[[Mod, Variant], Tree | None]
+Origin = Callable[[Mod, Variant], Tree | None]
 
 
 class PlanContext:

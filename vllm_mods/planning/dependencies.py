@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from vllm_mods.base.model import Mod, ModPlan
+from vllm_mods.base.model import Finding, Mod, ModPlan
 
 
 def order(mods: Sequence[Mod]) -> tuple[Mod, ...]:

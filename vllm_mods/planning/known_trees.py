@@ -6,21 +6,16 @@ say that somebody has done that before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import FileChange
+from vllm_mods.base.model import FileChange, PlacedHunk, Tree
+from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.placing import locate
 from vllm_mods.placing.target import Target
 from vllm_mods.planning import patching
 from vllm_mods.planning.layered_tree import LayeredTree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.base.model import PlacedHunk, Tree
-    from vllm_mods.formats.mod_lock import Lock, LockedTree
-    from vllm_mods.planning.patching import Part
+from vllm_mods.planning.patching import Part
 
 WORKSPACE = ".vllm-mods/templates"
 """Where chat templates go unless the caller names a workspace, and so what a lock records."""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from vllm_mods.base.model import FileChange
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.base.model import Tree
+from vllm_mods.base.model import FileChange, Tree
 
 
 class LayeredTree:

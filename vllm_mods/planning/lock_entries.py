@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from vllm_mods.base.digest import sha256
+from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedFile, LockedHunk, LockedTree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.base.model import Mod, ModPlan
 
 
 def entry(planned: ModPlan) -> LockedTree | None:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from vllm_mods.base.model import Level, Verdict
+from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
 from vllm_mods.planning import outside
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.base.model import ModPlan, Plan
 
 _INDEX_LINE = (
     "make the patch again with `git diff`: its `index` line tells which file it was made for"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
+from vllm_mods.base.model import Mod, Tree, Variant
 from vllm_mods.planning import carried_parts, patching
+from vllm_mods.planning.context import Origin
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.planning.layered_tree import LayeredTree
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod, Tree, Variant
-    from vllm_mods.planning.context import Origin
-    from vllm_mods.trees.release import Releases
+from vllm_mods.trees.release import Releases
 
 _MOST = 6
 """Releases to look at: what a range begins with is nearly always the one that its author had."""

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from vllm_mods.base.model import Finding, Level, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from vllm_mods.base.model import ModPlan
+from vllm_mods.base.model import Finding, Level, ModPlan, Verdict
 
 DECLARED, UNDECLARED = "outside", "undeclared"
 # https://docs.python.org/3/library/site.html, and what installed distributions offer others to load

@@ -6,22 +6,18 @@ the reversed diffs. Either succeeds for the whole variant or not at all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import DiffError, TreeError
-from vllm_mods.base.model import FileChange, Finding, Level, PlacedHunk, Verdict
+from vllm_mods.base.model import FileChange, Finding, Level, Mod, PlacedHunk, Tree, Variant, Verdict
 from vllm_mods.formats import diff, diff_reader
 from vllm_mods.placing import locate
+from vllm_mods.placing.relocation import Search
 from vllm_mods.placing.target import Target, matches
 from vllm_mods.planning.layered_tree import LayeredTree
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.model import Mod, Tree, Variant
-    from vllm_mods.placing.relocation import Search
 
 NEW_FILE_MODE = 0o644
 

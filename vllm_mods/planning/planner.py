@@ -6,12 +6,16 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods import fit
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
+from vllm_mods.base.model import HunkState, Level, Mod, ModPlan, Plan, Tree, Variant, Verdict
+from vllm_mods.fit.world import SummaryCache
+from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import (
     applied,
     carried_parts,
@@ -21,17 +25,8 @@ from vllm_mods.planning import (
     patching,
     refusal,
 )
-from vllm_mods.planning.context import PlanContext
+from vllm_mods.planning.context import Origin, PlanContext
 from vllm_mods.planning.patching import Attempt, note
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.model import HunkState, Mod, Tree, Variant
-    from vllm_mods.fit.world import SummaryCache
-    from vllm_mods.formats.mod_lock import LockedTree
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.planning.context import Origin
 
 WORKSPACE = known_trees.WORKSPACE
 

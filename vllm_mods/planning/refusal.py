@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from vllm_mods.base.model import FileChange, Finding, Level, ModPlan, Verdict
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import (
+    FileChange,
+    Finding,
+    HunkState,
+    Level,
+    Mod,
+    ModPlan,
+    Variant,
+    Verdict,
+)
 from vllm_mods.formats import tree_names
 from vllm_mods.planning import carried_parts, patching
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.errors import TreeError
-    from vllm_mods.base.model import HunkState, Mod, Variant
-    from vllm_mods.planning.context import PlanContext
-    from vllm_mods.planning.patching import Attempt
+from vllm_mods.planning.context import PlanContext
+from vllm_mods.planning.patching import Attempt
 
 
 def refused(mod: Mod, verdict: Verdict, *findings: Finding) -> ModPlan:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from vllm_mods.base.model import FileChange, Tree
 from vllm_mods.port import follow, outline, structure, text
+from vllm_mods.port.follow import Followed
 from vllm_mods.port.structure import MergeProblem
 from vllm_mods.port.text import Ported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.base.model import FileChange, Tree
-    from vllm_mods.port.follow import Followed
 
 
 class FilePort(NamedTuple):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from vllm_mods.base import line_diff
+from vllm_mods.base.model import Finding, Tree
 from vllm_mods.placing import relocation
 from vllm_mods.port.follow import Followed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.base.model import Finding, Tree
 
 _FROM = re.compile(rb"(\s*from\s+)([\w.]+)(\s+import\s+)([\w, ]+?)(\s*)\Z")
 

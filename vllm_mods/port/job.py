@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from vllm_mods.base.model import FileChange, Verdict
+from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import catalog
 from vllm_mods.planning import planner
 from vllm_mods.port import files, imports, variant
+from vllm_mods.port.files import FilePort
+from vllm_mods.port.follow import Followed
 from vllm_mods.port.variant import NewVariant
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.model import Mod, Tree, Variant
-    from vllm_mods.port.files import FilePort
-    from vllm_mods.port.follow import Followed
 
 
 class Job(NamedTuple):

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import line_diff
+from vllm_mods.base.diff3 import Lines
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from vllm_mods.base.diff3 import Lines
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MARK = b"\1"  # not a zero: git takes a text with one for binary

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.formats import diff_writer, mod_lock
+from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.library import catalog, reading
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import variant as making
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.base.model import FileChange, Mod, Tree, Variant
-    from vllm_mods.formats.mod_lock import LockedTree
 
 
 class Recut(NamedTuple):

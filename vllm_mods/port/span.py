@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+from vllm_mods.base.model import Mod, Tree
 from vllm_mods.library import catalog
 from vllm_mods.planning import planner
 from vllm_mods.port import job as porting
 from vllm_mods.port import variant as making
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from vllm_mods.base.model import Mod, Tree
-    from vllm_mods.port.job import Job, PortOutcome
+from vllm_mods.port.job import Job, PortOutcome
 
 
 class SpanRow(NamedTuple):

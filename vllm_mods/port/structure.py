@@ -7,19 +7,15 @@ their order. What cannot be told for certain is a problem, named with its scope.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.diff3 import Clash
+from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.port import outline
+from vllm_mods.port.outline import Outline
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.base.diff3 import Lines
-    from vllm_mods.port.outline import Outline
-
-    Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
+Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
 
 
 class MergeProblem(NamedTuple):

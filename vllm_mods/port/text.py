@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import diff3, line_diff
-from vllm_mods.base.diff3 import Clash
+from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.port import follow, outline, structure, textual
 from vllm_mods.port.follow import Followed
+from vllm_mods.port.outline import Outline
 from vllm_mods.port.structure import MergeProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.diff3 import Lines
-    from vllm_mods.port.outline import Outline
 
 
 class Ported(NamedTuple):

@@ -6,16 +6,11 @@ import os
 import shutil
 import subprocess
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from vllm_mods.base import diff3, line_diff
-from vllm_mods.base.diff3 import Clash
+from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from vllm_mods.base.diff3 import Lines
 
 _LONG = 40  # letters of a marker, if no line begins so
 _MARKS = (b"<", b"|", b"=", b">")

@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
 from vllm_mods.formats import diff, diff_writer, toml_writer
+from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.library import catalog, reading
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.context import first_named
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
-    from vllm_mods.formats.mod_lock import Lock
-    from vllm_mods.trees.release import Releases
+from vllm_mods.trees.release import Releases
 
 
 class NewVariant(NamedTuple):

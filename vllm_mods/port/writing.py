@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import catalog, reading
 from vllm_mods.library import writing as library_writing
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vllm_mods.base.model import FileChange, Mod
-    from vllm_mods.port.files import FilePort
+from vllm_mods.port.files import FilePort
 
 SCHEMA = 1
 _PREFIX = ".port-"

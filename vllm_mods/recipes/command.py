@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from vllm_mods.formats import pairing as pairings
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.pairing import Pairing
-    from vllm_mods.recipes.findings import RecipeFindings
-    from vllm_mods.scripts import command_line
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.recipes.findings import RecipeFindings
+from vllm_mods.scripts import command_line
 
 
 def _line(said: RecipeFindings, line: int) -> int | None:

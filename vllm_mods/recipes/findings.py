@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vllm_mods.base.model import Finding, Level
-
-if TYPE_CHECKING:
-    from vllm_mods.recipes.yaml_source import Document
+from vllm_mods.recipes.yaml_source import Document
 
 
 class RecipeFindings:

@@ -7,12 +7,10 @@ that lost its indentation or its backslash. Prose (the description, comments) st
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from vllm_mods.scripts import command_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 # What stands at the left margin of a recipe. Whatever else stands there was indented once.
 _MAPPINGS = {"defaults", "env", "metadata", "runtime_config", "executor_config", "builder_config"}

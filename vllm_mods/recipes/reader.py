@@ -8,7 +8,8 @@ does not do although the recipe says it, or something that would not work; a not
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding, Level
@@ -17,11 +18,7 @@ from vllm_mods.formats.pairing import Pairing, Recipe, Scalar
 from vllm_mods.formats.toml_table import NAME
 from vllm_mods.recipes import command, yaml_source
 from vllm_mods.recipes.findings import RecipeFindings
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from vllm_mods.recipes.yaml_source import Document
+from vllm_mods.recipes.yaml_source import Document
 
 # What an exported recipe says of a pairing that recipes have no key for. Launchers skip it.
 OWN = "vllm_mods"

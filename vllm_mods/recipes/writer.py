@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Recipe
+from vllm_mods.formats.pairing import Pairing, Recipe, Scalar
 from vllm_mods.recipes import yaml_source
 from vllm_mods.recipes.reader import OWN, slug
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vllm_mods.formats.pairing import Pairing, Scalar
 
 
 def write(pairing: Pairing) -> str:

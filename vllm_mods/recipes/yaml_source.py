@@ -7,14 +7,12 @@ value here is the value there (``1e3`` is text, ``on`` is true).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import yaml
 
 from vllm_mods.base import limits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 # More than this is no recipe: a few aliases can stand for billions of values.
 _ENDLESS = 1 << 30

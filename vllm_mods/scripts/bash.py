@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import tree_sitter_bash
-from tree_sitter import Language, Parser
+from tree_sitter import Language, Node, Parser
 
 from vllm_mods.base import limits
 from vllm_mods.scripts.statements import (
@@ -35,12 +35,8 @@ from vllm_mods.scripts.statements import (
     Word,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+Part = str | Variable | Unread
 
-    from tree_sitter import Node
-
-    Part = str | Variable | Unread
 
 _ENDINGS = ("_statement", "command", "_definition")
 _WHOLE = {"list", "pipeline", "variable_assignment", "subshell"}

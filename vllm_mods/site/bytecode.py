@@ -6,12 +6,9 @@ import os
 import re
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.site.site import Look
+from vllm_mods.site.site import Look
 
 # `<implementation>-<version>[.opt-N].pyc`; pytest adds a tag with dots of its own. Not any name
 # with dots: `a.b.cpython-312.pyc` is of another module than `a`.

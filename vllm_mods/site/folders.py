@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import ReceiptFile
 from vllm_mods.site import journal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from vllm_mods.formats.receipt import ReceiptFile
-    from vllm_mods.site.journal import Folder
-    from vllm_mods.site.operations import Op
-    from vllm_mods.site.site import Look
+from vllm_mods.site.journal import Folder
+from vllm_mods.site.operations import Op
+from vllm_mods.site.site import Look
 
 
 class Folders:

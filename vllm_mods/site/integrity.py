@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Iterable, Iterator
+from typing import Protocol
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import receipt, record
+from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, site, undone
 from vllm_mods.site.state_folder import State, read_state
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from vllm_mods.formats.receipt import Receipt, ReceiptFile
 
 _LEFTOVERS = (".rej", ".orig")
 

@@ -16,7 +16,6 @@ import functools
 import os
 import stat
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.site import journal_text, obstacles, site, undone
@@ -26,9 +25,7 @@ from vllm_mods.site.site import Site
 from vllm_mods.trees.folder import FolderTree
 
 __all__ = ["Folder", "Journal", "Step"]
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 PREFIX = ".vllm-mods.work-"
 ASIDE = ".vllm-mods.aside-"

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
 
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import decode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.site.site import Site
+from vllm_mods.site.site import Site
 
 _SCHEMA = 1
 

@@ -7,12 +7,9 @@ import fcntl
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from vllm_mods.base.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _MOUNTS = "/proc/self/mountinfo"
 # FS_IOC_GETFLAGS of linux/fs.h, and the two flags that chattr(1) calls by these letters

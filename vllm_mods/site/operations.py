@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import os
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import os
-
-    from vllm_mods.formats.receipt import Receipt, ReceiptMod
-    from vllm_mods.site.journal import Journal, Step
+from vllm_mods.formats.receipt import Receipt, ReceiptMod
+from vllm_mods.site.journal import Journal, Step
 
 NEW_FILE_MODE = 0o644
 

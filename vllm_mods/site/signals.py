@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-    from typing import Any
+Handler = int | Callable[[int, FrameType | None], Any]
 
-    Handler = int | Callable[[int, FrameType | None], Any]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -10,16 +10,14 @@ import errno
 import os
 import stat
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.receipt import STATE, TEMPLATES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # What `link` answers where there are no hard links, not across these two places, or not for us.
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP})

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt, record
-from vllm_mods.formats.receipt import ReceiptFile
+from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, folders, journal, obstacles, site
-from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op
+from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition, Write
+from vllm_mods.site.site import Site
 from vllm_mods.site.step_list import Steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.site.operations import Transition, Write
-    from vllm_mods.site.site import Site
 
 
 def draft(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.model import Tree
 from vllm_mods.formats import receipt, tree_names
+from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.site import journal, obstacles, site
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.formats.receipt import Receipt, ReceiptMod
 
 
 class State(NamedTuple):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import folders, journal, site
 from vllm_mods.site.operations import Op
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.site.site import Look, Site
+from vllm_mods.site.site import Look, Site
 
 
 class Steps:

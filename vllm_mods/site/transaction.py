@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import bytecode, journal, obstacles, signals, site
 from vllm_mods.site.open_folders import Held
-from vllm_mods.site.operations import Transition, Write
+from vllm_mods.site.operations import Draft, Op, Transition, Write
 from vllm_mods.site.signals import Interrupted
 from vllm_mods.site.site import Site
 from vllm_mods.site.staging import draft
 from vllm_mods.site.state_folder import State, read_state
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_mods.formats.receipt import Receipt
-    from vllm_mods.site.operations import Draft, Op
 
 __all__ = ["Outcome", "Transition", "Write", "commit", "recover"]
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import FileChange, ModPlan, Plan
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import FileHash, ReceiptMod
+from vllm_mods.formats.receipt import FileHash, Receipt, ReceiptFile, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.site import site
 from vllm_mods.site.operations import Transition, Write
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vllm_mods.base.model import FileChange, ModPlan, Plan
-    from vllm_mods.formats.receipt import Receipt, ReceiptFile
 
 
 def forward(planned: Plan, there: Receipt | None) -> Transition:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.model import Tree
 from vllm_mods.formats import receipt, record
+from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.formats.receipt import Receipt, ReceiptFile
-    from vllm_mods.site.journal_text import Step
+from vllm_mods.site.journal_text import Step
 
 
 class Undone(NamedTuple):

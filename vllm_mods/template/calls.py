@@ -18,12 +18,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from vllm_mods.template.conversation import ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PARSERS = frozenset({"qwen3_coder", "qwen3_xml"})
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(<\|im_end\|>\n|\Z)", re.DOTALL)

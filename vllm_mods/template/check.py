@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.template import calls, rendering, replay
-from vllm_mods.template.source import SPECIAL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from vllm_mods.template.about import About
-    from vllm_mods.template.conversation import Conversation, Expected, ToolCall
-    from vllm_mods.template.rendering import RenderAnswer, Rendered
-    from vllm_mods.template.replay import Replayed
-    from vllm_mods.template.source import Template
+from vllm_mods.template.about import About
+from vllm_mods.template.conversation import Conversation, Expected, ToolCall
+from vllm_mods.template.rendering import RenderAnswer, Rendered
+from vllm_mods.template.replay import Replayed
+from vllm_mods.template.source import SPECIAL, Template
 
 _SHORT = 200
 

@@ -8,14 +8,12 @@ three times since 0.15. The rules here are made anew after what those functions 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from jinja2 import nodes
 
 from vllm_mods.template.about import OPENAI, STRING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class FormatRules(NamedTuple):

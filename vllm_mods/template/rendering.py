@@ -11,17 +11,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.untrusted import DEEP, is_deep, json_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vllm_mods.template.conversation import Conversation
+from vllm_mods.template.conversation import Conversation
 
 _PATIENCE = 10
 """A machine may be busy: so many times that by the clock, and then it hangs."""

@@ -8,17 +8,13 @@ message, so a turn is kept if the next prompt begins with the history that ends 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.template.about import OPENAI
-from vllm_mods.template.conversation import Conversation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from vllm_mods.template.conversation import Message
-    from vllm_mods.template.rendering import Rendered
+from vllm_mods.template.conversation import Conversation, Message
+from vllm_mods.template.rendering import Rendered
 
 _SHOWN = 40
 _PLAIN = ("chat", "agent")

@@ -16,8 +16,9 @@ import re
 import resource
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import jinja2
 import jinja2.ext
@@ -25,14 +26,10 @@ import jinja2.meta
 import jinja2.nodes
 import jinja2.sandbox
 import minijinja
+from jinja2.parser import Parser
 
 from vllm_mods.base import limits
 from vllm_mods.template import formats
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jinja2.parser import Parser
 
 _MOST_OF_ERROR = 2000
 _GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(?=\s*[-+]?%\})")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.library import reading
-from vllm_mods.library.catalog import TEMPLATE
+from vllm_mods.library.catalog import TEMPLATE, Library
 from vllm_mods.template import about, conversation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.library.catalog import Library
-    from vllm_mods.template.about import About
-    from vllm_mods.template.conversation import Conversation
+from vllm_mods.template.about import About
+from vllm_mods.template.conversation import Conversation
 
 ABOUT = "template.toml"
 CONVERSATIONS = "conversations"

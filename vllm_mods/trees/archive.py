@@ -10,6 +10,8 @@ import contextlib
 import stat
 import tempfile
 import weakref
+import zipfile
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from vllm_mods.base import limits
@@ -19,8 +21,6 @@ from vllm_mods.trees.folder import read_in_workspace
 
 if TYPE_CHECKING:
     import tarfile
-    import zipfile
-    from collections.abc import Iterator, Mapping
 
 
 # Everything that the standard library raises for an archive with wrong bytes in it.

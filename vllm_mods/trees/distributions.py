@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import os
-from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
 from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.model import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.trees.folder import FolderTree
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Tree
 
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:

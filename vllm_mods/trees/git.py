@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.versions import from_describe, is_final, sort_key
 from vllm_mods.formats import tree_names
 from vllm_mods.trees.folder import read_in_workspace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 try:
     import git

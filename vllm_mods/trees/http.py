@@ -5,8 +5,9 @@ from __future__ import annotations
 import ssl
 import time
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import requests
@@ -18,11 +19,7 @@ from vllm_mods.base.hops import is_local, place, redact
 from vllm_mods.base.sessions import AGAIN, BROKEN, Adapter, is_over, reason, session, until
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.trees.index import WebPage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from vllm_mods.trees.pip_config import PipSettings
+from vllm_mods.trees.pip_config import PipSettings
 
 T = TypeVar("T")
 

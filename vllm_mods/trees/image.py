@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
-from vllm_mods.images.model import DIR, FILE, LINK, resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from vllm_mods.images.model import Base
+from vllm_mods.images.model import DIR, FILE, LINK, Base, resolve
 
 _MARKER = "vllm/__init__.py"
 _SKIPPED = frozenset({".vllm-mods", "__pycache__"})

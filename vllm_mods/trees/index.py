@@ -6,9 +6,10 @@ PEP 592 yanking, PEP 658/714 metadata) and in JSON (PEP 691, PEP 700 sizes). Pur
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import (
@@ -21,9 +22,6 @@ from packaging.utils import (
 
 from vllm_mods.base import limits
 from vllm_mods.base.untrusted import json_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "

@@ -11,14 +11,11 @@ from __future__ import annotations
 import configparser
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from vllm_mods.base.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _PYPI = "https://pypi.org/simple"
 _SECTIONS = ("global", "install", "download")
