@@ -185,6 +185,17 @@ def test_what_was_read_before_is_held_to_it_by_its_bytes(project: Path) -> None:
     assert vm.apply(read, "site").changed
 
 
+def test_what_only_a_tree_has_kept_nobody_vouches_for(project: Path) -> None:
+    mods = vm.Library("mods").mods("tiny")
+    vm.apply(mods, "site")
+    (project / "vllm-mods.toml").write_text(
+        f'schema = 1\n[trust]\nrequire_hashes = ["{listed(project)}"]\n'
+    )
+    trust.demand(mods)
+    with pytest.raises(vm.Refused, match="tiny comes from no library"):
+        trust.demand([mods[0]._replace(directory="")])
+
+
 def test_a_lock_that_lies_in_a_library_is_held_to_it(project: Path) -> None:
     policy(project / "vllm-mods.toml", f'require_hashes = ["{listed(project)}"]')
     place = project / "mods/pairings/pair.lock"

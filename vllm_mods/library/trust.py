@@ -30,6 +30,12 @@ def demand(mods: Iterable[Mod]) -> None:
     if held := policies():
         libraries: dict[str, dict[str, bytes]] = {}
         for mod in mods:
+            if not mod.directory:
+                raise Refused(
+                    f"{held[0].where} does not let this in: {mod.name} comes from no library (a tree "
+                    "has kept it, say), so nobody vouches for it",
+                    hint=f"vllm-mods apply {mod.name} --library DIR  # the library that it came from",
+                )
             for root, path, data in _files(mod):
                 libraries.setdefault(root, {})[path] = data
         _check(held, libraries)
