@@ -251,6 +251,8 @@ def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
 
 
 def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Case) -> None:
+    # where no attribute can be set, a kill may cost the root's mtime (journal.py says so)
+    names = tuple(name for name in faults.CHANGING if name != "setxattr")
     killed = 0
     for number in points(case, 4, "error before a kill")[1:]:
         for later in few(range(1, 41), 3, f"kill after error {number} {case.name}"):
@@ -260,7 +262,7 @@ def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Cas
                 raise OSError(errno.EIO, os.strerror(errno.EIO), "somewhere")
 
             def work(number: int = number, fail: Callable[[], None] = fail) -> None:
-                faults.at(number, fail)
+                faults.at(number, fail, names)
                 case.commit()
 
             result = faults.in_child(work)

@@ -6,18 +6,21 @@ changes, proven by a plan of the tree before and one of the tree after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.model import Finding, Mod, ModPlan, Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose
 from vllm_mods.planning import patching, planner
-from vllm_mods.trees.git import Commit, Repository
-from vllm_mods.trees.index import ReleaseFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vllm_mods.base.model import Finding, Mod, ModPlan, Tree
+    from vllm_mods.trees.git import Commit, Repository
+    from vllm_mods.trees.index import ReleaseFile
 
 
 class Point(NamedTuple):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
@@ -14,15 +13,19 @@ from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
-from vllm_mods.trees.http import Http
 from vllm_mods.trees.index import ReleaseFile, release_file
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import NoRangesError, NotKeptError, RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
 
-Progress = Callable[[str, int, int | None], None]
-Note = Callable[[str], None]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
+    from vllm_mods.trees.http import Http
+
+    Progress = Callable[[str, int, int | None], None]
+    Note = Callable[[str], None]
 
 _WHOLE = "the server sends whole files only"
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"

@@ -7,17 +7,21 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Callable
-from typing import BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from vllm_mods.base import limits
-from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
 from vllm_mods.trees.archive import ZipArchive
-from vllm_mods.trees.http import Http
-from vllm_mods.trees.index import ReleaseFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    from vllm_mods.base.cache import Cache
+    from vllm_mods.trees.http import Http
+    from vllm_mods.trees.index import ReleaseFile
 
 # The directory of a vLLM wheel takes 230 KB (0.19) to 650 KB (0.33), the RECORD that usually lies
 # just before it 90 KB more: the first is read in one go with its RECORD, the others in two.
