@@ -92,6 +92,34 @@ EXPLAINED = {
         "encoder_eager_forward lacks path=, which encoder_cudagraph passes for a model with a "
         "global budget; this one has none, so it does not show"
     ),
+    (
+        "fit-string",
+        "vllm/distributed/device_communicators/quick_all_reduce.py",
+        "Custom quick allreduce:",
+    ): "the text has no place for the value that is logged, so logging prints a traceback",
+    ("fit-string", "vllm/v1/engine/tensor_ipc.py", "Discarding %d stale"): (
+        "two places and one value: logging prints a traceback"
+    ),
+    ("fit-attribute", "vllm/lora/layers/logits_processor.py", "include_gpu_probs_tensor"): (
+        "LogitsProcessor has had no such attribute for long; nobody reads the property"
+    ),
+    ("fit-attribute", "vllm/lora/layers/logits_processor.py", "should_modify_greedy"): "the same",
+    ("fit-attribute", "vllm/model_executor/models/exaone_moe.py", "lora_config.lora_"): (
+        "LoRAConfig lost lora_extra_vocab_size and lora_vocab_padding_size"
+    ),
+    (
+        "fit-attribute",
+        "vllm/model_executor/models/exaone_moe_mtp.py",
+        "lora_config.lora_",
+    ): "the same",
+    (
+        "fit-attribute",
+        "vllm/model_executor/models/exaone4_5_mtp.py",
+        "lora_config.lora_",
+    ): "the same",
+    ("fit-attribute", "vllm/model_executor/models/laguna_dflash.py", "get_cache_scale"): (
+        "the hook get_cache_scale is gone from QuantizationConfig, and this model calls it"
+    ),
 }
 
 
