@@ -38,7 +38,8 @@ def test_old_and_new_releases_open(tmp_path: Path, version: str) -> None:
     assert tree.version == version
     assert tree.read("vllm/version.py")
     assert releases.http is not None
-    assert releases.http.received < 1_000_000
+    # the page, the wheel's directory, and RECORD, which is held against it
+    assert releases.http.received < 1_200_000
 
 
 def test_a_rebuilt_wheel_is_the_one_that_pip_takes(tmp_path: Path) -> None:
