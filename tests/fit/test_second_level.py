@@ -43,6 +43,17 @@ FILES = {
                 return 3
 
 
+        class Made:
+            def __new__(cls, name):
+                return super().__new__(cls)
+
+
+        class Stated:
+            @staticmethod
+            def __new__(cls, name):
+                return Made.__new__(Made, name)
+
+
         class Request(BaseModel):
             prompt: str
             limit: Annotated[int, Field(default=3)]
@@ -138,10 +149,14 @@ NOES = [
     ("torch.ops.vllm.fused_ad(c)", "fit-string", "the nearest is fused_add"),
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
     ("Request(seed=1)", "fit-call", "does not pass prompt"),
+    ("from vllm.config import Stated\nStated()", "fit-call", "does not pass name"),
     ("print('%s %s' % (c,))", "fit-string", "takes 2 values and gets 1"),
     ("print('{} {}'.format(c))", "fit-string", "takes 2 values and gets 1"),
 ]
 YESES = [
+    "from vllm.config import Made, Stated\nMade('a'), Stated('a'), Stated(name='a')",
+    "from vllm.config import Made, Stated\nMade.__new__(Made, 'a'), Stated.__new__(Stated, 'a')",
+    "from vllm.config import Made\nclass A(Made):\n    def __new__(cls, name):\n        return super().__new__(cls, name)",
     "c.model_config.dtype.lower()",
     "c.late.anything",
     "if hasattr(c, 'soon'):\n    c.soon",

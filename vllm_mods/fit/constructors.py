@@ -172,7 +172,8 @@ def _signature(found: Symbol, functions: tuple[Function, ...]) -> Constructor:
     if opaque is not None:
         return Constructor(parameters=_ANYTHING, why=f"its {name} is decorated with {opaque}")
     return Constructor(
-        parameters=unbound(functions[0]),
+        # also where __new__ says what it is anyway, a static method: the class is passed by itself
+        parameters=unbound(functions[0]._replace(decorators=())),
         path=found.path,
         line=functions[0].line,
         text=f".{name}{functions[0].text()}",

@@ -282,13 +282,13 @@ class Inference:
         function = functions[0]
         through_class = thing.kind == "class"
         static = has_kind(function, "staticmethod") or has_kind(function, "classmethod")
-        static = static or name in {"__new__", "__init_subclass__", "__class_getitem__"}
+        static = static or name in {"__init_subclass__", "__class_getitem__"}
         return (
             Thing(
                 kind="function",
                 found=Symbol(path=found.path, binding=function),
                 exact=thing.exact or thing.kind == "super",
-                bound=not through_class or static,
+                bound=name != "__new__" and (not through_class or static),
                 owner=found,
                 on=thing.found,
                 functions=(function,),
