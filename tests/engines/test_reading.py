@@ -356,6 +356,8 @@ def test_a_real_vllm_in_an_image_is_judged_as_its_sdist(
         assert run(["check", "hybrid-int4-fp8", "--target", target, "--json"]) == 0
         answer = json.loads(capfd.readouterr().out)
         assert answer["tree"]["version"] == REAL
+        for mod in answer["mods"]:
+            del mod["unexamined"]  # of a release not all files are read
         answers.append(answer["mods"])
     assert answers[0][0]["verdict"] == "applies"
     assert answers[0] == answers[1] == answers[2]
