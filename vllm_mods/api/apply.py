@@ -57,6 +57,7 @@ def plan(
     >>> [change.path for change in planned.changes]
     ['vllm/loader.py']
     """
+    _check_mods(mods)
     there = state_folder.receipt_of(tree)
     space = os.path.realpath(workspace) if workspace else there.workspace if there else None
     if isinstance(tree, FolderTree) and tree.workspace is None:
@@ -92,8 +93,9 @@ def apply(
     else now; ``planned`` is called with the plan before anything is written.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
-    not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust; ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target
-    that is no vLLM, and whatever else ``plan`` raises.
+    not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust;
+    ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target that is no vLLM, and
+    whatever else ``plan`` raises.
 
     >>> mods = vm.Library("library").mods("fast")
     >>> done = vm.apply(mods, "site-packages")
@@ -364,7 +366,6 @@ def _planned(
     strict_version: bool,
     only_supported: bool,
 ) -> ground.Planned:
-    _check_mods(mods)
     ask: Callable[[Mod, Variant], Tree | None] | None = None
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:

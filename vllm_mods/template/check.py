@@ -65,14 +65,14 @@ def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
         if kwarg.name not in one.kwargs
     ]
     jobs = [*conversations, *(one for _, _, one in defaults)]
+    tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
     try:
-        tokens, findings = _tokens(template)
         answer = _render(template, jobs, tokens)
     except NotRendered as error:
         return Checked(template, None, (Finding("template-unreadable", error.message),))
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
-    findings += list(_own_words(about, answer)) if about else []
+    findings = [*_unknown_tokens(template, answer), *(_own_words(about, answer) if about else ())]
     told: set[str] = set()
     for (name, i, one), rendered in zip(defaults, again, strict=True):
         if plain[i].prompt in {None, rendered.prompt} or name in told:
@@ -86,8 +86,12 @@ def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
         for one, rendered in zip(conversations, plain, strict=True)
     )
     scenes = replay.scenes(answer.variables, answer.formats[-1][1])
-    replays = replay.replayed(scenes, lambda parts: _render(template, parts, tokens).rendered)
-    findings += _of_rust(template, tokens, (*conversations, *scenes))
+    replays, shown = replay.replayed(
+        scenes, lambda parts: _render(template, parts, tokens).rendered
+    )
+    every = (*conversations, *scenes)
+    rust = _render(template, every, tokens, rust=True).rendered
+    findings += _other_engine(every, (*plain, *shown), rust)
     return Checked(template, answer._replace(rendered=plain), tuple(findings), outcomes, replays)
 
 
@@ -101,26 +105,22 @@ def _render(
     return rendering.render(template.data, template.path, jobs, tokens=tokens, rust=rust)
 
 
-def _tokens(template: Template) -> tuple[dict[str, str], list[Finding]]:
-    """Return the special tokens for a template, and a note if there have to be stand-ins."""
+def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
+    """Note which special tokens have stand-ins: only what a template reads makes a difference."""
     given = dict(template.tokens)
-    read = _render(template, (), {}).variables
-    missing = [name for name in SPECIAL if name in read and name not in given]
-    if not missing:
-        return given, []
-    message = (
-        f"{', '.join(missing)}: the model's tokenizer says what they are, and it is not known here; "
-        "the folder of the model as TEMPLATE tells"
-    )
-    note = Finding("tokens-unknown", message, level=Level.NOTE)
-    return given | {name: f"<{name}>" for name in missing}, [note]
+    missing = [name for name in SPECIAL if name in answer.variables and name not in given]
+    if missing:
+        message = (
+            f"{', '.join(missing)}: the model's tokenizer says what they are, and it is not known here; "
+            "the folder of the model as TEMPLATE tells"
+        )
+        yield Finding("tokens-unknown", message, level=Level.NOTE)
 
 
-def _of_rust(
-    template: Template, tokens: Mapping[str, str], jobs: Sequence[Conversation]
+def _other_engine(
+    jobs: Sequence[Conversation], ours: Sequence[Rendered], rusts: Sequence[Rendered]
 ) -> list[Finding]:
     """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
-    ours, rusts = (_render(template, jobs, tokens, rust=rust).rendered for rust in (False, True))
     other = [
         (one, job.name)
         for here, one, job in zip(ours, rusts, jobs, strict=True)

@@ -154,13 +154,14 @@ def scenes(variables: Sequence[str], content_format: str) -> tuple[Conversation,
 
 def replayed(
     asked: Sequence[Conversation], render: Callable[[Sequence[Conversation]], Sequence[Rendered]]
-) -> tuple[Replayed, ...]:
-    """Render all that conversations need with one call, and judge each."""
+) -> tuple[tuple[Replayed, ...], tuple[Rendered, ...]]:
+    """Render all that conversations need with one call, and judge each; also return their own prompts."""
     jobs = [[part for step in steps(one) for part in step[1:]] for one in asked]
-    prompts = iter(render([part for parts in jobs for part in parts]))
-    return tuple(
+    prompts = iter(render([*(part for parts in jobs for part in parts), *asked]))
+    found = tuple(
         judged(one, [next(prompts) for _ in parts]) for one, parts in zip(asked, jobs, strict=True)
     )
+    return found, tuple(prompts)
 
 
 def steps(conversation: Conversation) -> tuple[TurnPrompts, ...]:
