@@ -75,7 +75,11 @@ def lock_of(planned: ModPlan, *, vllm: tuple[str, ...] = ("0.19.1",)) -> bytes:
         beside=planned.beside,
         witness=(planned.witness,),
     )
-    mod_ = planned.mod
+    return lock_with(planned.mod, tree)
+
+
+def lock_with(mod_: Mod, tree: mod_lock.LockedTree) -> bytes:
+    """Return a mod.lock of this very mod that says one thing."""
     return mod_lock.dump(
         mod_lock.Lock(
             mod=mod_.name,

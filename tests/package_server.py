@@ -12,6 +12,7 @@ import hashlib
 import html
 import io
 import json
+import os
 import random
 import ssl
 import sys
@@ -26,6 +27,9 @@ from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import pytest
 
 SOURCES = {
     "vllm/__init__.py": b"",
@@ -36,6 +40,17 @@ WHEEL = "vllm-0.19.1-cp38-abi3-manylinux_2_31_x86_64.whl"
 SDIST = "vllm-0.19.1.tar.gz"
 # Larger than the end of the file that is asked for first, and nothing that compresses.
 BULK = {"vllm/_C.abi3.so": random.Random(0).randbytes(700_000)}
+
+
+def settings_of_none(folder: Path, monkeypatch: pytest.MonkeyPatch, *, retries: int = 0) -> None:
+    """Take pip's settings and this machine's proxies away; home and cache are below ``folder``."""
+    for name in list(os.environ):
+        if name.startswith("PIP_") or name.upper().endswith("_PROXY"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_RETRIES", str(retries))
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(folder / "cache"))
 
 
 def record_row(name: str, data: bytes) -> str:

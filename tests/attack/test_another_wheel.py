@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import zipfile
 import zlib
@@ -11,7 +10,16 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
-from package_server import BULK, SOURCES, WHEEL, PackageServer, make_wheel, record_row, serving
+from package_server import (
+    BULK,
+    SOURCES,
+    WHEEL,
+    PackageServer,
+    make_wheel,
+    record_row,
+    serving,
+    settings_of_none,
+)
 
 from vllm_mods.base import cache
 from vllm_mods.base.errors import TreeError, Unreachable
@@ -31,13 +39,7 @@ HASH = hashlib.sha256(REAL).hexdigest()
 
 @pytest.fixture(autouse=True)
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("PIP_") or name.upper().endswith("_PROXY"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    settings_of_none(tmp_path, monkeypatch)
 
 
 @pytest.fixture(autouse=True)

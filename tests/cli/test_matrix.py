@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import FILES, LOADER, OTHER
 from mod_making import diff_of, write_mod
-from package_server import PackageServer, make_sdist, make_wheel, serving
+from package_server import PackageServer, make_sdist, make_wheel, serving, settings_of_none
 from small_site import build
 
 from vllm_mods.planning import planner
@@ -44,15 +44,9 @@ def release(version: str, **files: bytes) -> bytes:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageServer]:
-    for name in list(os.environ):
-        if name.startswith("PIP_") or name.upper().endswith("_PROXY"):
-            monkeypatch.delenv(name)
+    settings_of_none(tmp_path, monkeypatch)
     # processes beside this one take a second to start: those who ask for them get them
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     files = {
         wheel_name("0.18.0"): release("0.18.0"),
         wheel_name("0.19.0"): release("0.19.0"),

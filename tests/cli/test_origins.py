@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 from conftest import FILES
 from mod_making import diff_of, write_mod
-from package_server import PackageServer, make_wheel, serving
+from package_server import PackageServer, make_wheel, serving, settings_of_none
 from small_site import build
 
 import vllm_mods as vm
@@ -37,12 +36,7 @@ def release(version: str, text: str) -> tuple[str, bytes]:
 def index(
     tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PackageServer]:
-    for name in list(os.environ):
-        if name.startswith("PIP_") or name.upper().endswith("_PROXY"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    settings_of_none(tmp_path, monkeypatch)
     write_mod(library, "mine", diff_of("vllm/mine.py", OLD, FIXED), vllm=">=0.19")
     server = PackageServer(dict([release("0.19.0", OLD), release("0.20.0", LATER)]))
     with serving(server):

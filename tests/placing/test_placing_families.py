@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from memory_tree import MemoryTree
-from mod_making import diff_of, lock_of, mod, variant
+from mod_making import diff_of, lock_of, lock_with, mod, variant
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, ModPlan, Verdict
@@ -566,16 +566,7 @@ def forged(mod_: Mod, before: str, result: str, line: int, scope: str) -> bytes:
         beside=(),
         witness=(sha256(b"") or "",),
     )
-    return mod_lock.dump(
-        mod_lock.Lock(
-            mod=mod_.name,
-            version=mod_.version,
-            digest=mod_.digest,
-            manifest_sha256="",
-            manifest={},
-            trees=(one_tree,),
-        )
-    )
+    return lock_with(mod_, one_tree)
 
 
 @pytest.mark.parametrize("above", ["", "import os\n\n\n"])

@@ -19,6 +19,7 @@ from package_server import (
     make_wheel,
     record_row,
     serving,
+    settings_of_none,
 )
 
 from vllm_mods.base.errors import TreeError, UsageError
@@ -37,13 +38,7 @@ REBUILT = "vllm-0.20.1-1-cp38-abi3-manylinux_2_35_x86_64.whl"
 
 @pytest.fixture(autouse=True)
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("PIP_") or name.upper().endswith("_PROXY"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_RETRIES", "1")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    settings_of_none(tmp_path, monkeypatch, retries=1)
 
 
 @pytest.fixture(params=["json", "html"])
