@@ -24,7 +24,8 @@ from vllm_mods.making import folder as folders
 from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.http import ByteSpan
 from vllm_mods.trees.index import release_file
-from vllm_mods.trees.remote import NoRangesError, RemoteZip, checked_record
+from vllm_mods.trees.remote import RemoteZip, checked_record
+from vllm_mods.trees.spans import NoRangesError
 
 if TYPE_CHECKING:
     from vllm_mods.trees.archive import Archive

@@ -12,7 +12,7 @@ import pytest
 from small_site import FILES, OLD, ONE, build, sha, snapshot
 
 from vllm_mods.base.errors import NotRestored
-from vllm_mods.site import journal, journal_text
+from vllm_mods.site import journal, journal_text, putting_back
 from vllm_mods.site.journal import FILE, PREFIX, STAMP, Folder, Journal
 from vllm_mods.site.journal_text import JournalPlace
 from vllm_mods.site.site import Site
@@ -247,16 +247,16 @@ def test_a_journal_that_was_not_there_yet_leaves_nothing_to_put_back(root: Path)
 
 def test_an_mtime_that_is_right_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.utime(tmp_path, ns=(OLD, OLD))
-    journal.give_mtime(str(tmp_path), OLD + 1)
+    putting_back.give_mtime(str(tmp_path), OLD + 1)
     assert tmp_path.stat().st_mtime_ns == OLD + 1
 
     def utime(*_arguments: object, **_options: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr(os, "utime", utime)
-    journal.give_mtime(str(tmp_path), OLD + 1)
+    putting_back.give_mtime(str(tmp_path), OLD + 1)
     with pytest.raises(PermissionError):
-        journal.give_mtime(str(tmp_path), OLD)
+        putting_back.give_mtime(str(tmp_path), OLD)
 
 
 def test_a_folder_is_described_whole(tmp_path: Path) -> None:

@@ -8,23 +8,21 @@ a tree is read that is to be changed.
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vllm_mods.api import ground, taking_out
+from vllm_mods.api.advice import next_command, refusal
 from vllm_mods.api.ground import Ground
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.base.model import Finding, Level, Mod, Plan, Tree, Variant, Verdict
+from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import trust
-from vllm_mods.library.catalog import data_root
-from vllm_mods.planning import next_step, planner
+from vllm_mods.planning import planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.state_folder import State
-from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
@@ -120,7 +118,7 @@ def apply(
         if planned is not None:
             planned(made)
         if not made.ok:
-            raise _refusal(made, tree, notes)
+            raise refusal(made, tree, notes)
         changed: tuple[str, ...] = ()
         if base.bare is not None or any(one.verdict.writes for one in made.mods):
             if base.bare is None:
@@ -262,32 +260,6 @@ def verify(target: Folder, *names: str) -> Verified:
     return Verified(tree.root, tree.version, mods, found)
 
 
-def next_command(
-    tree: FolderTree, there: Receipt | None, undone: Undone, found: Sequence[Finding]
-) -> str:
-    """Return the command that puts right what ``verify`` finds wrong with a tree."""
-    place = shlex.quote(tree.spec)
-    names = " ".join(one.name for one in there.mods) if there else ""
-    space = f" --workspace {shlex.quote(there.workspace)}" if there and there.workspace else ""
-    apply_again = f"vllm-mods apply {names} --target {place}{space}"
-    errors = [one for one in found if one.level is Level.ERROR]
-    codes = {one.code for one in errors}
-    lost = {one.path for one in errors if one.code == "missing"} - undone.paths
-    records = {one.path for one in there.files if one.kind == receipt.RECORD} if there else set()
-    if "unfinished" in codes:  # each of these undoes it first, and then has nothing to do
-        return apply_again if names else f"vllm-mods revert --target {place}"
-    if undone.paths and not undone.edited:
-        return apply_again
-    if codes == {"stale-bytecode"}:
-        stale = (f"{tree.root}/{one.path}" for one in errors)
-        return f"rm {' '.join(map(shlex.quote, stale))}"
-    if codes & {"original-missing", "original-damaged", "unreadable"} or lost & records:
-        from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
-
-        return f"{reinstalling(tree, tree.version)}  # then apply again"
-    return f"vllm-mods revert --discard-edits --target {place} && {apply_again}"
-
-
 def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:
     """Return those of the named mods that went into a tree, as they were then; none where there is no tree."""
     try:
@@ -399,32 +371,3 @@ def _check_mods(mods: Sequence[Mod]) -> None:
             raise UsageError(
                 f"a mod is wanted, and this is none: {one!r}", hint='Library().mods("NAME")'
             )
-
-
-def hint_of(made: Plan, tree: Tree) -> str | None:
-    """Return the command that helps where a plan for a tree is refused, None where none does."""
-    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415  (packaging is slow)
-
-    def edited(path: str) -> bool:
-        try:
-            data = None if tree.remote else tree.read(path)
-            return data is not None and tree.is_released(path, data) is False
-        except TreeError:
-            return False  # the findings say what cannot be read
-
-    return next_step.hint(
-        made, bundled=data_root(), edited=edited, again=lambda: reinstalling(tree, made.version)
-    )
-
-
-def _refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
-    """Say why nothing was done, in terms of each mod that does not go in."""
-    said = "".join(f"{note}; " for note in notes)
-    lines = [
-        f"{said}nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"
-    ]
-    for one in made.mods:
-        if not one.verdict.ok:
-            lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
-            lines += [f"    {finding}" for finding in one.findings]
-    return Refused("\n".join(lines), hint=hint_of(made, tree), plan=made)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods.api.apply import hint_of, plan
+from vllm_mods.api.advice import hint_of
+from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told

@@ -10,13 +10,20 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from vllm_mods.api import apply, ground
+from vllm_mods.api import advice, ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Verdict
 from vllm_mods.doctor import search, surroundings
+from vllm_mods.doctor.diagnosis import (
+    Diagnosis,
+    Examined,
+    Known,
+    ModOnTree,
+    Refusal,
+    Trouble,
+)
 from vllm_mods.doctor.listing import Compared, Listed, compare, listed, unresolved
 from vllm_mods.doctor.surroundings import Surroundings
 from vllm_mods.doctor.tool import Tool, tool
@@ -35,73 +42,6 @@ from vllm_mods.trees.image import ImageTree
 _SHOWN = 3
 _BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})
 """Verdicts that say that the tree is not in order; every other is an answer."""
-
-
-class Trouble(NamedTuple):
-    """One thing that is wrong (``ERROR``) or good to know (``NOTE``), and what to do about it."""
-
-    code: str
-    message: str
-    hint: str | None = None
-    level: Level = Level.ERROR
-
-
-class Refusal(NamedTuple):
-    """Why something would not be done."""
-
-    message: str
-    hint: str | None
-
-
-class ModOnTree(NamedTuple):
-    """A mod on the tree: its plan, and what ``apply`` would say on disk although the mod fits.
-
-    ``planned`` is None for a mod that could not be planned at all.
-    """
-
-    name: str
-    planned: ModPlan | None
-    refusal: Refusal | None = None
-
-
-class Known(NamedTuple):
-    """The releases whose files a tree has, of those that a mod touches, by the mod's lock.
-
-    ``stated`` tells whether the lock knows the version that the tree says it is.
-    """
-
-    mod: str
-    paths: tuple[str, ...]
-    stated: bool
-    releases: tuple[str, ...]
-
-
-class Examined(NamedTuple):
-    """The tree that was asked about. ``folder`` is None for what is no folder."""
-
-    tree: Tree
-    kind: str
-    version: str | None
-    receipt: Receipt | None
-    findings: tuple[Finding, ...]
-    known: tuple[Known, ...]
-    fits: tuple[ModOnTree, ...]
-    listed: Listed | None
-    folder: Surroundings | None
-
-
-class Diagnosis(NamedTuple):
-    """Everything. ``elsewhere`` are trees that were found while none was named."""
-
-    tool: Tool
-    target: Examined | None
-    elsewhere: tuple[str, ...]
-    troubles: tuple[Trouble, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found to be wrong."""
-        return not any(one.level is Level.ERROR for one in self.troubles)
 
 
 def examine(
@@ -241,7 +181,7 @@ def _changed(
     hint = f"{again}  # then apply again"
     if findings and isinstance(tree, FolderTree):
         gone = integrity.undone_in(read_state(tree.root))
-        hint = apply.next_command(tree, there, gone, findings)
+        hint = advice.next_command(tree, there, gone, findings)
     for one in findings:
         mine: str | None = hint if one.level is Level.ERROR else None
         if one.code == "stale-bytecode" and isinstance(tree, FolderTree):

@@ -1,4 +1,4 @@
-"""What an unfinished transaction has to put back, and putting it back.
+"""What an unfinished transaction has to put back: where that is kept, and when it counts.
 
 While a transaction runs, a folder ``.vllm-mods.work-<n>`` lies in the site root, where n
 is the root's own mtime in nanoseconds: making that folder is what changes the root's
@@ -11,21 +11,19 @@ whoever packed the tree brought it) is not obeyed: it is set aside, with a word.
 
 from __future__ import annotations
 
-import errno
-import functools
 import os
 import stat
 from contextlib import contextmanager
 
 from vllm_mods.base.errors import NotRestored, Refused
-from vllm_mods.site import journal_text, obstacles, site, undone
+from vllm_mods.site import journal_text, obstacles, site
 from vllm_mods.site.journal_text import Folder, Foreign, Journal, JournalPlace, Step
 from vllm_mods.site.open_folders import Held
+from vllm_mods.site.putting_back import put_back
 from vllm_mods.site.site import Site
-from vllm_mods.trees.folder import FolderTree
 
 __all__ = ["Folder", "Journal", "Step"]
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 PREFIX = ".vllm-mods.work-"
 ASIDE = ".vllm-mods.aside-"
@@ -35,7 +33,6 @@ _ATTRIBUTE = "user.vllm-mods.mtime"
 FILE = "journal.json"
 STAMP = "stamp"
 _MOST_BYTES = 64 << 20
-_SHOWN = 20
 
 
 def folder(path: str, info: os.stat_result) -> Folder:
@@ -167,23 +164,6 @@ def _read(held: Held, work: str) -> Journal | None:
     return None if data is None else journal_text.parse(data, held.site, _place(held, work))
 
 
-def give_mtime(place: str, mtime_ns: int) -> None:
-    """Give a folder the mtime it had, unless it has it still: that might not be ours to set."""
-    if os.stat(place).st_mtime_ns != mtime_ns:
-        os.utime(place, ns=(mtime_ns, mtime_ns))
-
-
-def sync_folders(held: Held, folders: Iterable[str]) -> None:
-    """Bring the entries of those folders to the disk that lie on another file system than the root.
-
-    Call it before ``finish``: the journal is all that could undo or explain them. A file system
-    keeps its own changes of folders in order, but none waits for another.
-    """
-    device = os.stat(held.folder(held.root)).st_dev
-    places = [held.folder(held.site.absolute(path)) for path in folders]
-    site.sync([place for place in places if os.stat(place).st_dev != device])
-
-
 def finish(held: Held, work: str) -> None:
     """Remove the journal: from here on the transaction is over, whichever way it went."""
     place = held.at(f"{work}/{FILE}")
@@ -268,154 +248,3 @@ def _set_aside(held: Held, work: str, why: str) -> str:
         f"it was carried out; it is {aside} now. If this tree is a copy of one in which an apply was "
         "interrupted, take the copy again, after another apply or revert there"
     )
-
-
-def put_back(
-    held: Held,
-    work: str,
-    journal: Journal,
-    *,
-    reached: int | None = None,
-    what: str = "an interrupted transaction",
-) -> None:
-    """Bring every file and folder back to where it was, as far as that can be done.
-
-    May be called any number of times. ``reached`` counts the steps that were begun, where that is
-    known: the others are left alone, whatever lies there. Raises ``NotRestored``, of ``what``, as
-    ``recover`` does.
-    """
-    real = held.site.absolute
-    theirs = undone.installed_anew(
-        FolderTree(held.root),
-        journal.steps,
-        lambda step: None if step.backup is None else site.read(held.at(f"{work}/{step.backup}")),
-    )
-    # no uninstall removes a folder that something was staged in
-    emptied = sorted({os.path.dirname(path) for path in theirs}, key=len, reverse=True)
-    folders = [*journal.kept, *journal.gone]
-    parts: list[tuple[str, Callable[[], tuple[str, str] | None]]] = [
-        *(
-            (real(gone.path), functools.partial(_make_again, held, real(gone.path), gone))
-            for gone in journal.gone
-        ),
-        *((step.temp, functools.partial(_unlink, held, step.temp)) for step in journal.steps),
-        *(
-            (real(step.path), functools.partial(_put_back, held, work, step))
-            for step in journal.steps[:reached]
-            if step.path not in theirs
-        ),
-        *(
-            (real(made), functools.partial(_unmake, held, real(made)))
-            for made in (*journal.made[::-1], *emptied)
-        ),
-        *(
-            (real(one.path), functools.partial(_settle, held, one, lost=bool(theirs)))
-            for one in folders
-        ),
-    ]
-    problems = []
-    for place, part in parts:
-        try:
-            with held.naming():
-                problem = part()
-        except OSError as error:
-            problem = (f"{place}: {error}", obstacles.hint(error, place, held.root))
-        if problem is not None:
-            problems.append(problem)
-    if problems:
-        lines = "".join(f"\n  {what}" for what, _hint in problems[:_SHOWN])
-        more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise NotRestored(
-            f"{held.root}: {what} could not be undone in full{lines}{more}\n"
-            f"everything else is as it was before; what is needed for the rest lies in {work}",
-            hint=problems[0][1] + "  # then run the command again",
-        )
-
-
-def _make_again(held: Held, place: str, gone: Folder) -> None:
-    held.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
-
-
-def _unlink(held: Held, place: str) -> None:
-    if _is_there(held, place):
-        os.unlink(held.at(place))
-
-
-def _settle(held: Held, one: Folder, *, lost: bool) -> None:
-    """Give a folder its mtime, and bring it to the disk; ``lost`` says that an installer may have removed it."""
-    place = held.site.absolute(one.path)
-    if not lost or _is_there(held, place):
-        give_mtime(held.folder(place), one.mtime_ns)
-        sync_folders(held, [one.path])
-
-
-def _is_there(held: Held, place: str) -> bool:
-    """Tell whether there is such a file: the folder that it would be in need not be there either."""
-    try:
-        return site.status(held.at(place)) is not None
-    except FileNotFoundError:
-        return False
-
-
-def _put_back(held: Held, work: str, step: Step) -> tuple[str, str] | None:
-    """Put one file back; return what is wrong and what to do, if that cannot be done."""
-    path = held.site.absolute(step.path)
-    info = site.status(held.at(path)) if _is_there(held, path) else None
-    try:
-        there = None if info is None else site.digest(held.at(path))
-    except OSError as error:  # a folder or a link lies there now
-        return (
-            f"{step.path}: {error.strerror}, so it cannot be put back",
-            f"mv {path} {path}.mine",
-        )
-    if step.before is None or step.backup is None:
-        # With another name beside this one (an original that was not replaced yet, and was then
-        # edited in place) nothing is lost either.
-        if info is not None and (there == step.after or info.st_nlink > 1):
-            os.unlink(held.at(path))
-        elif info is not None:
-            return (
-                f"{step.path}: was new, and somebody has changed it since",
-                f"mv {path} {path}.mine",
-            )
-        return None
-    return _put_backup(held, work, step, info, there)
-
-
-def _put_backup(
-    held: Held, work: str, step: Step, info: os.stat_result | None, there: str | None
-) -> tuple[str, str] | None:
-    backup, path = f"{work}/{step.backup}", held.site.absolute(step.path)
-    kept, place = held.at(backup), held.at(path)
-    saved = site.status(kept)
-    if saved is None and there == step.before:
-        return None  # an earlier recovery got this far
-    if saved is not None and info is not None and os.path.samestat(saved, info):
-        return None  # never replaced
-    if saved is None or site.digest(kept) != step.before:
-        return (f"{step.path}: its original {backup} is damaged", f"ls -la {path} {backup}")
-    # Bytecode is no work of anybody's: an import since then made it, of what lay there half done.
-    if info is not None and there not in {step.before, step.after} and path[-4:] != ".pyc":
-        return (
-            f"{step.path}: somebody has changed it since; its original is {backup}",
-            f"cp -p {backup} {path}",
-        )
-    try:
-        os.replace(kept, place)  # needs no space on a full disk
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        site.preserve(kept, held.at(step.temp))
-        os.replace(held.at(step.temp), place)
-    return None
-
-
-def _unmake(held: Held, place: str) -> None:
-    try:
-        held.remove_folder(place)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        # Somebody else put a file into it: theirs, so the folder stays.
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.site import bytecode, journal, obstacles, signals, site
+from vllm_mods.site import bytecode, journal, obstacles, putting_back, signals, site
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.operations import Draft, Op, Transition, Write
 from vllm_mods.site.signals import Interrupted
@@ -223,7 +223,7 @@ def _steps(
         held.remove_folder(held.site.absolute(gone.path))
     _settle_folders(held, drafted, mtime_ns)
     kept = [one.path for one in drafted.journal.kept]
-    journal.sync_folders(held, [*kept, *drafted.journal.made])
+    putting_back.sync_folders(held, [*kept, *drafted.journal.made])
     paths = (op.step.path for op in ops)
     sources = [path for path in paths if path.endswith(".py") and not path.startswith(("/", "."))]
     progress.notes += bytecode.forget(held.root, sources)
@@ -283,7 +283,7 @@ def _settle_folders(held: Held, drafted: Draft, mtime_ns: int | None) -> None:
         if mtime_ns is not None:
             os.utime(held.folder(held.site.absolute(made)), ns=(mtime_ns, mtime_ns))
     for kept in drafted.journal.kept:
-        journal.give_mtime(held.folder(held.site.absolute(kept.path)), kept.mtime_ns)
+        putting_back.give_mtime(held.folder(held.site.absolute(kept.path)), kept.mtime_ns)
 
 
 def _undo(held: Held, drafted: Draft, progress: _Progress, cause: BaseException) -> None:
@@ -294,7 +294,7 @@ def _undo(held: Held, drafted: Draft, progress: _Progress, cause: BaseException)
             if work is None:
                 return
             if progress.journalled:
-                journal.put_back(
+                putting_back.put_back(
                     held,
                     work,
                     drafted.journal,

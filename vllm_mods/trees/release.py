@@ -15,8 +15,9 @@ from vllm_mods.base.versions import nearest
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.index import ReleaseFile, release_file
 from vllm_mods.trees.pip_config import read_settings
-from vllm_mods.trees.remote import NoRangesError, NotKeptError, RemoteZip, pin, seen_of
+from vllm_mods.trees.remote import RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
+from vllm_mods.trees.spans import NoRangesError, NotKeptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,0 +1,70 @@
+"""What to do next about a tree, and about mods that do not go into it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.model import Finding, Level, Plan, Tree
+from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.library.catalog import data_root
+from vllm_mods.planning import next_step
+from vllm_mods.site.undone import Undone
+from vllm_mods.trees.folder import FolderTree
+
+
+def next_command(
+    tree: FolderTree, there: Receipt | None, undone: Undone, found: Sequence[Finding]
+) -> str:
+    """Return the command that puts right what ``verify`` finds wrong with a tree."""
+    place = shlex.quote(tree.spec)
+    names = " ".join(one.name for one in there.mods) if there else ""
+    space = f" --workspace {shlex.quote(there.workspace)}" if there and there.workspace else ""
+    apply_again = f"vllm-mods apply {names} --target {place}{space}"
+    errors = [one for one in found if one.level is Level.ERROR]
+    codes = {one.code for one in errors}
+    lost = {one.path for one in errors if one.code == "missing"} - undone.paths
+    records = {one.path for one in there.files if one.kind == receipt.RECORD} if there else set()
+    if "unfinished" in codes:  # each of these undoes it first, and then has nothing to do
+        return apply_again if names else f"vllm-mods revert --target {place}"
+    if undone.paths and not undone.edited:
+        return apply_again
+    if codes == {"stale-bytecode"}:
+        stale = (f"{tree.root}/{one.path}" for one in errors)
+        return f"rm {' '.join(map(shlex.quote, stale))}"
+    if codes & {"original-missing", "original-damaged", "unreadable"} or lost & records:
+        from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+
+        return f"{reinstalling(tree, tree.version)}  # then apply again"
+    return f"vllm-mods revert --discard-edits --target {place} && {apply_again}"
+
+
+def hint_of(made: Plan, tree: Tree) -> str | None:
+    """Return the command that helps where a plan for a tree is refused, None where none does."""
+    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415  (packaging is slow)
+
+    def edited(path: str) -> bool:
+        try:
+            data = None if tree.remote else tree.read(path)
+            return data is not None and tree.is_released(path, data) is False
+        except TreeError:
+            return False  # the findings say what cannot be read
+
+    return next_step.hint(
+        made, bundled=data_root(), edited=edited, again=lambda: reinstalling(tree, made.version)
+    )
+
+
+def refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
+    """Say why nothing was done, in terms of each mod that does not go in."""
+    said = "".join(f"{note}; " for note in notes)
+    lines = [
+        f"{said}nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"
+    ]
+    for one in made.mods:
+        if not one.verdict.ok:
+            lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
+            lines += [f"    {finding}" for finding in one.findings]
+    return Refused("\n".join(lines), hint=hint_of(made, tree), plan=made)
