@@ -10,10 +10,11 @@ import pytest
 from conftest import FILES, LOADER
 from mod_making import diff_of
 
-from vllm_mods.formats import mod_lock
+from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.library.catalog import load_mod
 from vllm_mods.planning import lock_entries, planner
-from vllm_mods.port import recut, writing
+from vllm_mods.port import recut, span, writing
+from vllm_mods.port.job import Job
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from conftest import Answer
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.model import Mod, Tree
 
     Call = Callable[..., Answer]
 
@@ -194,24 +195,56 @@ def test_a_file_that_is_gone_is_a_patch_to_do_away_with(
     assert "delete this file" in call("port", "fast", "--continue").err
 
 
-def test_what_would_not_work_is_not_written(
+GONE = LOADER.replace("import os\n", "import pathlib\n").replace("os.path.join(", "pathlib.Path(")
+MORE = LOADER.replace(
+    "return path\n\n\nclass", "return path\n\n    def name(self):\n        return os.sep\n\n\nclass"
+)
+
+
+def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finished(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
     """The merge is clean, and the name that the mod uses is no longer imported."""
-    gone = LOADER.replace("import os\n", "import pathlib\n")
-    gone = gone.replace("os.path.join(", "pathlib.Path(")
-    more = LOADER.replace(
-        "return path\n\n\nclass",
-        "return path\n\n    def name(self):\n        return os.sep\n\n\nclass",
-    )
-    (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, more))
-    target = tree(tmp_path / "target", "0.20.0", loader=gone)
+    (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, MORE))
+    target = tree(tmp_path / "target", "0.20.0", loader=GONE)
     before = files_of(library)
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1, done.out
-    assert "unfit" in done.out
-    assert "nothing was written" in done.out
-    assert files_of(library) == before
+    edited = library / "patches/fast/.port-0.20/files/vllm/loader.py"
+    line = edited.read_text().splitlines().index("        return os.sep") + 1
+    assert "the mod was left as it was" in done.out
+    assert done.out.count("the name os is not defined") == 1, done.out
+    assert f"  {edited}:{line}: " in done.out
+    assert f"then vllm-mods port fast --continue --library {library}" in done.out
+    assert {
+        name: data for name, data in files_of(library).items() if ".port-" not in name
+    } == before
+
+    still = call("port", "fast", "--continue")
+    assert still.code == 1
+    assert f"  {edited}:{line}: " in still.out
+    edited.write_text(edited.read_text().replace("return os.sep", 'return "/"'))
+    done = call("port", "fast", "--continue")
+    assert done.code == 0, done.err
+    assert f"vllm-mods matrix fast --update-lock --library {library}" in done.out
+    assert not edited.exists()
+    assert call("apply", "fast", "--target", target).code == 0
+
+
+def test_a_file_that_the_mod_removes_is_removed_by_what_a_person_finished(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    for folder in (base, target := tree(tmp_path / "target", "0.20.0", loader=CLASHING)):
+        (folder / "vllm/old.py").write_text("OLD = 1\n")
+    patch = library / "patches/fast/x.patch"
+    patch.write_bytes(patch.read_bytes() + diff_writer.file_diff("vllm/old.py", b"OLD = 1\n", None))
+    assert call("port", "fast", "--from", base, "--to", target).code == 1
+    edited = library / "patches/fast/.port-0.20/files/vllm/loader.py"
+    edited.write_text(CLASHING.replace('"heavy"', '"fast"', 1))
+    done = call("port", "fast", "--continue")
+    assert done.code == 0, done.err
+    assert call("apply", "fast", "--target", target).code == 0
+    assert not (target / "vllm/old.py").exists()
 
 
 def test_what_the_target_has_already_needs_no_variant(
@@ -330,6 +363,70 @@ def test_a_port_of_a_copy_is_finished_in_the_copy(
     assert "no port of fast is unfinished" in nothing.err
     nowhere = call("port", "fast", "--abort", "--output", tmp_path / "other")
     assert nowhere.code == 2
+
+
+def test_a_copy_that_nothing_came_of_is_not_left(call: Call, base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    done = call("port", "fast", "--from", tmp_path / "none", "--to", base, "--output", out)
+    assert done.code == 2
+    assert not (out / "patches/fast").exists()
+    landed = tree(tmp_path / "landed", "0.20.0", loader=LOADER.replace('"weights"', '"fast"', 1))
+    assert call("port", "fast", "--from", base, "--to", landed, "--output", out).code == 0
+    assert not (out / "patches/fast").exists()
+
+
+def test_a_range_that_needs_several_new_variants_gets_them_all_and_the_lock_knows_them(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    recorded(library, {"0.19.1": base})
+    wide = NEWER.replace("class Loader:", "class Loader(object):")
+    wider = wide.replace("(object)", "(dict)")
+    texts = {"0.20.0": NEWER, "0.21.0": wide, "0.21.1": wide, "0.22.0": wider}
+    trees = [
+        open_tree(str(tree(tmp_path / version, version, loader=text)))
+        for version, text in texts.items()
+    ]
+    mod = load_mod(str(library / "patches/fast"))
+
+    def first(mod: Mod, target: Tree, name: str) -> Job:
+        source = open_tree(str(base))
+        version = target.version or ""
+        return Job(mod, mod.variants[0], source, "0.19.1", target, name, f"=={version}", ())
+
+    found = span.run(mod, trees, (), first)
+    assert found.stopped is None
+    assert [(row.release, row.variant, row.verdict) for row in found.rows] == [
+        ("0.20.0", "a", "moved"),
+        ("0.21.0", "0.21", "ported"),
+        ("0.21.1", "0.21", "applies"),
+        ("0.22.0", "0.22", "ported"),
+    ]
+    (library / "patches/fast/mod.lock").unlink()
+    writing.write_files(mod, found.files)
+    for version in ("0.21.0", "0.22.0"):
+        assert "placed by file" in call("check", "fast", "--target", tmp_path / version).out
+
+
+def test_a_followed_file_stays_in_its_patch(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    other = "def other():\n    return 1\n"
+    for folder in (
+        base,
+        target := tree(
+            tmp_path / "target", "0.20.0", loader=None, loaders__core=NEWER, loaders____init__=""
+        ),
+    ):
+        (folder / "vllm/aside.py").write_text(other)
+    (library / "patches/fast/aside.patch").write_bytes(
+        diff_of("vllm/aside.py", other, other.replace("1", "2"))
+    )
+    manifest = library / "patches/fast/mod.toml"
+    manifest.write_text(manifest.read_text().replace('["x.patch"]', '["aside.patch", "x.patch"]'))
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 0, done.out
+    assert "vllm/loaders/core.py" in (library / "patches/fast/0.20/x.patch").read_text()
+    assert "core.py" not in (library / "patches/fast/0.20/aside.patch").read_text()
 
 
 def recorded(library: Path, trees: dict[str, Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from typing import NamedTuple
 
 import click
@@ -92,10 +93,14 @@ def command(
     )
     if target is None:
         return _ended(asked, abort=abort, as_json=as_json)
-    if _SPEC.match(target):
-        return _range(asked, target, as_json=as_json)
-    tree = _opened(target, asked.releases)
-    return _one(_job(asked, asked.mod, tree, name=name), as_json=as_json)
+    try:
+        if _SPEC.match(target):
+            return _range(asked, target, as_json=as_json)
+        tree = _opened(target, asked.releases)
+        return _one(_job(asked, asked.mod, tree, name=name), as_json=as_json)
+    finally:
+        if output is not None:
+            _take_away(library.load(mod), asked.mod, library)
 
 
 def _one(job: Job, *, as_json: bool) -> int:
@@ -160,8 +165,8 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
         mod, variant, None, work.base, tree, work.name, work.vllm, asked.library.roots
     )
     cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
-    new = porting.finish(job, cuts)
-    outcome = porting.PortOutcome(job, (), (), new, ())
+    new = porting.finish(job, cuts, work.homes)
+    outcome = porting.PortOutcome(job, (), (), new, (), tuple(cuts))
     wrote = None
     if outcome.fits:
         writing.write_files(mod, {**new.files, **_lock(mod, outcome)})
@@ -240,9 +245,20 @@ def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod
     return load_mod(place, library.roots)
 
 
+def _take_away(mod: Mod, copy: Mod, library: Library) -> None:
+    """Remove a copy to which nothing was added: it would only stand in the way of the next try."""
+    there = {
+        os.path.relpath(os.path.join(above, name), copy.directory)
+        for above, _, names in os.walk(copy.directory)
+        for name in names
+    }
+    if there == library.files(mod).keys():
+        shutil.rmtree(copy.directory)
+
+
 def _keep(outcome: PortOutcome) -> Unfinished | None:
-    """Lay out what could not be merged."""
-    if outcome.clean:
+    """Lay out what is left to a person."""
+    if not outcome.left:
         return None
     job = outcome.job
     target = job.target.spec  # in another folder too
@@ -257,11 +273,14 @@ def _keep(outcome: PortOutcome) -> Unfinished | None:
         files=tuple(
             (one.new_path, one.before is not None)
             for one in outcome.files
-            if one.ported.text is not None or one.ported.stretches
+            if (one.ported.text is not None or one.ported.stretches)
+            and one.new_path not in outcome.removed
         ),
+        gone=outcome.removed,
+        homes=outcome.homes,
     )
-    changes = {one.path: one for one in outcome.changes}
-    return writing.keep(job.mod, work, outcome.files, changes)
+    writing.keep(job.mod, work, outcome)
+    return work
 
 
 def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
@@ -272,7 +291,7 @@ def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
     version = outcome.job.target.version
     return {
         "mod.lock": lock_entries.extended(
-            locked, outcome.new.mod, outcome.new.planned, version or ""
+            locked, outcome.new.mod, [(version or "", outcome.new.planned)]
         )
     }
 

@@ -64,11 +64,14 @@ def current(mod: Mod) -> Lock | None:
     return locked if locked is not None and locked.digest == mod.digest else None
 
 
-def extended(old: Lock, mod: Mod, planned: ModPlan, version: str) -> bytes:
-    """Return the lock of a mod that has a variant more, with the tree that this was planned on.
+def extended(old: Lock, mod: Mod, plans: Iterable[tuple[str, ModPlan]]) -> bytes:
+    """Return the lock of a mod that has more variants, with the versions that these were planned on.
 
     What the old lock says of the other variants holds: none of their files is another.
     """
-    found = entry(planned)
-    more = () if found is None else (found._replace(vllm=(version,), witness=(planned.witness,)),)
+    more = [
+        found._replace(vllm=(version,), witness=(planned.witness,))
+        for version, planned in plans
+        if (found := entry(planned)) is not None
+    ]
     return mod_lock.dump(of(mod, (*old.trees, *more))._replace(others=old.others))

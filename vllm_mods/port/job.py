@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
@@ -19,7 +20,8 @@ class Job(NamedTuple):
     """What is to be ported: a variant of a mod from its base to a target, and what to call it.
 
     ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
-    is the range that the new variant states, ``roots`` are the library's folders.
+    is the range that the new variant states, ``roots`` are the library's folders; ``unwritten`` are
+    files of the mod that are not on disk yet.
     """
 
     mod: Mod
@@ -30,6 +32,7 @@ class Job(NamedTuple):
     name: str
     vllm: str
     roots: Sequence[str]
+    unwritten: Mapping[str, bytes] = MappingProxyType({})
 
     @property
     def told(self) -> str:
@@ -43,13 +46,17 @@ class Job(NamedTuple):
 
 
 class PortOutcome(NamedTuple):
-    """What came out. ``new`` is None where something clashes, or the target has the change already."""
+    """What came out. ``new`` is None where something clashes, or the target has the change already.
+
+    ``cuts`` are what ``new`` changes in the target.
+    """
 
     job: Job
     changes: tuple[FileChange, ...]
     files: tuple[FilePort, ...]
     new: NewVariant | None
     followed: tuple[Followed, ...]
+    cuts: tuple[FileChange, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -66,6 +73,26 @@ class PortOutcome(NamedTuple):
         """Whether there is a variant, and the target takes it."""
         return self.new is not None and self.new.planned.verdict.writes
 
+    @property
+    def left(self) -> bool:
+        """Whether something is left to a person: what clashes, or what was merged and would not work."""
+        return not self.clean if self.new is None else not self.new.planned.verdict.ok
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The files of the target that the mod removes."""
+        gone = {one.path for one in self.changes if one.after is None}
+        return tuple(
+            one.new_path
+            for one in self.files
+            if one.path in gone and one.before is not None and one.ported.text is not None
+        )
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """The file of the base that each file of the target was."""
+        return {one.new_path: one.path for one in self.files}
+
 
 def run(job: Job) -> PortOutcome:
     """Port a variant. Raises ``Refused`` for a base that is not the one it was written for.
@@ -81,31 +108,36 @@ def run(job: Job) -> PortOutcome:
     brings = bool(job.variant.overlay or job.variant.templates)
     if not outcome.clean or (outcome.carried and not brings):
         return outcome
-    gone = {change.path for change in changes if change.after is None}
     cuts = [
-        FileChange(one.new_path, one.before, None if one.path in gone else one.ported.text)
+        FileChange(
+            one.new_path, one.before, None if one.new_path in outcome.removed else one.ported.text
+        )
         for one in ports
     ]
-    new = finish(job, cuts)
+    new = finish(job, cuts, outcome.homes)
     if new.planned.verdict is Verdict.UNFIT:
         fixed, more = _imports(job, cuts, new)
         if more:
-            return outcome._replace(new=finish(job, fixed), followed=(*followed, *more))
-    return outcome._replace(new=new)
+            return outcome._replace(
+                new=finish(job, fixed, outcome.homes),
+                cuts=tuple(fixed),
+                followed=(*followed, *more),
+            )
+    return outcome._replace(new=new, cuts=tuple(cuts))
 
 
-def finish(job: Job, cuts: Sequence[FileChange]) -> NewVariant:
+def finish(job: Job, cuts: Sequence[FileChange], homes: Mapping[str, str]) -> NewVariant:
     """Make the variant out of finished files, and plan it on the target.
 
     The patches get more context until every hunk has one proven place; what the plan says then is
-    for the caller to judge.
+    for the caller to judge. ``homes`` says of a file of the target which one of the base it was.
     """
     made: NewVariant | None = None
     for context in diff_writer.CONTEXTS:
-        patches = variant.patches(job.variant, cuts, job.name, context)
+        patches = variant.patches(job.variant, cuts, job.name, context, homes)
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches)}
         manifest = variant.manifest(job.mod, job.variant, block, job.told)
-        files = {**patches, catalog.MANIFEST: manifest}
+        files = {**job.unwritten, **patches, catalog.MANIFEST: manifest}
         new = variant.loaded(job.mod, files, job.roots)
         (own,) = (one for one in new.variants if one.id == job.name)
         planned = planner.plan([variant.alone(new, own)], job.target).mods[0]

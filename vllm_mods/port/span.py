@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.model import Mod, Tree
+from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.library import catalog
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import job as porting
 from vllm_mods.port import variant as making
 from vllm_mods.port.job import Job, PortOutcome
 
 
 class SpanRow(NamedTuple):
-    """A release, the variant that goes in there, and its verdict: ``ported`` for a new one."""
+    """A release, the variant that goes in there, and its verdict: ``ported`` for a new one.
+
+    ``tree`` tells the builds of one version from each other.
+    """
 
     release: str
+    tree: str
     variant: str | None
     verdict: str
 
@@ -36,9 +40,11 @@ def run(
     """Go through trees, the oldest first, and port where no variant goes in.
 
     A variant that was made on the way is ported on; otherwise ``first`` says what to port to
-    a tree, and under which name. Stops at the first tree that takes none.
+    a tree, and under which name. Stops at the first tree that takes none. A lock of the mod as it was
+    gets the releases that were ported to.
     """
     rows: list[SpanRow] = []
+    given, plans = mod, list[tuple[str, ModPlan]]()
     files: dict[str, bytes] = {}
     spans: dict[str, tuple[str, str]] = {}
     last: tuple[Tree, str] | None = None
@@ -48,26 +54,31 @@ def run(
         planned = planner.plan([making.alone(mod, *mod.variants)], tree).mods[0]
         if planned.verdict.ok:
             used = planned.variant.id if planned.variant is not None else None
-            rows.append(SpanRow(version, used, planned.verdict.value))
+            rows.append(SpanRow(version, tree.spec, used, planned.verdict.value))
             if used in spans:
                 spans[used], last = (spans[used][0], version), (tree, used)
             continue
         name = making.default_name(mod, tree.version)
         if last is None:
-            job = first(mod, tree, name)
+            job = first(mod, tree, name)._replace(unwritten=files)
         else:
             source = next(one for one in mod.variants if one.id == last[1])
             old = last[0].version or last[0].spec
-            job = porting.Job(mod, source, last[0], old, tree, name, f"=={version}", roots)
+            job = porting.Job(mod, source, last[0], old, tree, name, f"=={version}", roots, files)
         outcome = porting.run(job)
         if outcome.new is None or not outcome.fits:
             stopped = outcome
             break
-        mod, files = outcome.new.mod, {**files, **outcome.new.files}
+        mod, files = outcome.new.mod, dict(outcome.new.files)
+        plans.append((version, outcome.new.planned))
         spans[name], last = (version, version), (tree, name)
-        rows.append(SpanRow(version, name, "ported"))
+        rows.append(SpanRow(version, tree.spec, name, "ported"))
     for name, (start, end) in spans.items():
         if start != end:
             wider = making.with_range(files[catalog.MANIFEST], name, f">={start},<={end}")
             files[catalog.MANIFEST] = wider
+    locked = lock_entries.current(given)
+    if locked is not None and files:
+        made = making.loaded(given, files, roots)
+        files[catalog.LOCK] = lock_entries.extended(locked, made, plans)
     return PortSpan(mod, tuple(rows), files, stopped)

@@ -137,9 +137,13 @@ def default_name(mod: Mod, version: str | None) -> str:
 
 
 def patches(
-    variant: Variant, cuts: Sequence[FileChange], name: str, context: int
+    variant: Variant,
+    cuts: Sequence[FileChange],
+    name: str,
+    context: int,
+    homes: Mapping[str, str],
 ) -> dict[str, bytes]:
-    """Cut patches named as those of the variant that they come from."""
+    """Cut patches named as those of the variant that they come from, by the file that each was there."""
     sources = [os.path.basename(patch.source) for patch in variant.patches]
     owner = {
         path: os.path.basename(patch.source)
@@ -148,7 +152,7 @@ def patches(
     }
     found: dict[str, bytes] = {}
     for cut in sorted(cuts, key=lambda cut: cut.path):
-        source = f"{name}/{owner.get(cut.path, sources[0])}"
+        source = f"{name}/{owner.get(homes.get(cut.path, cut.path), sources[0])}"
         piece = diff_writer.file_diff(cut.path, cut.before, cut.after, context=context)
         found[source] = found.get(source, b"") + piece
     return {source: data for source, data in found.items() if data}

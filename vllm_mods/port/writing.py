@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod
+from vllm_mods.base.model import Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import catalog, reading
 from vllm_mods.library import writing as library_writing
-from vllm_mods.port.files import FilePort
+from vllm_mods.port.job import PortOutcome
 
 SCHEMA = 1
 _PREFIX = ".port-"
@@ -24,9 +24,10 @@ _MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
 
 
 class Unfinished(NamedTuple):
-    """A port with conflicts: what it is from (``base`` is a version) and to, and where its files lie.
+    """A port that a person has to finish: what it is from (``base`` is a version) and to, and where it lies.
 
-    ``files`` are pairs of the path in the target and whether the target has that file.
+    ``files`` are pairs of the path in the target and whether the target has that file, ``gone`` those
+    of the target that the mod removes; ``homes`` are the paths that these files had in the base.
     """
 
     folder: str
@@ -37,6 +38,8 @@ class Unfinished(NamedTuple):
     vllm: str
     target: str
     files: tuple[tuple[str, bool], ...]
+    gone: tuple[str, ...]
+    homes: Mapping[str, str]
 
     def edited(self, path: str) -> str:
         """Return where the file lies that a person edits."""
@@ -63,10 +66,8 @@ def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
     library_writing.replace(catalog.root_of(mod), placed)
 
 
-def keep(
-    mod: Mod, state: Unfinished, ports: Sequence[FilePort], changes: Mapping[str, FileChange]
-) -> Unfinished:
-    """Lay out what could not be merged, marked as git does, and return where.
+def keep(mod: Mod, state: Unfinished, outcome: PortOutcome) -> None:
+    """Lay out what could not be merged, marked as git does, or what was merged and would not work.
 
     A file of which the target has nothing becomes a patch that a person has to do away with.
     Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
@@ -77,28 +78,30 @@ def keep(
             hint=f"vllm-mods port {mod.name} --continue, or --abort",
         )
     files: dict[str, bytes] = {}
-    for one in ports:
+    merged = {cut.path: cut.after for cut in outcome.cuts}
+    changes = {one.path: one for one in outcome.changes}
+    for one in outcome.files:
         if one.ported.text is None and not one.ported.stretches:
             change = changes[one.path]
             patch = diff_writer.file_diff(one.path, change.before, change.after)
             files[f"{os.path.basename(one.path)}.patch"] = patch
             continue
-        text = one.ported.text
-        if text is None:
+        text = merged.get(one.new_path, one.ported.text)
+        if text is None and one.ported.text is None:
             text = diff3.marked(
                 one.ported.stretches,
                 f"{mod.name}, variant {state.variant}",
                 f"vLLM {state.base}",
                 state.target,
             )
-        files[f"files/{one.new_path}"] = text
+        if text is not None and one.new_path not in state.gone:
+            files[f"files/{one.new_path}"] = text
         if one.before is not None:
             files[f"theirs/{one.new_path}"] = one.before
     raw = {"schema": SCHEMA, **state._asdict()}
     raw.pop("folder")
     files[_STATE] = (json.dumps(raw, indent=1) + "\n").encode()
     library_writing.folder(state.folder, files)
-    return state
 
 
 def folder_of(mod: Mod, name: str) -> str:
@@ -122,15 +125,17 @@ def unfinished(mod: Mod) -> Unfinished:
         if raw.pop("schema") != SCHEMA:
             raise ValueError("another schema")  # noqa: TRY301
         raw["files"] = tuple((str(path), bool(there)) for path, there in raw["files"])
+        raw["gone"] = tuple(map(str, raw.get("gone", ())))
+        raw["homes"] = {str(path): str(was) for path, was in raw.get("homes", {}).items()}
         return Unfinished(folder=folder, **raw)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{folder} is no port that can go on: {error!r}", hint=f"rm -r {folder}"
         ) from error
 
 
-def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes]]:
-    """Return, by path, the target's file and the edited one.
+def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
+    """Return, by path, the target's file and the edited one, None for one that the mod removes.
 
     Raises ``Refused`` with every place that is left to do.
     """
@@ -140,7 +145,9 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes]]:
         for name in sorted(os.listdir(work.folder))
         if name.endswith(".patch")
     ]
-    found: dict[str, tuple[bytes | None, bytes]] = {}
+    found: dict[str, tuple[bytes | None, bytes | None]] = {
+        path: (reading.read(work.theirs(path), work.folder), None) for path in work.gone
+    }
     for path, there in work.files:
         data = reading.read(work.edited(path), work.folder)
         if data is None:

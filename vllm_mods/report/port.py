@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vllm_mods.base.model import Mod
+from vllm_mods.base.model import Finding, Level, Mod
 from vllm_mods.port.files import FilePort
 from vllm_mods.port.job import PortOutcome
-from vllm_mods.port.span import PortSpan
+from vllm_mods.port.span import PortSpan, SpanRow
+from vllm_mods.port.variant import NewVariant
 from vllm_mods.port.writing import Unfinished
 from vllm_mods.report.data import SCHEMA
 from vllm_mods.report.data import finding as finding_data
@@ -67,7 +68,7 @@ def span_data(mod: Mod, found: PortSpan, work: Unfinished | None) -> dict[str, A
 
 def span_text(mod: Mod, found: PortSpan, work: Unfinished | None) -> str:
     """Return a port over several releases as a person reads it."""
-    rows = [f"{row.release:14} {row.verdict} ({row.variant})" for row in found.rows]
+    rows = [f"{_release(row):14} {row.verdict} ({row.variant})" for row in found.rows]
     rows += [f"wrote {os.path.join(mod.directory, one)}" for one in sorted(found.files)]
     if found.stopped is not None:
         rows.append(text(found.stopped, work, None, ()))
@@ -76,35 +77,60 @@ def span_text(mod: Mod, found: PortSpan, work: Unfinished | None) -> str:
     return "\n".join(rows)
 
 
+def _release(row: SpanRow) -> str:
+    plain = row.tree == f"pypi:{row.release}" or not row.tree.startswith("pypi:")
+    return row.release if plain else f"{row.release} ({row.tree.removeprefix('pypi:')})"
+
+
 def _lines(
     outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
 ) -> Iterator[str]:
     job, new = outcome.job, outcome.new
     target = job.target_version
+    library = os.path.dirname(os.path.dirname(job.mod.directory))
+    place = "" if library == job.roots[0] else f" --library {shlex.quote(library)}"
+    left = {} if work is None else {path: _errors(path, new) for path, _ in work.files}
     yield f"{job.mod.name}: variant {job.variant.id}, from vLLM {job.base_version} to {target}"
-    for one in outcome.files:
-        yield from _file(one)
-    for place in outcome.followed:
-        yield f"  followed: {place.old} is now {place.new} ({place.likeness:.0%} alike)"
+    for file in outcome.files:
+        yield from _file(file)
+    for one in outcome.followed:
+        yield f"  followed: {one.old} is now {one.new} ({one.likeness:.0%} alike)"
     if outcome.carried:
         yield f"  vLLM {target} has every change already"
     if new is not None:
         yield f"variant {job.name} ({job.vllm}) {new.planned.verdict}"
-        yield from (f"  {one.message}" for one in new.planned.findings)
+        told = {one for found in left.values() for one in found}
+        yield from (f"  {one.message}" for one in new.planned.findings if one not in told)
     yield from (f"note: {one}" for one in notes)
     if wrote is not None:
         yield from (f"wrote {os.path.join(job.mod.directory, one)}" for one in wrote)
-        yield f"hint: vllm-mods matrix {job.mod.name} --update-lock  # on every release that it names"
+        again = f"vllm-mods matrix {job.mod.name} --update-lock{place}"
+        yield f"hint: {again}  # on every release that it names"
     elif new is not None:
-        yield "it would not work there: nothing was written"
+        yield "it would not work there as it is: the mod was left as it was"
     if work is not None:
-        yield f"left to you, in {work.folder}:"
-        yield from (f"  {work.edited(path)}" for path, _ in work.files)
-        library = os.path.dirname(os.path.dirname(job.mod.directory))
-        there = "" if library in job.roots else f" --output {shlex.quote(library)}"
-        yield f"hint: edit them, then vllm-mods port {job.mod.name} --continue{there}  # or --abort"
+        yield from _left(
+            work, left, place if library in job.roots else f" --output {shlex.quote(library)}"
+        )
     elif not outcome.clean:
         yield "nothing was written"
+
+
+def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], there: str) -> Iterator[str]:
+    yield f"left to you, in {work.folder}:"
+    for path, found in left.items():
+        edited = work.edited(path)
+        for one in found:
+            yield f"  {edited}:{one.line}: {one.message.removeprefix(f'{path}:{one.line}: ')}"
+        if not found:
+            yield f"  {edited}"
+    yield f"hint: edit them, then vllm-mods port {work.mod} --continue{there}  # or --abort"
+
+
+def _errors(path: str, new: NewVariant | None) -> list[Finding]:
+    """Return what is wrong at some line of a file."""
+    found = () if new is None else new.planned.findings
+    return [one for one in found if one.path == path and one.line and one.level is Level.ERROR]
 
 
 def _file(one: FilePort) -> Iterator[str]:
