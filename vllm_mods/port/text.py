@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
-from vllm_mods.port import follow, outline, structure, textual
+from vllm_mods.port import follow, outline, statements, structure, textual
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.outline import Outline
 from vllm_mods.port.structure import MergeProblem
@@ -18,7 +18,8 @@ class Ported(NamedTuple):
 
     ``text`` is None if there are ``problems``; ``stretches`` are then what was merged and what
     clashes. ``proof`` is ``file`` where a merge of the whole file gives the same bytes as one by
-    scopes, ``scopes`` where the whole file clashes elsewhere and two merges of the scopes agree.
+    scopes, ``scopes`` where the whole file clashes elsewhere and two merges of the scopes agree, ``statements`` where
+    lines clash and statements do not.
     ``touched`` are the scopes that the mod changes, ``followed`` those that are elsewhere by now.
     """
 
@@ -62,6 +63,13 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
         return done._replace(text=by_scope[0], stretches=found[0].stretches, proof="scopes")
     worst = next((one for one in found if one.problems), None)
     if worst is not None:
+        by_statement = None
+        if not followed and {p.code for one in found for p in one.problems} == {"clash"}:
+            by_statement = statements.merge(*sides)
+        if by_statement is not None and all(
+            statements.agrees(by_statement, one.stretches) for one in found
+        ):
+            return done._replace(text=by_statement, proof="statements")
         return done._replace(stretches=worst.stretches, problems=worst.problems)
     message = "a merge of the whole file and one by scopes do not give the same bytes"
     problem = MergeProblem("disagree", ", ".join(found[0].touched), message)

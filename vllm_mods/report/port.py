@@ -138,7 +138,11 @@ def _file(one: FilePort) -> Iterator[str]:
     if one.carried:
         yield f"  {where}: is so already"
     elif one.ported.text is not None:
-        how = {"file": "merged", "scopes": "merged class by class"}[one.ported.proof or "file"]
+        how = {
+            "file": "merged",
+            "scopes": "merged class by class",
+            "statements": "merged statement by statement",
+        }[one.ported.proof or "file"]
         yield f"  {where}: {how}"
     else:
         yield f"  {where}: left to you"

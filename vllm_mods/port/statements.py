@@ -1,0 +1,303 @@
+"""Three-way merge of Python, statement by statement, for what clashes line by line. Pure.
+
+Lines that touch clash, although they may be two statements that have nothing to do with each other. Here a
+statement has a key, as a definition has a name (``key``), and what one side does to a statement meets what
+the other does to the one of the same key only:
+
+* changes of statements with different keys do not clash;
+* where both sides change one statement, they may do it in different parts of its body, or add elements to
+  one of its brackets; tokens are never merged;
+* two insertions at one place both go in, the mod's first, where neither binds what the other reads and the
+  target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says where
+  it belongs, and it is refused.
+
+What comes out is believed only if it is the same merge backwards: what it adds to the target, taken to
+the base, gives what the mod made of the base.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from vllm_mods.base import line_diff
+from vllm_mods.base.diff3 import Clash, Lines
+from vllm_mods.formats import syntax_tree
+from vllm_mods.port import brackets, independence
+from vllm_mods.port.brackets import BothChangedError
+
+_BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_Same = TypeVar("_Same", Lines, str)
+
+
+class Statement(NamedTuple):
+    """A statement: ``lead`` are the blank lines and comments above it, ``text`` its lines.
+
+    ``start`` is the number of the first line of ``text``, 1-based.
+    """
+
+    key: str
+    lead: Lines
+    text: Lines
+    start: int
+    node: ast.stmt
+
+
+Suite = dict[str, Statement]
+
+_HEADS: dict[type[ast.stmt], tuple[str, ...]] = {
+    ast.Assign: ("targets",),
+    ast.AnnAssign: ("target",),
+    ast.AugAssign: ("target",),
+    ast.ImportFrom: ("level", "module"),
+    ast.If: ("test",),
+    ast.While: ("test",),
+    ast.For: ("target", "iter"),
+    ast.AsyncFor: ("target", "iter"),
+    ast.With: ("items",),
+    ast.AsyncWith: ("items",),
+    ast.Return: (),
+    ast.Raise: (),
+    ast.Try: (),
+    ast.Match: (),
+}
+"""What of a statement is its key; of those that are not here, all of it is."""
+
+
+class _Part(NamedTuple):
+    """A piece of a compound statement: lines such as ``else:``, and the statements below them."""
+
+    head: Lines
+    suite: Suite
+
+
+def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """Merge what the mod does (``base`` to ``ours``) with what the target has; None if that is not certain."""
+    try:
+        merged = _merged(base, ours, theirs)
+        back = _merged(theirs, merged, base)
+    except BothChangedError:
+        return None
+    module, again, meant = (syntax_tree.module(one) for one in (merged, back, ours))
+    if module is None or again is None or meant is None or ast.dump(again) != ast.dump(meant):
+        return None
+    return merged
+
+
+def agrees(text: bytes, stretches: Sequence[Lines | Clash]) -> bool:
+    """Tell whether a text is what was merged line by line, with something in the place of each clash."""
+    at = 0
+    for n, one in enumerate(stretches):
+        if isinstance(one, Clash):
+            continue
+        piece = b"".join(one)
+        if n == len(stretches) - 1:
+            return text.endswith(piece) and len(text) - len(piece) >= at
+        found = text.find(piece, at)
+        if found < 0 or (n == 0 and found):
+            return False
+        at = found + len(piece)
+    return True
+
+
+def _merged(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+    sides = []
+    for data in (base, ours, theirs):
+        module = syntax_tree.module(data)
+        if module is None:
+            raise BothChangedError
+        lines = line_diff.split(data)
+        suite = _read(module.body, lines, 1)
+        end = max((one.start + len(one.text) - 1 for one in suite.values()), default=0)
+        sides.append((suite, tuple(lines[end:])))
+    (b, tail_b), (o, tail_o), (t, tail_t) = sides
+    return b"".join([*_suite(b, o, t), *_pick(tail_b, tail_o, tail_t)])
+
+
+def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
+    """Return what is not as in the base. Raises ``BothChangedError`` where neither side is."""
+    if ours in {base, theirs}:
+        return theirs
+    if theirs == base:
+        return ours
+    raise BothChangedError
+
+
+# --- reading
+
+
+def _read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite:
+    """Read statements, of which the first with what stands above it begins at line ``first``."""
+    found: list[Statement] = []
+    at = first
+    for node in nodes:
+        start = _start(node)
+        if start < at:
+            raise BothChangedError  # on one line with another
+        end = node.end_lineno or start
+        lead, text = tuple(lines[at - 1 : start - 1]), tuple(lines[start - 1 : end])
+        found.append(Statement(key(node), lead, text, start, node))
+        at = end + 1
+    counts, seen = Counter(one.key for one in found), Counter[str]()
+    suite: Suite = {}
+    for one in found:
+        seen[one.key] += 1
+        name = one.key
+        if counts[name] > 1:  # not one of them means the same where there are more or fewer
+            name = f"{name} #{seen[name]} of {counts[name]}"
+        suite[name] = one._replace(key=name)
+    return suite
+
+
+def _start(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(one.lineno for one in decorators)])
+
+
+def key(node: ast.stmt) -> str:
+    """Return what tells a statement from others of its block, whatever is done to the rest of it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return f"def {node.name}"
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        args = node.value.args
+        first = args[0].value if args and isinstance(args[0], ast.Constant) else ""
+        return f"{ast.unparse(node.value.func)}({first!r}"
+    told = [getattr(node, name) for name in _HEADS.get(type(node), ())]
+    if type(node) not in _HEADS:
+        return "docstring" if _is_text(node) else ast.unparse(node)
+    flat = [one for some in told for one in (some if isinstance(some, list) else [some])]
+    said = (ast.unparse(one) if isinstance(one, ast.AST) else str(one) for one in flat)
+    kind = "=" if isinstance(node, _BINDING) else type(node).__name__
+    return f"{kind} {' '.join(said)}"
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _parts(one: Statement) -> list[_Part]:
+    """Take a compound statement apart; nothing for any other."""
+    lines = [b""] * (one.start - 1) + list(one.text)
+    blocks: list[list[ast.stmt]] = []
+    for holder in [one.node, *getattr(one.node, "handlers", ()), *getattr(one.node, "cases", ())]:
+        blocks += [
+            b for name in ("body", "orelse", "finalbody") if (b := getattr(holder, name, []))
+        ]
+    blocks.sort(key=lambda block: block[0].lineno)
+    parts: list[_Part] = []
+    at = one.start
+    for block in blocks:
+        start = _start(block[0])
+        if start == one.start or lines[start - 1][: block[0].col_offset].strip():
+            return []  # on the line of its head
+        while start > at + 1 and _is_trivia(lines[start - 2]):
+            start -= 1
+        parts.append(_Part(tuple(lines[at - 1 : start - 1]), _read(block, lines, start)))
+        at = (block[-1].end_lineno or 0) + 1
+    return parts
+
+
+def _is_trivia(line: bytes) -> bool:
+    return not line.strip() or line.lstrip().startswith(b"#")
+
+
+# --- merging
+
+
+def _suite(base: Suite, ours: Suite, theirs: Suite) -> list[bytes]:
+    """Merge blocks: the target's statements in its order, with those of the mod where they belong."""
+    for one, other in ((base, ours), (base, theirs)):
+        if [name for name in one if name in other] != [name for name in other if name in one]:
+            raise BothChangedError  # another order
+    if any(name in theirs and name not in base for name in ours):
+        raise BothChangedError  # both add it
+    for name in base:
+        gone = [side for side in (ours, theirs) if name not in side]
+        kept = [side[name] for side in (ours, theirs) if name in side]
+        if len(gone) == 1 and (kept[0].lead, kept[0].text) != (base[name].lead, base[name].text):
+            raise BothChangedError
+    added = _places(base, ours, theirs)
+    out: list[bytes] = []
+    for n, name in enumerate(theirs):
+        out += _lines(added.get(n, ()))
+        if name not in base:
+            out += _lines([theirs[name]])
+        elif name in ours:
+            out += _statement(base[name], ours[name], theirs[name])
+    out += _lines(added.get(len(theirs), ()))
+    return out
+
+
+def _lines(some: Iterable[Statement]) -> list[bytes]:
+    return [line for one in some for line in (*one.lead, *one.text)]
+
+
+def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[Statement]]:
+    """Return, by the number of the target's statement that they stand before, what the mod inserts."""
+    found: dict[int, list[Statement]] = {}
+    before: str | None = None
+    group: list[Statement] = []
+    for name in [*ours, None]:
+        if name is not None and name not in base:
+            group.append(ours[name])
+            continue
+        if group:
+            place = _place(base, theirs, before, name, group)
+            found.setdefault(place, []).extend(group)
+        before, group = name, []
+    return found
+
+
+def _place(
+    base: Suite, theirs: Suite, before: str | None, after: str | None, group: Sequence[Statement]
+) -> int:
+    """Find the place of a group between two old neighbours, None for the ends of the block."""
+    known, there = list(base), list(theirs)
+    replaced = known[_after(known, before) : _upto(known, after)]
+    lo = _after(there, before) if before is None or before in theirs else None
+    hi = _upto(there, after) if after is None or after in theirs else None
+    if replaced:
+        if lo is None or hi is None or there[lo:hi] != replaced:
+            raise BothChangedError
+        return lo
+    if lo is not None and (before, after) != (None, None):
+        end = next((n for n in range(lo, len(there)) if there[n] in base), len(there))
+        between, at = there[lo:end], lo
+    elif hi is not None and after is not None:
+        start = next((n + 1 for n in range(hi - 1, -1, -1) if there[n] in base), 0)
+        between, at = there[start:hi], hi
+    else:
+        raise BothChangedError
+    if between and not independence.holds(
+        [one.node for one in group], [theirs[name].node for name in between]
+    ):
+        raise BothChangedError
+    return at
+
+
+def _after(names: list[str], name: str | None) -> int:
+    return 0 if name is None else names.index(name) + 1
+
+
+def _upto(names: list[str], name: str | None) -> int:
+    return len(names) if name is None else names.index(name)
+
+
+def _statement(base: Statement, ours: Statement, theirs: Statement) -> list[bytes]:
+    """Merge one statement, and what stands above it."""
+    lead = _pick(base.lead, ours.lead, theirs.lead)
+    try:
+        return [*lead, *_pick(base.text, ours.text, theirs.text)]
+    except BothChangedError:
+        parts = [_parts(one) for one in (base, ours, theirs)]
+    if parts[0] and len({len(some) for some in parts}) == 1:
+        out = list(lead)
+        for b, o, t in zip(*parts, strict=True):
+            out += [*_pick(b.head, o.head, t.head), *_suite(b.suite, o.suite, t.suite)]
+        return out
+    if any(parts):
+        raise BothChangedError
+    sides = [(b"".join(one.text), one.node, one.start) for one in (base, ours, theirs)]
+    return [*lead, brackets.merge(*sides)]
