@@ -38,6 +38,7 @@ class _PortArguments(NamedTuple):
     variant: str | None
     name: str | None
     spec: str | None
+    repair: bool
 
 
 @click.command(name="port")
@@ -48,6 +49,7 @@ class _PortArguments(NamedTuple):
 @click.option("--as", "name", metavar="ID", help="What to call the new variant.")
 @click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just the target].")
 @click.option("--output", metavar="DIR", help="Write a copy of the mod to DIR/patches instead.")
+@click.option("--no-repair", is_flag=True, help="Put nothing right of what would not work.")
 @click.option("--continue", "go_on", is_flag=True, help="Take the edited files of a port.")
 @click.option("--abort", is_flag=True, help="Do away with an unfinished port.")
 @options.own_libraries
@@ -62,6 +64,7 @@ def command(
     name: str | None,
     spec: str | None,
     output: str | None,
+    no_repair: bool,
     libraries: tuple[str, ...],
     go_on: bool,
     abort: bool,
@@ -90,6 +93,7 @@ def command(
         variant=variant,
         name=name,
         spec=spec,
+        repair=not no_repair,
     )
     if target is None:
         return _ended(asked, abort=abort, as_json=as_json)
@@ -127,7 +131,11 @@ def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
     trees = (asked.releases.open(one.removeprefix("pypi:")) for one in specs)
     roots = asked.library.roots
     found = span.run(
-        asked.mod, trees, roots, lambda mod, tree, name: _job(asked, mod, tree, name=name)
+        asked.mod,
+        trees,
+        roots,
+        lambda mod, tree, name: _job(asked, mod, tree, name=name),
+        repair=asked.repair,
     )
     if found.files:
         writing.write_files(asked.mod, found.files)
@@ -207,6 +215,7 @@ def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None
         name=name or making.default_name(mod, tree.version),
         vllm=asked.spec or f"=={tree.version}",
         roots=asked.library.roots,
+        repair=asked.repair,
     )
 
 

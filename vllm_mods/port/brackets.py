@@ -17,19 +17,22 @@ class BothChangedError(Exception):
 class _Bracket(NamedTuple):
     """The elements of a bracket, in ``gaps`` those between and around the ones that the base has.
 
-    So ``gaps`` is one longer than ``kept``, the others.
+    ``kept`` are these, None for one that is gone; so ``gaps`` is one longer.
     """
 
-    kept: list[ast.AST]
+    kept: list[ast.AST | None]
     gaps: list[list[ast.AST]]
 
 
-def merge(base: Side, ours: Side, theirs: Side) -> bytes:
+def merge(base: Side, ours: Side, theirs: Side, *, fewer: bool = False) -> bytes:
     """Put what the mod adds to brackets of a statement into the target's, behind what the target adds.
 
-    Raises ``BothChangedError`` where a side does anything else.
+    With ``fewer``, the target has taken elements out instead. Raises ``BothChangedError`` where a side does anything else.
     """
-    mine, there = dict(_compared(base[1], ours[1])), dict(_compared(base[1], theirs[1]))
+    mine, there = (
+        dict(_compared(base[1], ours[1])),
+        dict(_compared(base[1], theirs[1], fewer=fewer)),
+    )
     source, _, start = theirs
     lines = source.splitlines(keepends=True)
     edits: list[tuple[int, bytes]] = []
@@ -42,7 +45,7 @@ def merge(base: Side, ours: Side, theirs: Side) -> bytes:
         known = {ast.dump(element) for some in other.gaps for element in some}
         for n, gap in enumerate(one.gaps):
             new = [element for element in gap if ast.dump(element) not in known]
-            before = [*other.kept[:n][-1:], *other.gaps[n]]
+            before = [*(one for one in other.kept[:n] if one is not None), *other.gaps[n]]
             if new and not before:
                 raise BothChangedError  # nothing to put it behind
             if new:
@@ -68,37 +71,51 @@ def _source(node: ast.AST, side: Side) -> bytes:
 
 
 def _compared(
-    base: object, side: object, path: tuple[str | int, ...] = ()
+    base: object, side: object, path: tuple[str | int, ...] = (), *, fewer: bool = False
 ) -> Iterator[tuple[tuple[str | int, ...], _Bracket]]:
     """Yield the brackets of a statement by their paths in it, with what a side adds to each.
 
-    Raises ``BothChangedError`` where anything else differs.
+    With ``fewer``, what it has taken out instead. Raises ``BothChangedError`` where anything else differs.
     """
     if type(base) is not type(side):
         raise BothChangedError
     if isinstance(base, list) and isinstance(side, list):
         if path[-1] in {"keywords", "names", "elts"}:
-            bracket = _bracket(base, side, adding=path[-1] != "elts" or path[-2] in {"[", "slice"})
+            some = path[-1] != "elts" or path[-2] in {"[", "slice"}
+            bracket = (_fewer if fewer else _bracket)(base, side, changing=some)
             yield path, bracket
             side = bracket.kept
         if len(base) != len(side):
             raise BothChangedError
         for n, (one, other) in enumerate(zip(base, side, strict=True)):
-            yield from _compared(one, other, (*path, n))
+            if other is not None:
+                yield from _compared(one, other, (*path, n), fewer=fewer)
     elif isinstance(base, ast.AST):
         for name, value in ast.iter_fields(base):
             inner = (*path, "[") if isinstance(base, ast.List | ast.Set) else path
-            yield from _compared(value, getattr(side, name), (*inner, name))
+            yield from _compared(value, getattr(side, name), (*inner, name), fewer=fewer)
     elif base != side:
         raise BothChangedError
 
 
-def _bracket(base: list[ast.AST], side: list[ast.AST], *, adding: bool) -> _Bracket:
+def _fewer(base: list[ast.AST], side: list[ast.AST], *, changing: bool) -> _Bracket:
+    """Find the elements of the base that a side still has; it may have no others."""
+    rest = list(side)
+    kept = [
+        rest.pop(0) if rest and (_name(rest[0]) == _name(one) or len(base) == len(side)) else None
+        for one in base
+    ]
+    if rest or (None in kept and not changing):
+        raise BothChangedError
+    return _Bracket(kept, [[] for _ in range(len(base) + 1)])
+
+
+def _bracket(base: list[ast.AST], side: list[ast.AST], *, changing: bool) -> _Bracket:
     """Find the base's elements among those of a side, in their order; keywords go by their names.
 
-    Nothing is ``adding`` to a tuple that is no subscript: others count on how many it has.
+    A tuple that is no subscript is not ``changing``: others count on how many it has.
     """
-    kept: list[ast.AST] = []
+    kept: list[ast.AST | None] = []
     gaps: list[list[ast.AST]] = [[]]
     for element in side:
         n = len(kept)
@@ -109,7 +126,7 @@ def _bracket(base: list[ast.AST], side: list[ast.AST], *, adding: bool) -> _Brac
         else:
             gaps[-1].append(element)
     names = [_name(element) for element in side]
-    if any(gaps) and (not adding or len(set(names)) < len(names)):
+    if any(gaps) and (not changing or len(set(names)) < len(names)):
         raise BothChangedError
     return _Bracket(kept, gaps)
 

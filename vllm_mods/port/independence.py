@@ -24,6 +24,17 @@ def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
     return not set(_bound(_walked(first, leaving=False))) & bound_there
 
 
+def skips(first: Sequence[ast.stmt], new: Sequence[ast.stmt], old: Sequence[ast.stmt]) -> bool:
+    """Tell whether a group that leaves the function would leave out what ``new`` makes and ``old`` did not.
+
+    That is an attribute or an element, which others may count on by now; names end with the function.
+    """
+    if not any(isinstance(node, _LEAVES) for node in _walked(first)):
+        return False
+    lasting = {name for name in _bound(_walked(new)) if "." in name or "[" in name}
+    return bool(lasting - set(_bound(_walked(old))) - set(_bound(_walked(first))))
+
+
 def _walked(nodes: Sequence[ast.AST], *, leaving: bool = True) -> Iterator[ast.AST]:
     """Yield the nodes that run with a block: not what is in functions and classes.
 
@@ -46,7 +57,9 @@ def _bound(nodes: Iterator[ast.AST] | Sequence[ast.AST]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             if not isinstance(node.ctx, ast.Load):
-                yield ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
+                yield ast.unparse(node)
+                if isinstance(node, ast.Subscript):
+                    yield ast.unparse(node.value)
         elif isinstance(node, ast.alias):
             yield (node.asname or node.name).split(".")[0]
         elif isinstance(

@@ -10,7 +10,7 @@ from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import catalog
 from vllm_mods.planning import planner
-from vllm_mods.port import files, imports, variant
+from vllm_mods.port import files, imports, repair, variant
 from vllm_mods.port.files import FilePort
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.variant import NewVariant
@@ -21,7 +21,8 @@ class Job(NamedTuple):
 
     ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
     is the range that the new variant states, ``roots`` are the library's folders; ``unwritten`` are
-    files of the mod that are not on disk yet.
+    files of the mod that are not on disk yet; with ``repair``, what fit finds wrong is put right where
+    there is one way to.
     """
 
     mod: Mod
@@ -33,6 +34,7 @@ class Job(NamedTuple):
     vllm: str
     roots: Sequence[str]
     unwritten: Mapping[str, bytes] = MappingProxyType({})
+    repair: bool = True
 
     @property
     def told(self) -> str:
@@ -48,7 +50,7 @@ class Job(NamedTuple):
 class PortOutcome(NamedTuple):
     """What came out. ``new`` is None where something clashes, or the target has the change already.
 
-    ``cuts`` are what ``new`` changes in the target.
+    ``cuts`` are what ``new`` changes in the target, ``repaired`` says what of that no merge gave.
     """
 
     job: Job
@@ -57,6 +59,7 @@ class PortOutcome(NamedTuple):
     new: NewVariant | None
     followed: tuple[Followed, ...]
     cuts: tuple[FileChange, ...] = ()
+    repaired: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -114,27 +117,42 @@ def run(job: Job) -> PortOutcome:
         )
         for one in ports
     ]
-    new = finish(job, cuts, outcome.homes)
-    if new.planned.verdict is Verdict.UNFIT:
-        fixed, more = _imports(job, cuts, new)
-        if more:
-            return outcome._replace(
-                new=finish(job, fixed, outcome.homes),
-                cuts=tuple(fixed),
-                followed=(*followed, *more),
-            )
-    return outcome._replace(new=new, cuts=tuple(cuts))
+    outcome = outcome._replace(new=finish(job, cuts, outcome.homes), cuts=tuple(cuts))
+    return _repaired(outcome) if job.repair else outcome
 
 
-def finish(job: Job, cuts: Sequence[FileChange], homes: Mapping[str, str]) -> NewVariant:
+def _repaired(outcome: PortOutcome) -> PortOutcome:
+    """Put right what fit finds wrong, where there is one way only."""
+    job, new, base = outcome.job, outcome.new, outcome.job.base
+    if new is None or base is None or new.planned.verdict is not Verdict.UNFIT:
+        return outcome
+    cuts, followed = _imports(job, outcome.cuts, new)
+    done = repair.overrides(cuts, new.planned.findings, base, job.target)
+    if not followed and not done.told:
+        return outcome
+    return outcome._replace(
+        new=finish(job, done.cuts, outcome.homes, done.told),
+        cuts=done.cuts,
+        followed=(*outcome.followed, *followed),
+        repaired=done.told,
+    )
+
+
+def finish(
+    job: Job, cuts: Sequence[FileChange], homes: Mapping[str, str], told: Sequence[str] = ()
+) -> NewVariant:
     """Make the variant out of finished files, and plan it on the target.
 
     The patches get more context until every hunk has one proven place; what the plan says then is
-    for the caller to judge. ``homes`` says of a file of the target which one of the base it was.
+    for the caller to judge. ``homes`` says of a file of the target which one of the base it was;
+    what was ``told`` of repairs stands above the first patch.
     """
     made: NewVariant | None = None
     for context in diff_writer.CONTEXTS:
         patches = variant.patches(job.variant, cuts, job.name, context, homes)
+        for source in [*patches][:1]:
+            said = "".join(f"Repaired by port: {one}\n" for one in told)
+            patches[source] = said.encode() + patches[source]
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches)}
         manifest = variant.manifest(job.mod, job.variant, block, job.told)
         files = {**job.unwritten, **patches, catalog.MANIFEST: manifest}

@@ -35,7 +35,12 @@ class PortSpan(NamedTuple):
 
 
 def run(
-    mod: Mod, trees: Iterable[Tree], roots: Sequence[str], first: Callable[[Mod, Tree, str], Job]
+    mod: Mod,
+    trees: Iterable[Tree],
+    roots: Sequence[str],
+    first: Callable[[Mod, Tree, str], Job],
+    *,
+    repair: bool = True,
 ) -> PortSpan:
     """Go through trees, the oldest first, and port where no variant goes in.
 
@@ -64,7 +69,9 @@ def run(
         else:
             source = next(one for one in mod.variants if one.id == last[1])
             old = last[0].version or last[0].spec
-            job = porting.Job(mod, source, last[0], old, tree, name, f"=={version}", roots, files)
+            job = porting.Job(
+                mod, source, last[0], old, tree, name, f"=={version}", roots, files, repair
+            )
         outcome = porting.run(job)
         if outcome.new is None or not outcome.fits:
             stopped = outcome

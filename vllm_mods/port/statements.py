@@ -8,7 +8,8 @@ the other does to the one of the same key only:
 * where both sides change one statement, they may do it in different parts of its body, or add elements to
   one of its brackets; tokens are never merged;
 * two insertions at one place both go in, the mod's first, where neither binds what the other reads and the
-  target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says where
+  target's cannot leave the function, and nothing lasting that the target makes behind the mod's is left
+  out where the mod's leaves; where both old neighbours of an insertion are gone, nothing says where
   it belongs, and it is refused.
 
 What comes out is believed only if it is the same merge backwards: what it adds to the target, taken to
@@ -77,7 +78,7 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """Merge what the mod does (``base`` to ``ours``) with what the target has; None if that is not certain."""
     try:
         merged = _merged(base, ours, theirs)
-        back = _merged(theirs, merged, base)
+        back = _merged(theirs, merged, base, back=True)
     except BothChangedError:
         return None
     module, again, meant = (syntax_tree.module(one) for one in (merged, back, ours))
@@ -102,7 +103,7 @@ def agrees(text: bytes, stretches: Sequence[Lines | Clash]) -> bool:
     return True
 
 
-def _merged(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+def _merged(base: bytes, ours: bytes, theirs: bytes, *, back: bool = False) -> bytes:
     sides = []
     for data in (base, ours, theirs):
         module = syntax_tree.module(data)
@@ -113,7 +114,7 @@ def _merged(base: bytes, ours: bytes, theirs: bytes) -> bytes:
         end = max((one.start + len(one.text) - 1 for one in suite.values()), default=0)
         sides.append((suite, tuple(lines[end:])))
     (b, tail_b), (o, tail_o), (t, tail_t) = sides
-    return b"".join([*_suite(b, o, t), *_pick(tail_b, tail_o, tail_t)])
+    return b"".join([*_suite(b, o, t, back=back), *_pick(tail_b, tail_o, tail_t)])
 
 
 def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
@@ -206,7 +207,7 @@ def _is_trivia(line: bytes) -> bool:
 # --- merging
 
 
-def _suite(base: Suite, ours: Suite, theirs: Suite) -> list[bytes]:
+def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes]:
     """Merge blocks: the target's statements in its order, with those of the mod where they belong."""
     for one, other in ((base, ours), (base, theirs)):
         if [name for name in one if name in other] != [name for name in other if name in one]:
@@ -225,7 +226,7 @@ def _suite(base: Suite, ours: Suite, theirs: Suite) -> list[bytes]:
         if name not in base:
             out += _lines([theirs[name]])
         elif name in ours:
-            out += _statement(base[name], ours[name], theirs[name])
+            out += _statement(base[name], ours[name], theirs[name], back=back)
     out += _lines(added.get(len(theirs), ()))
     return out
 
@@ -270,9 +271,11 @@ def _place(
         between, at = there[start:hi], hi
     else:
         raise BothChangedError
-    if between and not independence.holds(
-        [one.node for one in group], [theirs[name].node for name in between]
-    ):
+    mine = [one.node for one in group]
+    behind = [theirs[name].node for name in there[at:]]
+    if between and not independence.holds(mine, [theirs[name].node for name in between]):
+        raise BothChangedError
+    if independence.skips(mine, behind, [one.node for one in base.values()]):
         raise BothChangedError
     return at
 
@@ -285,7 +288,7 @@ def _upto(names: list[str], name: str | None) -> int:
     return len(names) if name is None else names.index(name)
 
 
-def _statement(base: Statement, ours: Statement, theirs: Statement) -> list[bytes]:
+def _statement(base: Statement, ours: Statement, theirs: Statement, *, back: bool) -> list[bytes]:
     """Merge one statement, and what stands above it."""
     lead = _pick(base.lead, ours.lead, theirs.lead)
     try:
@@ -295,9 +298,9 @@ def _statement(base: Statement, ours: Statement, theirs: Statement) -> list[byte
     if parts[0] and len({len(some) for some in parts}) == 1:
         out = list(lead)
         for b, o, t in zip(*parts, strict=True):
-            out += [*_pick(b.head, o.head, t.head), *_suite(b.suite, o.suite, t.suite)]
+            out += [*_pick(b.head, o.head, t.head), *_suite(b.suite, o.suite, t.suite, back=back)]
         return out
     if any(parts):
         raise BothChangedError
     sides = [(b"".join(one.text), one.node, one.start) for one in (base, ours, theirs)]
-    return [*lead, brackets.merge(*sides)]
+    return [*lead, brackets.merge(*sides, fewer=back)]

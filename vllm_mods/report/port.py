@@ -40,6 +40,7 @@ def data(
             for one in outcome.files
         ],
         "followed": [one._asdict() for one in outcome.followed],
+        "repaired": list(outcome.repaired),
         "variant": None if new is None else job.name,
         "verdict": None if new is None else new.planned.verdict.value,
         "findings": [] if new is None else [finding_data(one) for one in new.planned.findings],
@@ -95,6 +96,7 @@ def _lines(
         yield from _file(file)
     for one in outcome.followed:
         yield f"  followed: {one.old} is now {one.new} ({one.likeness:.0%} alike)"
+    yield from (f"  repaired: {one}" for one in outcome.repaired)
     if outcome.carried:
         yield f"  vLLM {target} has every change already"
     if new is not None:
