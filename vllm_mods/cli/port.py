@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import click
 
+from vllm_mods.base import versions
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.cli import options
@@ -101,14 +103,14 @@ def command(
         if _SPEC.match(target):
             return _range(asked, target, as_json=as_json)
         tree = _opened(target, asked.releases)
-        return _one(_job(asked, asked.mod, tree, name=name), as_json=as_json)
+        return _one(asked, _job(asked, asked.mod, tree, name=name), as_json=as_json)
     finally:
         if output is not None:
             _take_away(library.load(mod), asked.mod, library)
 
 
-def _one(job: Job, *, as_json: bool) -> int:
-    outcome = porting.run(job)
+def _one(asked: _PortArguments, job: Job, *, as_json: bool) -> int:
+    outcome = porting.run(job, lambda: _between(asked, job))
     notes: tuple[str, ...] = ()
     wrote = None
     if outcome.fits and outcome.new is not None:
@@ -117,6 +119,18 @@ def _one(job: Job, *, as_json: bool) -> int:
         wrote = sorted(outcome.new.files)
     _tell(outcome, _keep(outcome), wrote, notes, as_json=as_json)
     return EXIT_OK if outcome.fits or (outcome.clean and outcome.new is None) else EXIT_NO
+
+
+def _between(asked: _PortArguments, job: Job) -> Iterator[Tree]:
+    """Yield the releases between the base and the target, where both are releases, from the base on."""
+    if job.base is None or not all(
+        tree.spec.startswith("pypi:") and tree.version for tree in (job.base, job.target)
+    ):
+        return
+    ends = sorted((job.base_version, job.target_version), key=versions.sort_key)
+    specs = choose_releases((), asked.releases.files(), f">{ends[0]},<{ends[1]}")
+    for spec in specs if ends[0] == job.base_version else specs[::-1]:
+        yield asked.releases.open(spec.removeprefix("pypi:"))
 
 
 def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:

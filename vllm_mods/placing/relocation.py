@@ -12,6 +12,8 @@ from vllm_mods.base.model import Tree
 
 # Each read of a remote tree is a request of its own, and `check` may move a megabyte in all.
 _REMOTE_LIMIT = 12
+# A release brings about a hundred new files; a port may take the time to ask for them.
+_NEW = 200
 
 
 class Search(Protocol):
@@ -51,20 +53,37 @@ def search(tree: Tree, name: str, path: str) -> tuple[str, str]:
     return "superseded", f"superseded: no file of {top}/ ({len(looked)}) {why}"
 
 
-def defining(tree: Tree, path: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield the files other than ``path`` that define all of ``names``, likeliest first."""
-    for other in _likely(tree, path)[0]:
+def defining(
+    tree: Tree, path: str, names: Sequence[str], base: Tree | None = None
+) -> Iterator[str]:
+    """Yield the files other than ``path`` that define all of ``names``, likeliest first.
+
+    Those that ``base``, the tree before, has not got come before all others, and are looked in of a
+    remote tree too.
+    """
+    top = path.split("/", 1)[0]
+    old = None if base is None else frozenset(base.paths(top))
+    new = [other for other in _ranked(tree, path) if old is not None and other not in old]
+    likely = _likely(tree, path)[0]
+    for other in dict.fromkeys((*new[:_NEW], *likely)):
         if all(_defined_at(tree, other, name) is not None for name in names):
             yield other
 
 
 def _likely(tree: Tree, path: str) -> tuple[list[str], int]:
     """Return the files to look in, likeliest first, and how many more there are."""
-    top = path.split("/", 1)[0]
-    others = [other for other in tree.paths(top) if other.endswith(".py") and other != path]
-    others.sort(key=lambda other: (-_likeness(other, path), other))
+    others = _ranked(tree, path)
     looked = others[:_REMOTE_LIMIT] if tree.remote else others
     return looked, len(others) - len(looked)
+
+
+def _ranked(tree: Tree, path: str) -> list[str]:
+    others = [
+        other
+        for other in tree.paths(path.split("/", 1)[0])
+        if other.endswith(".py") and other != path
+    ]
+    return sorted(others, key=lambda other: (-_likeness(other, path), other))
 
 
 def _defined_at(tree: Tree, path: str, name: str, *, top: bool = False) -> int | None:

@@ -30,12 +30,14 @@ class FilePort(NamedTuple):
         return self.ported.text is not None and self.ported.text == self.before
 
 
-def port(changes: Iterable[FileChange], tree: Tree) -> tuple[FilePort, ...]:
-    """Carry changes over to a tree. Raises ``TreeError`` for a file that cannot be read."""
-    return tuple(_file(change, tree) for change in changes)
+def port(
+    changes: Iterable[FileChange], tree: Tree, base: Tree | None = None
+) -> tuple[FilePort, ...]:
+    """Carry changes of ``base`` over to a tree. Raises ``TreeError`` for a file that cannot be read."""
+    return tuple(_file(change, tree, base) for change in changes)
 
 
-def _file(change: FileChange, tree: Tree) -> FilePort:
+def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
     path, there = change.path, tree.read(change.path)
     if change.before is None or change.after is None:
         return _whole(change, there)
@@ -50,7 +52,7 @@ def _file(change: FileChange, tree: Tree) -> FilePort:
         gone = Ported(None, [], (MergeProblem("file-gone", "", message),))
         done = FilePort(path, path, None, gone)
         names = _tops(change.before, change.after)
-    home = follow.home(tree, path, change.before, sorted(names)) if names else None
+    home = follow.home(tree, path, change.before, sorted(names), base) if names else None
     if home is None:
         return done
     return _port(change, home.data, home.path)._replace(path=path, followed=(home.followed,))

@@ -37,15 +37,17 @@ class Home(NamedTuple):
     followed: Followed
 
 
-def home(tree: Tree, path: str, base: bytes, names: Sequence[str]) -> Home | None:
+def home(
+    tree: Tree, path: str, base: bytes, names: Sequence[str], old: Tree | None = None
+) -> Home | None:
     """Find the file that ``path`` became: it defines all of ``names``, and most like it.
 
-    ``names`` are top-level definitions. None if there is none, or two are as good.
+    ``names`` are top-level definitions, ``old`` is the tree that ``base`` is from. None if there is none, or two are as good.
     """
     before = outline.read(base)
     wanted = {one.name: one for one in before.inner if one.name in names} if before else {}
     found = []
-    for other in relocation.defining(tree, path, tuple(wanted)):
+    for other in relocation.defining(tree, path, tuple(wanted), old):
         data = tree.read(other) or b""
         after = outline.read(data)
         there = {one.name: one for one in after.inner} if after is not None else {}

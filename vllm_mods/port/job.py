@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -50,7 +50,9 @@ class Job(NamedTuple):
 class PortOutcome(NamedTuple):
     """What came out. ``new`` is None where something clashes, or the target has the change already.
 
-    ``cuts`` are what ``new`` changes in the target, ``repaired`` says what of that no merge gave.
+    ``cuts`` are what ``new`` changes in the target, ``repaired`` says what of that no merge
+    gave. ``steps`` are the versions between that it was carried over, as far as that went without a person;
+    ``moved`` says which file of the base one of the last of these was.
     """
 
     job: Job
@@ -60,6 +62,8 @@ class PortOutcome(NamedTuple):
     followed: tuple[Followed, ...]
     cuts: tuple[FileChange, ...] = ()
     repaired: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    moved: Mapping[str, str] = MappingProxyType({})
 
     @property
     def clean(self) -> bool:
@@ -94,30 +98,56 @@ class PortOutcome(NamedTuple):
     @property
     def homes(self) -> dict[str, str]:
         """The file of the base that each file of the target was."""
-        return {one.new_path: one.path for one in self.files}
+        return {one.new_path: self.moved.get(one.path, one.path) for one in self.files}
 
 
-def run(job: Job) -> PortOutcome:
-    """Port a variant. Raises ``Refused`` for a base that is not the one it was written for.
+def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
+    """Port a variant; where that leaves something to a person, over the trees ``between``, in their order.
 
-    ``TreeError`` for a tree that cannot be read.
+    Raises ``Refused`` for a base that is not the one it was written for, ``TreeError`` for a tree that
+    cannot be read.
     """
     assert job.base is not None  # noqa: S101  (only `finish` does without)
     changes = variant.changes_of(job.mod, job.variant, job.base)
     variant.check_base(job.mod, job.variant, changes, job.base)
-    ports = files.port(changes, job.target)
+    outcome = _ported(job, changes, job.base)
+    if not outcome.left:
+        return outcome
+    steps: tuple[str, ...] = ()
+    moved = {change.path: change.path for change in changes}
+    before = job.base
+    for tree in between():
+        ports = files.port(changes, tree, before)
+        if any(one.ported.text is None for one in ports):
+            return outcome._replace(steps=steps)
+        changes = tuple(_cuts(changes, ports))
+        moved = {one.new_path: moved[one.path] for one in ports}
+        steps += (tree.version or tree.spec,)
+        before = tree
+    stepped = _ported(job, changes, before, moved) if steps else outcome
+    return (outcome if stepped.left else stepped)._replace(steps=steps)
+
+
+def _cuts(changes: Iterable[FileChange], ports: Iterable[FilePort]) -> Iterator[FileChange]:
+    for change, one in zip(changes, ports, strict=True):
+        gone = change.after is None and one.ported.text is not None
+        yield FileChange(one.new_path, one.before, None if gone else one.ported.text)
+
+
+def _ported(
+    job: Job,
+    changes: tuple[FileChange, ...],
+    base: Tree,
+    moved: Mapping[str, str] = MappingProxyType({}),
+) -> PortOutcome:
+    ports = files.port(changes, job.target, base)
     followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
-    outcome = PortOutcome(job, changes, ports, None, followed)
+    outcome = PortOutcome(job, changes, ports, None, followed, moved=moved)
     brings = bool(job.variant.overlay or job.variant.templates)
     if not outcome.clean or (outcome.carried and not brings):
         return outcome
-    cuts = [
-        FileChange(
-            one.new_path, one.before, None if one.new_path in outcome.removed else one.ported.text
-        )
-        for one in ports
-    ]
-    outcome = outcome._replace(new=finish(job, cuts, outcome.homes), cuts=tuple(cuts))
+    cuts = tuple(_cuts(changes, ports))
+    outcome = outcome._replace(new=finish(job, cuts, outcome.homes), cuts=cuts)
     return _repaired(outcome) if job.repair else outcome
 
 

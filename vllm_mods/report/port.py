@@ -41,6 +41,7 @@ def data(
         ],
         "followed": [one._asdict() for one in outcome.followed],
         "repaired": list(outcome.repaired),
+        "steps": list(outcome.steps),
         "variant": None if new is None else job.name,
         "verdict": None if new is None else new.planned.verdict.value,
         "findings": [] if new is None else [finding_data(one) for one in new.planned.findings],
@@ -96,7 +97,7 @@ def _lines(
         yield from _file(file)
     for one in outcome.followed:
         yield f"  followed: {one.old} is now {one.new} ({one.likeness:.0%} alike)"
-    yield from (f"  repaired: {one}" for one in outcome.repaired)
+    yield from _how(outcome)
     if outcome.carried:
         yield f"  vLLM {target} has every change already"
     if new is not None:
@@ -116,6 +117,14 @@ def _lines(
         )
     elif not outcome.clean:
         yield "nothing was written"
+
+
+def _how(outcome: PortOutcome) -> Iterator[str]:
+    if outcome.steps and not outcome.left:
+        yield f"  step by step, over {', '.join(outcome.steps)}"
+    elif outcome.steps:
+        yield f"  step by step it needs no hand up to {outcome.steps[-1]}"
+    yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 
 def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], there: str) -> Iterator[str]:
