@@ -36,6 +36,7 @@ COMMANDS = {
     "revert": "Take mods out again.",
     "new": "Make a mod of a diff, of two trees, of what a command does.",
     "port": "Make a variant of a mod for another vLLM.",
+    "keep": "Keep a library up with vLLM's releases, on branches of its repository.",
     "refresh": "Cut a mod's patches anew; what they do stays the same.",
     "lint": 'Name what makes a mod say "done" when it is not.',
     "matrix": "Check mods against many vLLM releases.",

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import click
 
-from vllm_mods.base import versions
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.cli import options
@@ -110,27 +108,15 @@ def command(
 
 
 def _one(asked: _PortArguments, job: Job, *, as_json: bool) -> int:
-    outcome = porting.run(job, lambda: _between(asked, job))
+    outcome = porting.run(job, lambda: making.between(asked.releases, job.base, job.target))
     notes: tuple[str, ...] = ()
     wrote = None
     if outcome.fits and outcome.new is not None:
         notes = _needless(job, outcome)
         writing.write_files(job.mod, {**outcome.new.files, **_lock(job.mod, outcome)})
         wrote = sorted(outcome.new.files)
-    _tell(outcome, _keep(outcome), wrote, notes, as_json=as_json)
+    _tell(outcome, writing.laid_out(outcome), wrote, notes, as_json=as_json)
     return EXIT_OK if outcome.fits or (outcome.clean and outcome.new is None) else EXIT_NO
-
-
-def _between(asked: _PortArguments, job: Job) -> Iterator[Tree]:
-    """Yield the releases between the base and the target, where both are releases, from the base on."""
-    if job.base is None or not all(
-        tree.spec.startswith("pypi:") and tree.version for tree in (job.base, job.target)
-    ):
-        return
-    ends = sorted((job.base_version, job.target_version), key=versions.sort_key)
-    specs = choose_releases((), asked.releases.files(), f">{ends[0]},<{ends[1]}")
-    for spec in specs if ends[0] == job.base_version else specs[::-1]:
-        yield asked.releases.open(spec.removeprefix("pypi:"))
 
 
 def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
@@ -153,7 +139,7 @@ def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
     )
     if found.files:
         writing.write_files(asked.mod, found.files)
-    work = None if found.stopped is None else _keep(found.stopped)
+    work = None if found.stopped is None else writing.laid_out(found.stopped)
     if as_json:
         options.print_json(report.span_data(asked.mod, found, work))
     else:
@@ -277,33 +263,6 @@ def _take_away(mod: Mod, copy: Mod, library: Library) -> None:
     }
     if there == library.files(mod).keys():
         shutil.rmtree(copy.directory)
-
-
-def _keep(outcome: PortOutcome) -> Unfinished | None:
-    """Lay out what is left to a person."""
-    if not outcome.left:
-        return None
-    job = outcome.job
-    target = job.target.spec  # in another folder too
-    work = writing.Unfinished(
-        folder=writing.folder_of(job.mod, job.name),
-        mod=job.mod.name,
-        variant=job.variant.id,
-        base=job.base_version,
-        name=job.name,
-        vllm=job.vllm,
-        target=os.path.abspath(target) if os.path.exists(target) else target,
-        files=tuple(
-            (one.new_path, one.before is not None)
-            for one in outcome.files
-            if (one.ported.text is not None or one.ported.stretches)
-            and one.new_path not in outcome.removed
-        ),
-        gone=outcome.removed,
-        homes=outcome.homes,
-    )
-    writing.keep(job.mod, work, outcome)
-    return work
 
 
 def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:

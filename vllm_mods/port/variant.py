@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import versions
@@ -96,6 +96,19 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
         )
     best = versions.nearest(version, known, 1)[0] if version is not None else known[-1]
     return releases.open(best)
+
+
+def between(releases: Releases, base: Tree | None, target: Tree) -> Iterator[Tree]:
+    """Yield the releases between two releases, from the base on; nothing where one is another tree."""
+    ends = [tree.version for tree in (base, target) if tree and tree.spec.startswith("pypi:")]
+    known = sorted((end for end in ends if end is not None), key=versions.sort_key)
+    if len(known) < 2:
+        return
+    names = {file.version for file in releases.files() if file.yanked is None}
+    inside = f">{known[0]},<{known[1]}"
+    found = [name for name in names if versions.is_final(name) and versions.in_range(name, inside)]
+    for name in sorted(found, key=versions.sort_key, reverse=known != ends):
+        yield releases.open(name)
 
 
 def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: Tree) -> None:

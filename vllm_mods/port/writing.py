@@ -66,12 +66,34 @@ def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
     library_writing.replace(catalog.root_of(mod), placed)
 
 
-def keep(mod: Mod, state: Unfinished, outcome: PortOutcome) -> None:
-    """Lay out what could not be merged, marked as git does, or what was merged and would not work.
+def laid_out(outcome: PortOutcome) -> Unfinished | None:
+    """Lay out what is left to a person, if anything is, and return where.
 
-    A file of which the target has nothing becomes a patch that a person has to do away with.
+    What could not be merged is marked as git does, what was merged and would not work lies there as it
+    is. A file of which the target has nothing becomes a patch that a person has to do away with.
     Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
     """
+    if not outcome.left:
+        return None
+    job, mod = outcome.job, outcome.job.mod
+    target = job.target.spec  # in another folder too
+    state = Unfinished(
+        folder=folder_of(mod, job.name),
+        mod=mod.name,
+        variant=job.variant.id,
+        base=job.base_version,
+        name=job.name,
+        vllm=job.vllm,
+        target=os.path.abspath(target) if os.path.exists(target) else target,
+        files=tuple(
+            (one.new_path, one.before is not None)
+            for one in outcome.files
+            if (one.ported.text is not None or one.ported.stretches)
+            and one.new_path not in outcome.removed
+        ),
+        gone=outcome.removed,
+        homes=outcome.homes,
+    )
     if earlier := _begun(mod):
         raise Refused(
             f"{earlier[0]} is there: an earlier port is not finished; nothing was written",
@@ -102,6 +124,7 @@ def keep(mod: Mod, state: Unfinished, outcome: PortOutcome) -> None:
     raw.pop("folder")
     files[_STATE] = (json.dumps(raw, indent=1) + "\n").encode()
     library_writing.folder(state.folder, files)
+    return state
 
 
 def folder_of(mod: Mod, name: str) -> str:
@@ -132,6 +155,11 @@ def unfinished(mod: Mod) -> Unfinished:
         raise UsageError(
             f"{folder} is no port that can go on: {error!r}", hint=f"rm -r {folder}"
         ) from error
+
+
+def is_unfinished(name: str) -> bool:
+    """Tell whether a folder of a mod is by its name that of an unfinished port."""
+    return name.startswith(_PREFIX)
 
 
 def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
@@ -181,5 +209,5 @@ def remove(work: Unfinished) -> None:
 
 def _begun(mod: Mod) -> list[str]:
     """Return the folders of ports that are not finished; there is at most one."""
-    names = sorted(os.listdir(mod.directory))
-    return [os.path.join(mod.directory, name) for name in names if name.startswith(_PREFIX)]
+    names = sorted(filter(is_unfinished, os.listdir(mod.directory)))
+    return [os.path.join(mod.directory, name) for name in names]

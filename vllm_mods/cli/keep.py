@@ -1,0 +1,64 @@
+"""``vllm-mods keep``."""
+
+from __future__ import annotations
+
+import click
+
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.cli import options
+from vllm_mods.grid.choose import choose_releases
+
+
+@click.command(name="keep")
+@click.argument("mods", metavar="[MOD]...", nargs=-1)
+@click.option("--library", metavar="DIR", required=True, help="A library in a git repository.")
+@click.option("--since", metavar="RELEASE", help="Look at newer ones [the newest of mod.lock].")
+@click.option("--vllm", "spec", metavar="SPEC", help="Look at these releases only.")
+@click.option("--pre", is_flag=True, help="Pre-releases too.")
+@options.offline
+@options.json_output
+def command(
+    mods: tuple[str, ...],
+    library: str,
+    since: str | None,
+    spec: str | None,
+    *,
+    pre: bool,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Keep a library up with vLLM's releases, on branches of its repository.
+
+    For each mod and each release that is new to it: where a variant goes in as it is, its range is
+    widened; where none does, it is ported; where the release carries the change, the range ends. Each
+    is one commit on a branch vllm-mods/MOD/RELEASE, which begins where the one of the release before
+    ends, with the text for a pull request as its message. A branch that is there is left alone.
+    Nothing is checked out and nothing pushed. Exit code 0, or 1 where something is left to a person.
+    """
+    from vllm_mods.keep import run  # noqa: PLC0415  (GitPython: 100 ms)
+    from vllm_mods.library.catalog import Library  # noqa: PLC0415
+    from vllm_mods.report import keep as report  # noqa: PLC0415
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415
+
+    there = Library(library)
+    own = [name for name in there.names() if there.is_writable(there.load(name).directory)]
+    unknown = [name for name in mods if name not in own]
+    if unknown:
+        raise UsageError(
+            f"{library} has no mod {', '.join(unknown)}", hint=f"vllm-mods list --library {library}"
+        )
+    releases = Releases(offline=offline, progress=options.progress(), note=options.note)
+    specs = choose_releases((), releases.files(), spec if spec is not None else ">=0", pre=pre)
+    named = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
+    found = []
+    for name in mods or own:
+        wanted = run.new_to(there.load(name), named, since)
+        for one in run.run(library, [name], wanted, releases, report.message):
+            found.append(one)
+            if not as_json:
+                click.echo(report.line(one))
+    if as_json:
+        options.print_json(report.data(library, found))
+    elif not found:
+        click.echo("no release is new to any mod: nothing to do")
+    return EXIT_NO if any(one.kept.left for one in found) else EXIT_OK

@@ -1,0 +1,197 @@
+"""One mod and one new release: what is to be done to the mod, and what a person has to look at."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import versions
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.model import Mod, ModPlan, Tree, Verdict
+from vllm_mods.library import catalog
+from vllm_mods.planning import lock_entries, planner
+from vllm_mods.port import job as porting
+from vllm_mods.port import variant as making
+from vllm_mods.port import writing as port_writing
+from vllm_mods.trees.release import Releases
+
+_UPPER = re.compile(r"\s*(?:<=?|==|===|~=)")
+_TEST_SECONDS = 1800
+_TAIL = 20
+
+
+class Kept(NamedTuple):
+    """What became of a mod on a release.
+
+    ``did`` is ``fits`` (nothing to do), ``widened``, ``ported``, ``ended`` (the release carries the
+    change), ``left`` (a port that a person has to finish lies in the mod's folder) or ``stuck`` (none
+    could be begun), by ``run`` also ``there`` and ``waits``.
+    ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person.
+    """
+
+    mod: str
+    release: str
+    did: str
+    before: str
+    after: str
+    told: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> Kept:
+    """Bring a mod up to a release: write into its folder what that needs.
+
+    Raises ``TreeError`` for a release that cannot be read, ``Refused`` for a folder that cannot be written.
+    """
+    version = tree.version or tree.spec
+    planned = _plan(mod, tree)
+    before = _row(planned)
+    kept = Kept(mod.name, version, "fits", before, before)
+    if planned.verdict is Verdict.UPSTREAM:
+        return _ended(mod, version, kept)
+    if planned.verdict.writes:
+        return _taken(mod, planned, tree, kept, roots)
+    if planned.verdict.ok:
+        return kept
+    try:
+        return _ported(mod, tree, releases, roots, kept)
+    except VllmModsError as error:
+        reasons = (error.message, *((f"`{error.hint}`",) if error.hint else ()))
+        return kept._replace(did="stuck", left=reasons)
+
+
+def check(command: str, folder: str, kept: Kept) -> Kept:
+    """Run a library's own check in a scratch copy of it; what fails is left to a person."""
+    env = {**os.environ, "VLLM_MODS_LIBRARY": folder, "VLLM_MODS_RELEASE": kept.release}
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_TEST_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return kept._replace(left=(*kept.left, f"`{command}` did not end in {_TEST_SECONDS} s"))
+    if done.returncode == 0:
+        return kept._replace(told=(*kept.told, f"`{command}` passed"))
+    said = done.stdout.decode("utf-8", "replace").splitlines()[-_TAIL:]
+    return kept._replace(
+        left=(*kept.left, "\n".join([f"`{command}` failed with {done.returncode}:", *said]))
+    )
+
+
+def _plan(mod: Mod, tree: Tree) -> ModPlan:
+    return planner.plan([making.alone(mod, *mod.variants)], tree).mods[0]
+
+
+def _row(planned: ModPlan) -> str:
+    name = f" (variant {planned.variant.id})" if planned.variant is not None else ""
+    return f"{planned.verdict}{name}"
+
+
+def _ended(mod: Mod, version: str, kept: Kept) -> Kept:
+    """End the range of the variant that is meant for a release which carries the change."""
+    meant = [one for one in mod.variants if versions.in_range(version, one.vllm)]
+    if not meant:
+        return kept
+    manifest = mod.manifest
+    for one in meant:
+        clauses = [
+            part
+            for part in one.vllm.split(",")
+            if part.strip() and not part.strip().startswith("<")
+        ]
+        manifest = making.with_range(manifest, one.id, ",".join([*clauses, f"<{version}"]))
+    port_writing.overwrite(mod, {catalog.MANIFEST: manifest})
+    told = f"vLLM {version} has every change itself: the range ends before it"
+    return kept._replace(did="ended", after="upstream", told=(told,))
+
+
+def _taken(mod: Mod, planned: ModPlan, tree: Tree, kept: Kept, roots: Sequence[str]) -> Kept:
+    """Widen the range to a release that takes a variant as it is, and record that in the lock."""
+    assert planned.variant is not None  # noqa: S101  (it writes)
+    files = {catalog.MANIFEST: mod.manifest}
+    if not planned.in_range:
+        parts = [part.strip() for part in planned.variant.vllm.split(",") if part.strip()]
+        lower = [part for part in parts if not _UPPER.match(part)]
+        first = [part.lstrip("=~ ") for part in parts if part.startswith(("==", "~="))]
+        lower += [f">={one}" for one in first]
+        wide = ",".join([*lower, f"<={kept.release}"])
+        files[catalog.MANIFEST] = making.with_range(mod.manifest, planned.variant.id, wide)
+    new = making.loaded(mod, files, roots)
+    locked = lock_entries.current(mod)
+    if locked is not None and not any(kept.release in one.vllm for one in locked.trees):
+        again = _plan(new, tree)
+        files[catalog.LOCK] = lock_entries.extended(locked, new, [(kept.release, again)])
+    if planned.in_range and catalog.LOCK not in files:
+        return kept
+    port_writing.overwrite(mod, files)
+    did = "recorded" if planned.in_range else "widened"
+    return kept._replace(did=did, after=_row(_plan(new, tree)), told=("no line of it changes",))
+
+
+def _ported(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str], kept: Kept) -> Kept:
+    locked = lock_entries.current(mod)
+    variant = making.nearest(mod, tree.version, locked)
+    base = making.base_tree(mod, variant, tree.version, releases)
+    name = making.default_name(mod, tree.version)
+    job = porting.Job(
+        mod, variant, base, base.version or base.spec, tree, name, f"=={kept.release}", roots
+    )
+    outcome = porting.run(job, lambda: making.between(releases, base, tree))
+    told = [
+        *(
+            f"followed: {one.old} is now {one.new} ({one.likeness:.0%} alike)"
+            for one in outcome.followed
+        ),
+        *(f"repaired: {one}" for one in outcome.repaired),
+        *(
+            f"{one.new_path}: merged, proof `{one.ported.proof}`"
+            for one in outcome.files
+            if one.ported.text
+        ),
+    ]
+    if outcome.fits and outcome.new is not None:
+        files = dict(outcome.new.files)
+        if locked is not None:
+            plans = [(kept.release, outcome.new.planned)]
+            files[catalog.LOCK] = lock_entries.extended(locked, outcome.new.mod, plans)
+        port_writing.write_files(mod, files)
+        look = tuple(f"repaired: {one}" for one in outcome.repaired)
+        return kept._replace(
+            did="ported", after=_row(outcome.new.planned), told=tuple(told), left=look
+        )
+    if not outcome.left:
+        return kept._replace(did="fits", after="upstream", told=tuple(told))
+    work = port_writing.laid_out(outcome)
+    place = os.path.relpath(work.folder, catalog.root_of(mod)) if work is not None else ""
+    problems = [
+        f"`{problem.scope or 'module level'}` of {one.new_path}: {problem.message}"
+        for one in outcome.files
+        for problem in one.ported.problems
+    ]
+    if outcome.new is not None:
+        problems += [one.message for one in outcome.new.planned.findings if one.level == "error"]
+    finish = f"edit {place}, then `vllm-mods port {mod.name} --continue --library .`"
+    return kept._replace(did="left", told=tuple(told), left=(*problems, finish))
+
+
+def note(folder: str, line: str) -> None:
+    """Put a line below ``[Unreleased]`` of a library's CHANGELOG.md, if it has one."""
+    place = os.path.join(folder, "CHANGELOG.md")
+    if not os.path.isfile(place):
+        return
+    with open(place, encoding="utf-8") as file:
+        text = file.read()
+    head = re.search(r"^## \[?Unreleased\]?.*\n\n?", text, re.MULTILINE | re.IGNORECASE)
+    if head is not None:
+        new = f"{text[: head.end()]}- {line}\n{text[head.end() :]}"
+        with open(place, "w", encoding="utf-8") as file:
+            file.write(new)

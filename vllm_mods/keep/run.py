@@ -1,0 +1,118 @@
+"""Every mod of a library and every release that is new to it, each a branch. Nothing is pushed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import versions
+from vllm_mods.base.errors import ManifestError, VllmModsError
+from vllm_mods.base.model import Mod
+from vllm_mods.base.untrusted import toml_of
+from vllm_mods.keep import branches, keeping
+from vllm_mods.keep.branches import Home
+from vllm_mods.keep.keeping import Kept
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import lock_entries
+from vllm_mods.port import writing
+from vllm_mods.trees.release import Releases
+
+POLICY = "vllm-mods.toml"
+
+
+class Branch(NamedTuple):
+    """A mod on a release, and the branch with what that needed; ``commit`` is None where nothing was made."""
+
+    kept: Kept
+    name: str
+    commit: str | None
+
+
+def run(
+    library: str,
+    names: Sequence[str],
+    found: Sequence[str],
+    releases: Releases,
+    message: Callable[[Kept], str],
+) -> Iterator[Branch]:
+    """Bring mods up to releases, the oldest first; each branch begins where the one before ends.
+
+    A branch that is there is left alone, whoever made it. What a person has to finish holds up the
+    releases of that mod after it, which are ported from what comes out.
+    ``found`` are versions. Raises ``UsageError`` for a library in no repository, and whatever reading
+    its mods does.
+    """
+    home = branches.home(library)
+    head = branches.tip(home, "HEAD")
+    if head is None:
+        raise ManifestError(library, ("its repository has no commit yet",), hint="git commit")
+    for name in names:
+        at = head
+        for release in sorted(found, key=versions.sort_key):
+            branch = f"{branches.PREFIX}{name}/{release}"
+            there = branches.tip(home, f"refs/heads/{branch}")
+            if there is not None and _unfinished(home, there, name):
+                wait = (
+                    f"the port on {branch} is not finished, and the releases after it wait for that"
+                )
+                yield Branch(Kept(name, release, "waits", "", "", (), (wait,)), branch, there)
+                break
+            if there is not None:
+                at = there
+                yield Branch(Kept(name, release, "there", "", ""), branch, there)
+                continue
+            one = _one(home, at, (name, release), releases, message)
+            at = one.commit or at
+            yield one._replace(name=branch)
+            if one.kept.did in {"left", "stuck"}:
+                break
+
+
+def _unfinished(home: Home, commit: str, name: str) -> bool:
+    with branches.laid_out(home, commit) as folder:
+        inside = os.path.join(folder, "patches", name)
+        return os.path.isdir(inside) and any(map(writing.is_unfinished, os.listdir(inside)))
+
+
+def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, ...]:
+    """Return the versions that are newer than ``since``, else than all that a mod's lock knows."""
+    locked = lock_entries.current(mod)
+    known = [version for tree in (locked.trees if locked else ()) for version in tree.vllm]
+    last = since or max(known, key=versions.sort_key, default="0")
+    return tuple(one for one in versions_ if versions.sort_key(one) > versions.sort_key(last))
+
+
+def _one(
+    home: Home, at: str, what: tuple[str, str], releases: Releases, message: Callable[[Kept], str]
+) -> Branch:
+    name, release = what
+    with branches.laid_out(home, at) as folder:
+        try:
+            library = Library(folder)
+            kept = keeping.keep(library.load(name), releases.open(release), releases, library.roots)
+        except VllmModsError as error:
+            return Branch(Kept(name, release, "stuck", "", "", (), (error.message,)), "", None)
+        if kept.did in {"fits", "stuck"}:
+            return Branch(kept, "", None)
+        command = _test(folder)
+        if command is not None and kept.did != "left":
+            kept = keeping.check(command, folder, kept)
+        keeping.note(folder, message(kept).splitlines()[0])
+        made = branches.commit(
+            home, f"{branches.PREFIX}{name}/{release}", at, folder, message(kept)
+        )
+        return Branch(kept, "", made)
+
+
+def _test(folder: str) -> str | None:
+    """Return the library's own check, ``test`` in ``[keep]`` of its ``vllm-mods.toml``."""
+    place = os.path.join(folder, POLICY)
+    if not os.path.isfile(place):
+        return None
+    with open(place, "rb") as file:
+        table = toml_of(file.read(), place).get("keep", {})
+    test = table.get("test") if isinstance(table, dict) else None
+    if test is not None and not isinstance(test, str):
+        raise ManifestError(place, ("keep.test: wants a command in one string",))
+    return test
