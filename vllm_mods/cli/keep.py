@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
@@ -15,6 +17,9 @@ from vllm_mods.grid.choose import choose_releases
 @click.option("--since", metavar="RELEASE", help="Look at newer ones [the newest of mod.lock].")
 @click.option("--vllm", "spec", metavar="SPEC", help="Look at these releases only.")
 @click.option("--pre", is_flag=True, help="Pre-releases too.")
+@click.option(
+    "--test", metavar="COMMAND", help="Run it in a copy for each branch; it has VLLM_MODS_RELEASE."
+)
 @options.offline
 @options.json_output
 def command(
@@ -22,6 +27,7 @@ def command(
     library: str,
     since: str | None,
     spec: str | None,
+    test: str | None,
     *,
     pre: bool,
     offline: bool,
@@ -36,12 +42,13 @@ def command(
     Nothing is checked out and nothing pushed. Exit code 0, or 1 where something is left to a person.
     """
     from vllm_mods.keep import run  # noqa: PLC0415  (GitPython: 100 ms)
-    from vllm_mods.library.catalog import Library  # noqa: PLC0415
+    from vllm_mods.library.catalog import Library, root_of  # noqa: PLC0415
     from vllm_mods.report import keep as report  # noqa: PLC0415
     from vllm_mods.trees.release import Releases  # noqa: PLC0415
 
     there = Library(library)
-    own = [name for name in there.names() if there.is_writable(there.load(name).directory)]
+    place = os.path.abspath(library)
+    own = [name for name in there.names() if root_of(there.load(name)) == place]
     unknown = [name for name in mods if name not in own]
     if unknown:
         raise UsageError(
@@ -53,7 +60,7 @@ def command(
     found = []
     for name in mods or own:
         wanted = run.new_to(there.load(name), named, since)
-        for one in run.run(library, [name], wanted, releases, report.message):
+        for one in run.run(library, run.Keeping(name, report.message, test), wanted, releases):
             found.append(one)
             if not as_json:
                 click.echo(report.line(one))

@@ -40,7 +40,6 @@ def parse(data: bytes, where: str) -> Policy | None:
         trust.problem(
             "", "names neither allowed_signers nor require_hashes: nobody could be trusted"
         )
-    top.table("keep").get("test", str)  # of the library's own check, which `keep` runs
     for table in (top, trust):
         table.refuse_unknown()
     if top.problems:

@@ -88,11 +88,11 @@ def commit(home: Home, name: str, parent: str, folder: str, message: str) -> str
                 made = str(run.commit_tree(tree, "-p", parent, "-m", message))
                 run.update_ref(f"refs/heads/{name}", made, "")  # only if there is none
         except GitCommandError as error:
-            said = str(error.stderr).strip().strip("'").removeprefix("stderr: ").strip()
+            said = str(error.stderr).strip().removeprefix("stderr: ").strip("' \n")
             raise Refused(
                 f"the branch {name} could not be made: {said}",
                 hint="git config user.name NAME; git config user.email ADDRESS"
-                if "identity" in said
+                if "ident" in said
                 else f"git branch --list '{PREFIX}*'",
             ) from error
     return made

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from vllm_mods.base import versions
 from vllm_mods.base.errors import ManifestError, VllmModsError
 from vllm_mods.base.model import Mod
-from vllm_mods.base.untrusted import toml_of
 from vllm_mods.keep import branches, keeping
 from vllm_mods.keep.branches import Home
 from vllm_mods.keep.keeping import Kept
@@ -17,8 +16,6 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries
 from vllm_mods.port import writing
 from vllm_mods.trees.release import Releases
-
-POLICY = "vllm-mods.toml"
 
 
 class Branch(NamedTuple):
@@ -29,14 +26,18 @@ class Branch(NamedTuple):
     commit: str | None
 
 
+class Keeping(NamedTuple):
+    """A mod to be kept up, the text for a commit, and a command that checks what came out, or None."""
+
+    mod: str
+    message: Callable[[Kept], str]
+    test: str | None
+
+
 def run(
-    library: str,
-    names: Sequence[str],
-    found: Sequence[str],
-    releases: Releases,
-    message: Callable[[Kept], str],
+    library: str, wanted: Keeping, found: Sequence[str], releases: Releases
 ) -> Iterator[Branch]:
-    """Bring mods up to releases, the oldest first; each branch begins where the one before ends.
+    """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
 
     A branch that is there is left alone, whoever made it. What a person has to finish holds up the
     releases of that mod after it, which are ported from what comes out.
@@ -47,26 +48,23 @@ def run(
     head = branches.tip(home, "HEAD")
     if head is None:
         raise ManifestError(library, ("its repository has no commit yet",), hint="git commit")
-    for name in names:
-        at = head
-        for release in sorted(found, key=versions.sort_key):
-            branch = f"{branches.PREFIX}{name}/{release}"
-            there = branches.tip(home, f"refs/heads/{branch}")
-            if there is not None and _unfinished(home, there, name):
-                wait = (
-                    f"the port on {branch} is not finished, and the releases after it wait for that"
-                )
-                yield Branch(Kept(name, release, "waits", "", "", (), (wait,)), branch, there)
-                break
-            if there is not None:
-                at = there
-                yield Branch(Kept(name, release, "there", "", ""), branch, there)
-                continue
-            one = _one(home, at, (name, release), releases, message)
-            at = one.commit or at
-            yield one._replace(name=branch)
-            if one.kept.did in {"left", "stuck"}:
-                break
+    at = head
+    for release in sorted(found, key=versions.sort_key):
+        branch = f"{branches.PREFIX}{wanted.mod}/{release}"
+        there = branches.tip(home, f"refs/heads/{branch}")
+        if there is not None and _unfinished(home, there, wanted.mod):
+            wait = f"the port on {branch} is not finished, and the releases after it wait for that"
+            yield Branch(Kept(wanted.mod, release, "waits", "", "", (), (wait,)), branch, there)
+            break
+        if there is not None:
+            at = there
+            yield Branch(Kept(wanted.mod, release, "there", "", ""), branch, there)
+            continue
+        one = _one(home, at, release, wanted, releases)
+        at = one.commit or at
+        yield one._replace(name=branch)
+        if one.kept.did in {"left", "stuck"}:
+            break
 
 
 def _unfinished(home: Home, commit: str, name: str) -> bool:
@@ -83,10 +81,8 @@ def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, 
     return tuple(one for one in versions_ if versions.sort_key(one) > versions.sort_key(last))
 
 
-def _one(
-    home: Home, at: str, what: tuple[str, str], releases: Releases, message: Callable[[Kept], str]
-) -> Branch:
-    name, release = what
+def _one(home: Home, at: str, release: str, wanted: Keeping, releases: Releases) -> Branch:
+    name, message = wanted.mod, wanted.message
     with branches.laid_out(home, at) as folder:
         try:
             library = Library(folder)
@@ -95,24 +91,10 @@ def _one(
             return Branch(Kept(name, release, "stuck", "", "", (), (error.message,)), "", None)
         if kept.did in {"fits", "stuck"}:
             return Branch(kept, "", None)
-        command = _test(folder)
-        if command is not None and kept.did != "left":
-            kept = keeping.check(command, folder, kept)
+        if wanted.test is not None and kept.did != "left":
+            kept = keeping.check(wanted.test, folder, kept)
         keeping.note(folder, message(kept).splitlines()[0])
         made = branches.commit(
             home, f"{branches.PREFIX}{name}/{release}", at, folder, message(kept)
         )
         return Branch(kept, "", made)
-
-
-def _test(folder: str) -> str | None:
-    """Return the library's own check, ``test`` in ``[keep]`` of its ``vllm-mods.toml``."""
-    place = os.path.join(folder, POLICY)
-    if not os.path.isfile(place):
-        return None
-    with open(place, "rb") as file:
-        table = toml_of(file.read(), place).get("keep", {})
-    test = table.get("test") if isinstance(table, dict) else None
-    if test is not None and not isinstance(test, str):
-        raise ManifestError(place, ("keep.test: wants a command in one string",))
-    return test

@@ -1,0 +1,197 @@
+"""``keep``: branches for new releases, stacked, made once, with nothing else of the repository changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import FILES, LOADER
+from package_server import PackageServer, make_wheel, serving, settings_of_none
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+MOVED = "import sys\n" + LOADER
+PORTED = MOVED.replace("class Loader:", "class Loader(object):")
+LANDED = PORTED.replace('"weights"', '"fast"', 1)
+CLASHING = PORTED.replace('"weights"', '"heavy"', 1)
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def branches(folder: Path) -> list[str]:
+    return git(folder, "branch", "--list", "vllm-mods/*", "--format=%(refname:short)").split()
+
+
+def releases(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, texts: dict[str, str]
+) -> Iterator[PackageServer]:
+    settings_of_none(folder, monkeypatch)
+    files = {
+        f"vllm-{version}-cp38-abi3-manylinux_2_31_x86_64.whl": make_wheel(
+            {**FILES, "vllm/loader.py": text.encode()}, version=version, bulk={}
+        )
+        for version, text in texts.items()
+    }
+    with serving(PackageServer(files=files, json=True)) as running:
+        monkeypatch.setenv("PIP_INDEX_URL", running.index)
+        yield running
+
+
+@pytest.fixture
+def kept(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A library in a repository, up to date with 0.19.0, in an index where more came out since."""
+    monkeypatch.delenv("VLLM_MODS_LIBRARY", raising=False)
+    for name, value in {"NAME": "An Author", "EMAIL": "author@example.org"}.items():
+        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
+        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
+    texts = {
+        "0.19.0": LOADER,
+        "0.20.0": MOVED,
+        "0.21.0": PORTED,
+        "0.22.0": PORTED,
+        "0.23.0": CLASHING,
+    }
+    texts["0.24.0"] = CLASHING
+    manifest = library / "patches/fast/mod.toml"
+    manifest.write_text(manifest.read_text().replace(">=0.19", "==0.19.0"))
+    (library / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n- older\n")
+    git(library, "init", "-q", "-b", "main")
+    for _ in releases(tmp_path, monkeypatch, texts):
+        yield library
+
+
+def lock(call: Call, library: Path) -> None:
+    words = ("--update-lock", "--library", library, "--vllm", "==0.19.0", "--jobs", "1")
+    assert call("matrix", "fast", *words).code == 0
+    git(library, "add", "-A")
+    git(library, "commit", "-qm", "first")
+
+
+def test_each_new_release_is_a_branch_on_the_one_before_until_a_person_is_needed(
+    call: Call, kept: Path
+) -> None:
+    lock(call, kept)
+    (kept / "mine.txt").write_text("not committed\n")
+    before = (git(kept, "rev-parse", "HEAD"), git(kept, "status", "--porcelain"))
+    done = call("keep", "fast", "--library", kept)
+    assert done.code == 1, done.err
+    assert branches(kept) == [f"vllm-mods/fast/0.2{n}.0" for n in range(4)]
+    assert (git(kept, "rev-parse", "HEAD"), git(kept, "status", "--porcelain")) == before
+
+    def at(release: str, path: str) -> str:
+        return git(kept, "show", f"vllm-mods/fast/{release}:{path}")
+
+    assert 'vllm = ">=0.19.0,<=0.20.0"' in at("0.20.0", "patches/fast/mod.toml")
+    assert 'id = "0.21"' in at("0.21.0", "patches/fast/mod.toml")
+    assert '"0.21.0"' in at("0.21.0", "patches/fast/mod.lock")
+    assert 'vllm = ">=0.21.0,<=0.22.0"' in at("0.22.0", "patches/fast/mod.toml")
+    assert "<<<<<<< " in at("0.23.0", "patches/fast/.port-0.23/files/vllm/loader.py")
+    assert "- fast: a variant for vLLM 0.21.0\n- fast: goes into vLLM 0.20.0" in at(
+        "0.22.0", "CHANGELOG.md"
+    )
+    body = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.23.0")
+    assert "For a person to look at:" in body
+    assert "`Loader.load` of vllm/loader.py" in body
+    graph = git(kept, "log", "--format=%s", "vllm-mods/fast/0.23.0").splitlines()
+    assert len(graph) == 5
+
+    tips = git(kept, "for-each-ref")
+    again = call("keep", "fast", "--library", kept, "--json")
+    assert again.code == 1
+    assert [one["did"] for one in again.json["branches"]] == ["there"] * 3 + ["waits"]
+    assert git(kept, "for-each-ref") == tips
+
+
+def test_what_a_person_finished_is_gone_on_from(call: Call, kept: Path) -> None:
+    lock(call, kept)
+    assert call("keep", "fast", "--library", kept).code == 1
+    git(kept, "checkout", "-q", "vllm-mods/fast/0.23.0")
+    edited = kept / "patches/fast/.port-0.23/files/vllm/loader.py"
+    edited.write_text(CLASHING.replace('"heavy"', '"fast"', 1))
+    assert call("port", "fast", "--continue", "--library", kept).code == 0
+    git(kept, "add", "-A")
+    git(kept, "commit", "-qm", "by hand")
+    git(kept, "checkout", "-q", "main")
+    done = call("keep", "fast", "--library", kept, "--json")
+    assert done.code == 0, done.out
+    assert [one["did"] for one in done.json["branches"]] == ["there"] * 4 + ["widened"]
+    assert "by hand" in git(kept, "log", "--format=%s", "vllm-mods/fast/0.24.0")
+
+
+def test_a_release_that_carries_the_change_ends_the_range(
+    call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = kept / "patches/fast/mod.toml"
+    manifest.write_text(manifest.read_text().replace("==0.19.0", ">=0.19"))
+    lock(call, kept)
+    (tmp_path / "other").mkdir()
+    texts = {"0.19.0": LOADER, "0.20.0": LOADER.replace('"weights"', '"fast"', 1)}
+    for _ in releases(tmp_path / "other", monkeypatch, texts):
+        done = call("keep", "fast", "--library", kept)
+        assert done.code == 0, done.err
+        shown = git(kept, "show", "vllm-mods/fast/0.20.0:patches/fast/mod.toml")
+        assert 'vllm = ">=0.19,<0.20.0"' in shown
+
+
+def test_the_librarys_own_check_is_run_in_a_copy_and_what_fails_is_left_to_a_person(
+    call: Call, kept: Path
+) -> None:
+    command = 'touch ran; test "$VLLM_MODS_RELEASE" != 0.21.0 || { echo it broke; exit 3; }'
+    lock(call, kept)
+    done = call("keep", "fast", "--library", kept, "--vllm", "<0.22", "--test", command)
+    assert done.code == 1
+    assert "passed" in git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.20.0")
+    assert "it broke" in git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.21.0")
+    assert not (kept / "ran").exists()
+
+
+def test_a_library_below_the_top_of_its_repository(
+    call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    inner = top / "inner"
+    os.rename(kept, inner)
+    os.rename(inner / ".git", top / ".git")
+    (top / "beside.txt").write_text("stays\n")
+    monkeypatch.chdir(tmp_path)
+    words = ("--update-lock", "--library", inner, "--vllm", "==0.19.0", "--jobs", "1")
+    assert call("matrix", "fast", *words).code == 0
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "first")
+    assert call("keep", "fast", "--library", inner, "--vllm", "<0.22").code == 0
+    changed = git(top, "diff", "--name-only", "main", "vllm-mods/fast/0.20.0").split()
+    assert changed == [
+        "inner/CHANGELOG.md",
+        "inner/patches/fast/mod.lock",
+        "inner/patches/fast/mod.toml",
+    ]
+
+
+def test_no_repository_no_author_no_such_mod(
+    call: Call, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(call, kept)
+    wrong = call("keep", "flashqla", "--library", kept)
+    assert (wrong.code, "has no mod flashqla" in wrong.err) == (2, True)
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "")
+    nobody = call("keep", "fast", "--library", kept)
+    assert nobody.code == 3
+    assert "git config user.name" in nobody.err
+    assert branches(kept) == []
+    os.rename(kept / ".git", kept / "gone")
+    nowhere = call("keep", "fast", "--library", kept)
+    assert nowhere.code == 2
+    assert "is in no git repository" in nowhere.err
