@@ -55,6 +55,10 @@ EXAMPLES = {
         "vllm-mods port my-fix --library ./mods --to '>=0.22,<0.26' --as 0.22",
         "vllm-mods port my-fix --library ./mods --continue    # after its conflicts were edited",
     ),
+    "keep": (
+        "vllm-mods keep --library ./mods",
+        "vllm-mods keep my-fix --library ./mods --since 0.33.0 --json",
+    ),
     "refresh": (
         "vllm-mods refresh my-fix --library ./mods",
         "vllm-mods refresh my-fix --library ./mods --variant 0.20",

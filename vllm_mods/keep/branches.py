@@ -16,14 +16,14 @@ from vllm_mods.base.errors import Refused, UsageError
 PREFIX = "vllm-mods/"
 
 
-class Home(NamedTuple):
+class LibraryHome(NamedTuple):
     """A repository, and the path in it where the library lies (``.`` for all of it)."""
 
     repository: git.Repo
     path: str
 
 
-def home(library: str) -> Home:
+def home(library: str) -> LibraryHome:
     """Find the repository of a library. Raises ``UsageError`` if it is in none."""
     try:
         found = git.Repo(library, search_parent_directories=True)
@@ -35,10 +35,10 @@ def home(library: str) -> Home:
     top = found.working_tree_dir
     if top is None:
         raise UsageError(f"{library}: its repository has no working tree", hint="git clone it")
-    return Home(found, os.path.relpath(os.path.realpath(library), os.path.realpath(top)))
+    return LibraryHome(found, os.path.relpath(os.path.realpath(library), os.path.realpath(top)))
 
 
-def tip(home: Home, name: str) -> str | None:
+def tip(home: LibraryHome, name: str) -> str | None:
     """Return the commit of a branch or another revision, None if there is none."""
     try:
         return str(home.repository.git.rev_parse("--verify", "--quiet", f"{name}^{{commit}}"))
@@ -47,7 +47,7 @@ def tip(home: Home, name: str) -> str | None:
 
 
 @contextmanager
-def laid_out(home: Home, commit: str) -> Iterator[str]:
+def laid_out(home: LibraryHome, commit: str) -> Iterator[str]:
     """Lay the library out in a scratch folder as a commit has it, and take that away again.
 
     Raises ``Refused`` where the commit has no library there.
@@ -67,7 +67,7 @@ def laid_out(home: Home, commit: str) -> Iterator[str]:
         yield folder
 
 
-def commit(home: Home, name: str, parent: str, folder: str, message: str) -> str:
+def commit(home: LibraryHome, name: str, parent: str, folder: str, message: str) -> str:
     """Make a branch with one commit more than ``parent``: the library as it is in a scratch folder.
 
     Raises ``Refused`` if a branch of that name is there by now, or nobody is known as its author.

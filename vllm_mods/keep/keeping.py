@@ -23,7 +23,7 @@ _TEST_SECONDS = 1800
 _TAIL = 20
 
 
-class Kept(NamedTuple):
+class KeptRelease(NamedTuple):
     """What became of a mod on a release.
 
     ``did`` is ``fits`` (nothing to do), ``widened``, ``ported``, ``ended`` (the release carries the
@@ -41,7 +41,7 @@ class Kept(NamedTuple):
     left: tuple[str, ...] = ()
 
 
-def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> Kept:
+def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> KeptRelease:
     """Bring a mod up to a release: write into its folder what that needs.
 
     Raises ``TreeError`` for a release that cannot be read, ``Refused`` for a folder that cannot be written.
@@ -49,7 +49,7 @@ def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> Kept
     version = tree.version or tree.spec
     planned = _plan(mod, tree)
     before = _row(planned)
-    kept = Kept(mod.name, version, "fits", before, before)
+    kept = KeptRelease(mod.name, version, "fits", before, before)
     if planned.verdict is Verdict.UPSTREAM:
         return _ended(mod, version, kept)
     if planned.verdict.writes:
@@ -63,7 +63,7 @@ def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> Kept
         return kept._replace(did="stuck", left=reasons)
 
 
-def check(command: str, folder: str, kept: Kept) -> Kept:
+def check(command: str, folder: str, kept: KeptRelease) -> KeptRelease:
     """Run a library's own check in a scratch copy of it; what fails is left to a person."""
     env = {**os.environ, "VLLM_MODS_LIBRARY": folder, "VLLM_MODS_RELEASE": kept.release}
     try:
@@ -96,7 +96,7 @@ def _row(planned: ModPlan) -> str:
     return f"{planned.verdict}{name}"
 
 
-def _ended(mod: Mod, version: str, kept: Kept) -> Kept:
+def _ended(mod: Mod, version: str, kept: KeptRelease) -> KeptRelease:
     """End the range of the variant that is meant for a release which carries the change."""
     meant = [one for one in mod.variants if versions.in_range(version, one.vllm)]
     if not meant:
@@ -114,7 +114,9 @@ def _ended(mod: Mod, version: str, kept: Kept) -> Kept:
     return kept._replace(did="ended", after="upstream", told=(told,))
 
 
-def _taken(mod: Mod, planned: ModPlan, tree: Tree, kept: Kept, roots: Sequence[str]) -> Kept:
+def _taken(
+    mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, roots: Sequence[str]
+) -> KeptRelease:
     """Widen the range to a release that takes a variant as it is, and record that in the lock."""
     assert planned.variant is not None  # noqa: S101  (it writes)
     files = {catalog.MANIFEST: mod.manifest}
@@ -137,7 +139,9 @@ def _taken(mod: Mod, planned: ModPlan, tree: Tree, kept: Kept, roots: Sequence[s
     return kept._replace(did=did, after=_row(_plan(new, tree)), told=("no line of it changes",))
 
 
-def _ported(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str], kept: Kept) -> Kept:
+def _ported(
+    mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str], kept: KeptRelease
+) -> KeptRelease:
     locked = lock_entries.current(mod)
     variant = making.nearest(mod, tree.version, locked)
     base = making.base_tree(mod, variant, tree.version, releases)

@@ -10,8 +10,8 @@ from vllm_mods.base import versions
 from vllm_mods.base.errors import ManifestError, VllmModsError
 from vllm_mods.base.model import Mod
 from vllm_mods.keep import branches, keeping
-from vllm_mods.keep.branches import Home
-from vllm_mods.keep.keeping import Kept
+from vllm_mods.keep.branches import LibraryHome
+from vllm_mods.keep.keeping import KeptRelease
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries
 from vllm_mods.port import writing
@@ -21,7 +21,7 @@ from vllm_mods.trees.release import Releases
 class Branch(NamedTuple):
     """A mod on a release, and the branch with what that needed; ``commit`` is None where nothing was made."""
 
-    kept: Kept
+    kept: KeptRelease
     name: str
     commit: str | None
 
@@ -30,7 +30,7 @@ class Keeping(NamedTuple):
     """A mod to be kept up, the text for a commit, and a command that checks what came out, or None."""
 
     mod: str
-    message: Callable[[Kept], str]
+    message: Callable[[KeptRelease], str]
     test: str | None
 
 
@@ -54,11 +54,13 @@ def run(
         there = branches.tip(home, f"refs/heads/{branch}")
         if there is not None and _unfinished(home, there, wanted.mod):
             wait = f"the port on {branch} is not finished, and the releases after it wait for that"
-            yield Branch(Kept(wanted.mod, release, "waits", "", "", (), (wait,)), branch, there)
+            yield Branch(
+                KeptRelease(wanted.mod, release, "waits", "", "", (), (wait,)), branch, there
+            )
             break
         if there is not None:
             at = there
-            yield Branch(Kept(wanted.mod, release, "there", "", ""), branch, there)
+            yield Branch(KeptRelease(wanted.mod, release, "there", "", ""), branch, there)
             continue
         one = _one(home, at, release, wanted, releases)
         at = one.commit or at
@@ -67,7 +69,7 @@ def run(
             break
 
 
-def _unfinished(home: Home, commit: str, name: str) -> bool:
+def _unfinished(home: LibraryHome, commit: str, name: str) -> bool:
     with branches.laid_out(home, commit) as folder:
         inside = os.path.join(folder, "patches", name)
         return os.path.isdir(inside) and any(map(writing.is_unfinished, os.listdir(inside)))
@@ -81,14 +83,16 @@ def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, 
     return tuple(one for one in versions_ if versions.sort_key(one) > versions.sort_key(last))
 
 
-def _one(home: Home, at: str, release: str, wanted: Keeping, releases: Releases) -> Branch:
+def _one(home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Releases) -> Branch:
     name, message = wanted.mod, wanted.message
     with branches.laid_out(home, at) as folder:
         try:
             library = Library(folder)
             kept = keeping.keep(library.load(name), releases.open(release), releases, library.roots)
         except VllmModsError as error:
-            return Branch(Kept(name, release, "stuck", "", "", (), (error.message,)), "", None)
+            return Branch(
+                KeptRelease(name, release, "stuck", "", "", (), (error.message,)), "", None
+            )
         if kept.did in {"fits", "stuck"}:
             return Branch(kept, "", None)
         if wanted.test is not None and kept.did != "left":

@@ -33,7 +33,7 @@ _BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 _Same = TypeVar("_Same", Lines, str)
 
 
-class Statement(NamedTuple):
+class KeyedStatement(NamedTuple):
     """A statement: ``lead`` are the blank lines and comments above it, ``text`` its lines.
 
     ``start`` is the number of the first line of ``text``, 1-based.
@@ -46,7 +46,7 @@ class Statement(NamedTuple):
     node: ast.stmt
 
 
-Suite = dict[str, Statement]
+Suite = dict[str, KeyedStatement]
 
 _HEADS: dict[type[ast.stmt], tuple[str, ...]] = {
     ast.Assign: ("targets",),
@@ -131,7 +131,7 @@ def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
 
 def _read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite:
     """Read statements, of which the first with what stands above it begins at line ``first``."""
-    found: list[Statement] = []
+    found: list[KeyedStatement] = []
     at = first
     for node in nodes:
         start = _start(node)
@@ -139,7 +139,7 @@ def _read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suit
             raise BothChangedError  # on one line with another
         end = node.end_lineno or start
         lead, text = tuple(lines[at - 1 : start - 1]), tuple(lines[start - 1 : end])
-        found.append(Statement(key(node), lead, text, start, node))
+        found.append(KeyedStatement(key(node), lead, text, start, node))
         at = end + 1
     counts, seen = Counter(one.key for one in found), Counter[str]()
     suite: Suite = {}
@@ -178,7 +178,7 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _parts(one: Statement) -> list[_Part]:
+def _parts(one: KeyedStatement) -> list[_Part]:
     """Take a compound statement apart; nothing for any other."""
     lines = [b""] * (one.start - 1) + list(one.text)
     blocks: list[list[ast.stmt]] = []
@@ -231,15 +231,15 @@ def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes
     return out
 
 
-def _lines(some: Iterable[Statement]) -> list[bytes]:
+def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
     return [line for one in some for line in (*one.lead, *one.text)]
 
 
-def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[Statement]]:
+def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStatement]]:
     """Return, by the number of the target's statement that they stand before, what the mod inserts."""
-    found: dict[int, list[Statement]] = {}
+    found: dict[int, list[KeyedStatement]] = {}
     before: str | None = None
-    group: list[Statement] = []
+    group: list[KeyedStatement] = []
     for name in [*ours, None]:
         if name is not None and name not in base:
             group.append(ours[name])
@@ -252,7 +252,11 @@ def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[Statement
 
 
 def _place(
-    base: Suite, theirs: Suite, before: str | None, after: str | None, group: Sequence[Statement]
+    base: Suite,
+    theirs: Suite,
+    before: str | None,
+    after: str | None,
+    group: Sequence[KeyedStatement],
 ) -> int:
     """Find the place of a group between two old neighbours, None for the ends of the block."""
     known, there = list(base), list(theirs)
@@ -288,7 +292,9 @@ def _upto(names: list[str], name: str | None) -> int:
     return len(names) if name is None else names.index(name)
 
 
-def _statement(base: Statement, ours: Statement, theirs: Statement, *, back: bool) -> list[bytes]:
+def _statement(
+    base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, back: bool
+) -> list[bytes]:
     """Merge one statement, and what stands above it."""
     lead = _pick(base.lead, ours.lead, theirs.lead)
     try:

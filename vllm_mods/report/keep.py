@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.keep.keeping import Kept
+from vllm_mods.keep.keeping import KeptRelease
 from vllm_mods.keep.run import Branch
 from vllm_mods.report.data import SCHEMA
 
@@ -18,7 +18,7 @@ _TITLES = {
 }
 
 
-def message(kept: Kept) -> str:
+def message(kept: KeptRelease) -> str:
     """Return a commit's message, which is the text for a pull request too: title, blank line, Markdown."""
     title = f"{kept.mod}: {_TITLES[kept.did].format(release=kept.release)}"
     rows = ["| | vLLM " + kept.release + " |", "| --- | --- |"]
