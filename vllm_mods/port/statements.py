@@ -67,7 +67,7 @@ _HEADS: dict[type[ast.stmt], tuple[str, ...]] = {
 """What of a statement is its key; of those that are not here, all of it is."""
 
 
-class _Part(NamedTuple):
+class _Section(NamedTuple):
     """A piece of a compound statement: lines such as ``else:``, and the statements below them."""
 
     head: Lines
@@ -178,7 +178,7 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _parts(one: KeyedStatement) -> list[_Part]:
+def _parts(one: KeyedStatement) -> list[_Section]:
     """Take a compound statement apart; nothing for any other."""
     lines = [b""] * (one.start - 1) + list(one.text)
     blocks: list[list[ast.stmt]] = []
@@ -187,7 +187,7 @@ def _parts(one: KeyedStatement) -> list[_Part]:
             b for name in ("body", "orelse", "finalbody") if (b := getattr(holder, name, []))
         ]
     blocks.sort(key=lambda block: block[0].lineno)
-    parts: list[_Part] = []
+    parts: list[_Section] = []
     at = one.start
     for block in blocks:
         start = _start(block[0])
@@ -195,7 +195,7 @@ def _parts(one: KeyedStatement) -> list[_Part]:
             return []  # on the line of its head
         while start > at + 1 and _is_trivia(lines[start - 2]):
             start -= 1
-        parts.append(_Part(tuple(lines[at - 1 : start - 1]), _read(block, lines, start)))
+        parts.append(_Section(tuple(lines[at - 1 : start - 1]), _read(block, lines, start)))
         at = (block[-1].end_lineno or 0) + 1
     return parts
 
