@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import hybrid_checkpoints
 import pytest
 from lowering import lower
 from memory_tree import MemoryTree
@@ -24,6 +25,7 @@ from web_site import DRIPS, Site, moved, site
 from vllm_mods.base import limits, line_diff, sessions, untrusted
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.build import wheels
+from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.cli import import_command
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
 from vllm_mods.formats.pairing_lock import LockedWheel
@@ -107,6 +109,12 @@ def after(count: int, tree: str = "x = 1\n") -> Any:
     patch = b"".join(diff_of(f"vllm/{n}.py", "a\nb\nc\n", "a\nz\nc\n") for n in range(count))
     there = {f"vllm/{n}.py": tree.encode() for n in range(count)}
     return planner.plan([mod(variant(patch))], MemoryTree({"vllm/__init__.py": b"", **there}))
+
+
+def looked_at(folder: Path, **config: object) -> object:
+    files = (hybrid_checkpoints.int4("a"), hybrid_checkpoints.bf16("b"))
+    place = hybrid_checkpoints.write_checkpoint(str(folder / "model"), files, config=config)
+    return open_checkpoint(place)
 
 
 def looked_for(_: Path) -> None:
@@ -391,6 +399,11 @@ ENOUGH: dict[
         "MemoryError|more than 256 MiB",
         lambda _: rendered("{% set x = 'x' * 999999999 %}{{ x }}"),
     ),
+    "CHECKPOINT_CONFIG": (9, "9 bytes is the most", lambda at: looked_at(at, a="x" * 9)),
+    "CHECKPOINT_INDEX": (9, "9 bytes is the most", looked_at),
+    "SAFETENSORS_HEADER": (9, "9 bytes is the most", looked_at),
+    "SHARDS": (1, "1 files are the most", looked_at),
+    "TENSORS": (2, "more than 2 tensors", looked_at),
     "PLACES": (3, "more than 3 places", in_many_places),
     "EXPLAINED": (1, "said", looked_for),
     "EQUAL_PAIRS": (9, "all of it changed", weighed),

@@ -43,6 +43,7 @@ COMMANDS = {
     "bisect": "Find the commit or release at which a mod's verdict changes.",
     "upstream": "Tell which hunks of a mod releases carry, and when it can go.",
     "serve-check": "Hold a serve command against the vLLM it will run on.",
+    "suggest": "Tell which mods, chat template and pairing a model needs.",
     "lock": "Resolve a pairing to hashes; say what moved.",
     "build": "Build the image of a pairing's lock.",
     "import": "Make a pairing of a recipe, a mod of a launcher's mod.",

@@ -82,6 +82,10 @@ EXAMPLES = {
         "vllm-mods serve-check --command 'vllm serve m --kv-cache-dtype fp8' --target pypi:0.33.0",
         "vllm-mods serve-check qwen3.5-122b-hybrid --vllm '>=0.19'",
     ),
+    "suggest": (
+        "vllm-mods suggest ./my-checkpoint",
+        "vllm-mods suggest Intel/Qwen3.5-122B-A10B-int4-AutoRound --target pypi:0.21.0",
+    ),
     "lock": (
         "vllm-mods lock qwen3.5-122b-hybrid",
         "vllm-mods lock qwen3.5-122b-hybrid --check           # exit code 1 if anything moved",
