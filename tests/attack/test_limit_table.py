@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import gzip
 import io
 import os
@@ -24,9 +25,10 @@ from web_site import DRIPS, Site, moved, site
 
 from vllm_mods.base import limits, line_diff, sessions, untrusted
 from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.model import Mod
 from vllm_mods.build import wheels
 from vllm_mods.checkpoints.sources import open_checkpoint
-from vllm_mods.cli import import_command
+from vllm_mods.cli import import_command, run
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.images import docker, layer, names, oci, storage, streams
@@ -37,6 +39,7 @@ from vllm_mods.making import folder, reading, words
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
+from vllm_mods.run import evidence
 from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.site import site as writing
 from vllm_mods.template import rendering
@@ -115,6 +118,18 @@ def looked_at(folder: Path, **config: object) -> object:
     files = (hybrid_checkpoints.int4("a"), hybrid_checkpoints.bf16("b"))
     place = hybrid_checkpoints.write_checkpoint(str(folder / "model"), files, config=config)
     return open_checkpoint(place)
+
+
+def seen(pattern: str) -> Mod:
+    return Mod("m", "1", "s", "MIT", "", "", evidence=(("log", pattern),))
+
+
+def logged(folder: Path) -> None:
+    place = folder / "log"
+    place.write_bytes(b"x" * 99)
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        assert run(["evidence", "hybrid-int4-fp8", "--log", str(place)]) == 1
+    raise ValueError(told.getvalue())
 
 
 def looked_for(_: Path) -> None:
@@ -404,6 +419,17 @@ ENOUGH: dict[
     "SAFETENSORS_HEADER": (9, "9 bytes is the most", looked_at),
     "SHARDS": (1, "1 files are the most", looked_at),
     "TENSORS": (2, "more than 2 tensors", looked_at),
+    "LOG": (9, "only the first 9 bytes", logged),
+    "LOG_LINE": (
+        9,
+        "SILENT|silent",
+        lambda _: said(evidence.of_mods([seen("b")], b"a" * 99 + b"b")),
+    ),
+    "EVIDENCE_SECONDS": (
+        1,
+        "to the end after 1 seconds",
+        lambda _: evidence.of_mods([seen("(a+)+$")], b"a" * 99 + b"b"),
+    ),
     "PLACES": (3, "more than 3 places", in_many_places),
     "EXPLAINED": (1, "said", looked_for),
     "EQUAL_PAIRS": (9, "all of it changed", weighed),

@@ -127,6 +127,11 @@ SAFETENSORS_HEADER = Limit(100_000_000, "bytes", "the header of a safetensors fi
 SHARDS = Limit(2_000, "files", "a model, with safetensors in them")
 TENSORS = Limit(2_000_000, "tensors", "a model")
 
+# What a server said.
+LOG = Limit(64 << 20, "bytes", "a server's log, from its beginning")
+LOG_LINE = Limit(8 << 10, "letters", "a line of a log")
+EVIDENCE_SECONDS = Limit(20, "seconds", "looking for one mod's evidence")
+
 # Work.
 PLACES = Limit(1_000, "places", "one text in a file; of more than these it belongs to none")
 EXPLAINED = Limit(50, "hunks", "those of one patch for which the most similar place is looked for")

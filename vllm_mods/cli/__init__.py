@@ -46,6 +46,7 @@ COMMANDS = {
     "suggest": "Tell which mods, chat template and pairing a model needs.",
     "lock": "Resolve a pairing to hashes; say what moved.",
     "build": "Build the image of a pairing's lock.",
+    "evidence": "Tell whether the mods' code ran, by what a server said.",
     "import": "Make a pairing of a recipe, a mod of a launcher's mod.",
     "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
     "template": "Render chat templates, and hold them against conversations.",

@@ -96,6 +96,11 @@ EXAMPLES = {
         "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods --verify",
         "vllm-mods build qwen3.5-122b-hybrid --output dockerfile:./context",
     ),
+    "evidence": (
+        "vllm-mods evidence --container qwen3.5-122b-hybrid",
+        "vllm-mods evidence qwen3.5-122b-hybrid --log serve.log",
+        "docker logs my-vllm 2>&1 | vllm-mods evidence flashqla --log -",
+    ),
     "import": (
         "vllm-mods import recipe.yaml --library ./mods",
         "vllm-mods import ./mods/fix-something --tree pypi:0.21.0 --library ./mods",
