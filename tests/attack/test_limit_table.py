@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import hybrid_checkpoints
 import pytest
@@ -30,6 +31,7 @@ from vllm_mods.build import wheels
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.cli import import_command, run
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.images import docker, layer, names, oci, storage, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
@@ -39,7 +41,8 @@ from vllm_mods.making import folder, reading, words
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
-from vllm_mods.run import evidence
+from vllm_mods.run import engine, evidence, waiting
+from vllm_mods.run.service import service
 from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.site import site as writing
 from vllm_mods.template import rendering
@@ -130,6 +133,14 @@ def logged(folder: Path) -> None:
     with contextlib.redirect_stderr(io.StringIO()) as told:
         assert run(["evidence", "hybrid-int4-fp8", "--log", str(place)]) == 1
     raise ValueError(told.getvalue())
+
+
+def waited(_: Path) -> None:
+    wanted = Pairing("x", "s", "org/m", "base", "vllm serve org/m --port 1")
+    one = service(wanted, image="x", command="x", cache="/")
+    there = engine.EngineContainer("docker", "x", {}, running=True, restarts=0)
+    with mock.patch.object(engine, "container", return_value=there):
+        waiting.wait(one, "docker")
 
 
 def looked_for(_: Path) -> None:
@@ -425,6 +436,7 @@ ENOUGH: dict[
         "SILENT|silent",
         lambda _: said(evidence.of_mods([seen("b")], b"a" * 99 + b"b")),
     ),
+    "START_SECONDS": (0, "within 0 seconds", waited),
     "EVIDENCE_SECONDS": (
         1,
         "to the end after 1 seconds",

@@ -96,10 +96,17 @@ EXAMPLES = {
         "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods --verify",
         "vllm-mods build qwen3.5-122b-hybrid --output dockerfile:./context",
     ),
+    "run": (
+        "vllm-mods run qwen3.5-122b-hybrid --model-folder /data/hybrid --wait",
+        "vllm-mods run qwen3.5-122b-int4 --env-file hub.env --gpus 0,1 -- --tensor-parallel-size 2",
+        "vllm-mods run qwen3.5-122b-int4 --print",
+    ),
+    "ps": ("vllm-mods ps",),
+    "logs": ("vllm-mods logs qwen3.5-122b-hybrid --follow",),
+    "stop": ("vllm-mods stop qwen3.5-122b-hybrid",),
     "evidence": (
         "vllm-mods evidence --container qwen3.5-122b-hybrid",
         "vllm-mods evidence qwen3.5-122b-hybrid --log serve.log",
-        "docker logs my-vllm 2>&1 | vllm-mods evidence flashqla --log -",
     ),
     "import": (
         "vllm-mods import recipe.yaml --library ./mods",
@@ -109,6 +116,7 @@ EXAMPLES = {
     "export": (
         "vllm-mods export hybrid-int4-fp8 --output ./hybrid",
         "vllm-mods export qwen3.5-122b-hybrid --output recipe.yaml",
+        "vllm-mods export qwen3.5-122b-hybrid --format compose --output compose.yaml",
     ),
     "template": (
         "vllm-mods template check",

@@ -12,28 +12,55 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.run.service import PAIRING_LABEL
 
 PROGRAMS = ("docker", "podman")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
 
 
 class EngineContainer(NamedTuple):
-    """A container of an engine, running or not; ``image`` is the ID of its image."""
+    """A container of an engine, running or not; ``restarts`` is how often it was started again."""
 
     program: str
     name: str
-    image: str
     labels: Mapping[str, str]
     running: bool
+    restarts: int
+
+
+def found() -> tuple[str, ...]:
+    """Return the engines that are here."""
+    return tuple(one for one in PROGRAMS if shutil.which(one))
 
 
 def installed(wanted: str | None = None) -> tuple[str, ...]:
     """Return the engines that are here, or the one that is wanted. Raises ``UsageError`` if there is none."""
-    found = tuple(one for one in ((wanted,) if wanted else PROGRAMS) if shutil.which(one))
-    if not found:
+    there = tuple(one for one in found() if wanted in {None, one})
+    if not there:
         raise UsageError(
             f"{wanted or ' and '.join(PROGRAMS)}: not installed here", hint="apt install podman"
         )
+    return there
+
+
+def own(name: str) -> EngineContainer:
+    """Find a container that ``run`` started. Raises ``UsageError`` for any other."""
+    there = container(name)
+    if PAIRING_LABEL not in there.labels:
+        raise UsageError(
+            f"{there.program} has a container {name}, and vllm-mods did not start it",
+            hint=f"{there.program} logs {name}",
+        )
+    return there
+
+
+def labels(program: str, image: str) -> Mapping[str, str] | None:
+    """Return the labels of an image, None if the engine has none of that name."""
+    done = _run(program, "image", "inspect", "--", image)
+    if done.returncode:
+        return None
+    (raw, *_) = json.loads(done.stdout)
+    found: Mapping[str, str] = (raw.get("Config") or {}).get("Labels") or {}
     return found
 
 
@@ -49,16 +76,16 @@ def container(name: str, wanted: str | None = None) -> EngineContainer:
             return EngineContainer(
                 program,
                 name,
-                raw["Image"],
                 raw["Config"].get("Labels") or {},
                 bool(raw["State"]["Running"]),
+                int(raw.get("RestartCount") or 0),
             )
     raise UsageError(f"{' and '.join(programs)}: no container {name}", hint="vllm-mods ps")
 
 
-def log(found: EngineContainer) -> bytes:
+def log(one: EngineContainer) -> bytes:
     """Return what a container has said, no more of it than one byte past ``limits.LOG``."""
-    command = [found.program, "logs", found.name]
+    command = [one.program, "logs", one.name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None  # noqa: S101  (it is a pipe)
         end = threading.Timer(limits.TOOL_SECONDS, process.kill)
