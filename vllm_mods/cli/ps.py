@@ -8,7 +8,7 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.run import engine
 from vllm_mods.run.service import PAIRING_LABEL
 
-_TABLE = 'table {{.Names}}\t{{.Label "' + PAIRING_LABEL + '"}}\t{{.Image}}\t{{.Status}}'
+_TABLE = "table {{.Names}}\t{{.Image}}\t{{.Status}}"
 
 
 @click.command(name="ps")
