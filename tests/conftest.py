@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+# No test asks the Hub: what is one of its own has a server here.
+os.environ["HF_HUB_OFFLINE"] = "1"
 pytest_plugins = ["alone", "sampling"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import gzip
 import io
 import os
@@ -14,7 +15,9 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+import hybrid_checkpoints
 import pytest
 from lowering import lower
 from memory_tree import MemoryTree
@@ -23,9 +26,12 @@ from web_site import DRIPS, Site, moved, site
 
 from vllm_mods.base import limits, line_diff, sessions, untrusted
 from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.model import Mod
 from vllm_mods.build import wheels
-from vllm_mods.cli import import_command
+from vllm_mods.checkpoints.sources import open_checkpoint
+from vllm_mods.cli import import_command, run
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.images import docker, layer, names, oci, storage, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
@@ -35,6 +41,8 @@ from vllm_mods.making import folder, reading, words
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
+from vllm_mods.run import engine, evidence, waiting
+from vllm_mods.run.service import service
 from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.site import site as writing
 from vllm_mods.template import rendering
@@ -107,6 +115,32 @@ def after(count: int, tree: str = "x = 1\n") -> Any:
     patch = b"".join(diff_of(f"vllm/{n}.py", "a\nb\nc\n", "a\nz\nc\n") for n in range(count))
     there = {f"vllm/{n}.py": tree.encode() for n in range(count)}
     return planner.plan([mod(variant(patch))], MemoryTree({"vllm/__init__.py": b"", **there}))
+
+
+def looked_at(folder: Path, **config: object) -> object:
+    files = (hybrid_checkpoints.int4("a"), hybrid_checkpoints.bf16("b"))
+    place = hybrid_checkpoints.write_checkpoint(str(folder / "model"), files, config=config)
+    return open_checkpoint(place)
+
+
+def seen(pattern: str) -> Mod:
+    return Mod("m", "1", "s", "MIT", "", "", evidence=(("log", pattern),))
+
+
+def logged(folder: Path) -> None:
+    place = folder / "log"
+    place.write_bytes(b"x" * 99)
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        assert run(["evidence", "hybrid-int4-fp8", "--log", str(place)]) == 1
+    raise ValueError(told.getvalue())
+
+
+def waited(_: Path) -> None:
+    wanted = Pairing("x", "s", "org/m", "base", "vllm serve org/m --port 1")
+    one = service(wanted, image="x", command="x", cache="/")
+    there = engine.EngineContainer("docker", "x", {}, running=True, restarts=0)
+    with mock.patch.object(engine, "container", return_value=there):
+        waiting.wait(one, "docker")
 
 
 def looked_for(_: Path) -> None:
@@ -390,6 +424,23 @@ ENOUGH: dict[
         256 << 20,
         "MemoryError|more than 256 MiB",
         lambda _: rendered("{% set x = 'x' * 999999999 %}{{ x }}"),
+    ),
+    "CHECKPOINT_CONFIG": (9, "9 bytes is the most", lambda at: looked_at(at, a="x" * 9)),
+    "CHECKPOINT_INDEX": (9, "9 bytes is the most", looked_at),
+    "SAFETENSORS_HEADER": (9, "9 bytes is the most", looked_at),
+    "SHARDS": (1, "1 files are the most", looked_at),
+    "TENSORS": (2, "more than 2 tensors", looked_at),
+    "LOG": (9, "only the first 9 bytes", logged),
+    "LOG_LINE": (
+        9,
+        "SILENT|silent",
+        lambda _: said(evidence.of_mods([seen("b")], b"a" * 99 + b"b")),
+    ),
+    "START_SECONDS": (0, "within 0 seconds", waited),
+    "EVIDENCE_SECONDS": (
+        1,
+        "to the end after 1 seconds",
+        lambda _: evidence.of_mods([seen("(a+)+$")], b"a" * 99 + b"b"),
     ),
     "PLACES": (3, "more than 3 places", in_many_places),
     "EXPLAINED": (1, "said", looked_for),

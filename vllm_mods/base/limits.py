@@ -120,6 +120,19 @@ PROMPT = Limit(16 << 20, "letters", "a prompt")
 TEMPLATE_SECONDS = Limit(20, "seconds", "computing all prompts of a chat template")
 TEMPLATE_MEMORY = Limit(1 << 30, "bytes", "memory for a chat template")
 
+# Checkpoints.
+CHECKPOINT_CONFIG = Limit(4 << 20, "bytes", "the config.json of a model")
+CHECKPOINT_INDEX = Limit(256 << 20, "bytes", "the index of a model's safetensors")
+SAFETENSORS_HEADER = Limit(100_000_000, "bytes", "the header of a safetensors file")
+SHARDS = Limit(2_000, "files", "a model, with safetensors in them")
+TENSORS = Limit(2_000_000, "tensors", "a model")
+
+# What a server said.
+LOG = Limit(64 << 20, "bytes", "a server's log, from its beginning")
+LOG_LINE = Limit(8 << 10, "letters", "a line of a log")
+START_SECONDS = Limit(1800, "seconds", "a container until it serves")
+EVIDENCE_SECONDS = Limit(20, "seconds", "looking for one mod's evidence")
+
 # Work.
 PLACES = Limit(1_000, "places", "one text in a file; of more than these it belongs to none")
 EXPLAINED = Limit(50, "hunks", "those of one patch for which the most similar place is looked for")

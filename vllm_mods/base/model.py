@@ -196,6 +196,19 @@ class Allowance(NamedTuple):
     reason: str
 
 
+class When(NamedTuple):
+    """A kind of checkpoint that a mod is for; all that it names has to hold.
+
+    ``config`` are dotted keys of config.json, ``tensors`` patterns of names in safetensors headers, each
+    with the values or dtypes that count (none: any). ``fails`` is what vLLM says to such a checkpoint
+    without the mod, empty where it serves it all the same.
+    """
+
+    config: tuple[tuple[str, tuple[str | int | float | bool, ...]], ...] = ()
+    tensors: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    fails: str = ""
+
+
 class Variant(NamedTuple):
     """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides."""
 
@@ -212,7 +225,7 @@ class Variant(NamedTuple):
 class Mod(NamedTuple):
     """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names.
 
-    ``outside`` are the paths that it says it changes outside of ``vllm/``.
+    ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any).
     """
 
     name: str
@@ -231,6 +244,7 @@ class Mod(NamedTuple):
     serve_args: tuple[str, ...] = ()
     compute_capability: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
+    when: tuple[When, ...] = ()
     variants: tuple[Variant, ...] = ()
     lock: bytes | None = None
     manifest: bytes = b""

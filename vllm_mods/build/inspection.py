@@ -15,6 +15,8 @@ from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.model import DIR, FILE, LINK, resolve
+from vllm_mods.library import packed_mod
+from vllm_mods.planning import requirements
 from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
 from vllm_mods.trees.image import ImageTree
@@ -58,6 +60,7 @@ def inspect(tree: ImageTree) -> Inspection:
     found = (
         [] if there is None else list(compare(there, InImage(tree), undone.look(there, tree).paths))
     )
+    found += _requirements(tree, there)
     if lock is not None:
         found += _against_lock(tree, there, lock)
     said = labels.get("vllm-mods.lock")
@@ -71,6 +74,16 @@ def inspect(tree: ImageTree) -> Inspection:
             )
         )
     return Inspection(there, lock, digest, labels, tuple(found))
+
+
+def _requirements(tree: ImageTree, there: Receipt | None) -> Iterator[Finding]:
+    """Yield what lies beside vLLM in another version than the mods' code imports."""
+    for entry in there.mods if there is not None else ():
+        raw = tree.read(receipt.kept(entry.name))
+        mod = packed_mod.unpack(raw, f"{tree.spec}: {entry.name}", entry.name) if raw else None
+        for variant in mod.variants if mod is not None else ():
+            if variant.id == entry.variant:
+                yield from requirements.conflicts(variant, tree)
 
 
 def against(found: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:

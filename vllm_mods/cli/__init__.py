@@ -43,8 +43,14 @@ COMMANDS = {
     "bisect": "Find the commit or release at which a mod's verdict changes.",
     "upstream": "Tell which hunks of a mod releases carry, and when it can go.",
     "serve-check": "Hold a serve command against the vLLM it will run on.",
+    "suggest": "Tell which mods, chat template and pairing a model needs.",
     "lock": "Resolve a pairing to hashes; say what moved.",
     "build": "Build the image of a pairing's lock.",
+    "run": "Start a pairing's image as a container that serves.",
+    "ps": "List the containers that run started.",
+    "logs": "Print what such a container has said.",
+    "stop": "Stop such a container, and remove it.",
+    "evidence": "Tell whether the mods' code ran, by what a server said.",
     "import": "Make a pairing of a recipe, a mod of a launcher's mod.",
     "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
     "template": "Render chat templates, and hold them against conversations.",
@@ -56,8 +62,13 @@ COMMANDS = {
 COMPLETE = "_VLLM_MODS_COMPLETE"
 """Set by a shell that wants to know what could be typed."""
 _HELP = frozenset({"-h", "--help"})
-# A submodule named `list` would stand in for the built-in one in this package; `import` is no name.
-_MODULES = {"list": "listing", "import": "import_command", "serve-check": "serve_check"}
+# A submodule named `list` or `run` would stand in for what has that name in this package; `import` is no name.
+_MODULES = {
+    "list": "listing",
+    "import": "import_command",
+    "run": "run_command",
+    "serve-check": "serve_check",
+}
 
 
 class _Commands(click.Group):

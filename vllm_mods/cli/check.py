@@ -7,9 +7,12 @@ import click
 from vllm_mods.api.advice import hint_of
 from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
+from vllm_mods.checkpoints.fitting import of_mod
+from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
-from vllm_mods.report import data, text
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.report import checkpoint, data, text
 
 
 @click.command(name="check")
@@ -20,6 +23,11 @@ from vllm_mods.report import data, text
 @options.workspace
 @options.strict_version
 @options.only_supported
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="Hold the mods against this checkpoint too: a folder, or an id on the Hub.",
+)
 @options.offline
 @options.verify
 @click.option("--explain", is_flag=True, help="List what was not examined too, and why.")
@@ -31,6 +39,7 @@ def command(
     libraries: tuple[str, ...],
     workspace: str | None,
     *,
+    model: str | None,
     strict_version: bool,
     only_supported: bool,
     offline: bool,
@@ -41,7 +50,7 @@ def command(
     """Tell whether mods fit a vLLM tree; change nothing.
 
     Without MOD and --pairing, all bundled mods that are marked as default.
-    Exit code 0 if and only if every mod would end up in the tree.
+    Exit code 0 if and only if every mod would end up in the tree, and with --model is for that one.
     """
     library = options.open_library(libraries)
     tree = options.open_tree(target, offline=offline, workspace=workspace, verify=verify)
@@ -55,11 +64,16 @@ def command(
         only_supported=only_supported,
     )
     told(planned, chosen, paired)
+    one = None if model is None else open_checkpoint(model, _revision(paired, model))
+    fits = [] if one is None else [of_mod(mod, one) for mod in chosen]
+    ok = planned.ok and all(fit.meant for fit in fits)
     verified: str | None = getattr(tree, "verified", None)
     if as_json:
         answer = data.plan(planned)
         if hasattr(tree, "verified"):
             answer["tree"]["verified"] = verified
+        if one is not None:
+            answer |= {"model": checkpoint.held_data(one, fits), "ok": ok}
         options.print_json(answer)
     else:
         click.echo(text.plan(planned, options.paint, explain=explain))
@@ -67,5 +81,18 @@ def command(
             click.echo(
                 "not verified whole: it was read in parts, which --verify holds to the whole"
             )
-        options.hint(None if planned.ok else hint_of(planned, tree))
-    return EXIT_OK if planned.ok else EXIT_NO
+        if one is not None:
+            click.echo(checkpoint.held_text(one, fits))
+        options.hint(
+            hint_of(planned, tree)
+            if not planned.ok
+            else None
+            if ok
+            else f"vllm-mods suggest {model}"
+        )
+    return EXIT_OK if ok else EXIT_NO
+
+
+def _revision(paired: Pairing | None, model: str) -> str | None:
+    """Return the revision that a pairing has of the model, if that is its own."""
+    return paired.revision if paired is not None and paired.model == model else None

@@ -86,6 +86,10 @@ EXAMPLES = {
         "vllm-mods serve-check --command 'vllm serve m --kv-cache-dtype fp8' --target pypi:0.33.0",
         "vllm-mods serve-check qwen3.5-122b-hybrid --vllm '>=0.19'",
     ),
+    "suggest": (
+        "vllm-mods suggest ./my-checkpoint",
+        "vllm-mods suggest Intel/Qwen3.5-122B-A10B-int4-AutoRound --target pypi:0.21.0",
+    ),
     "lock": (
         "vllm-mods lock qwen3.5-122b-hybrid",
         "vllm-mods lock qwen3.5-122b-hybrid --check           # exit code 1 if anything moved",
@@ -96,6 +100,18 @@ EXAMPLES = {
         "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods --verify",
         "vllm-mods build qwen3.5-122b-hybrid --output dockerfile:./context",
     ),
+    "run": (
+        "vllm-mods run qwen3.5-122b-hybrid --model-folder /data/hybrid --wait",
+        "vllm-mods run qwen3.5-122b-int4 --env-file hub.env --gpus 0,1 -- --tensor-parallel-size 2",
+        "vllm-mods run qwen3.5-122b-int4 --print",
+    ),
+    "ps": ("vllm-mods ps",),
+    "logs": ("vllm-mods logs qwen3.5-122b-hybrid --follow",),
+    "stop": ("vllm-mods stop qwen3.5-122b-hybrid",),
+    "evidence": (
+        "vllm-mods evidence --container qwen3.5-122b-hybrid",
+        "vllm-mods evidence qwen3.5-122b-hybrid --log serve.log",
+    ),
     "import": (
         "vllm-mods import recipe.yaml --library ./mods",
         "vllm-mods import ./mods/fix-something --tree pypi:0.21.0 --library ./mods",
@@ -104,6 +120,7 @@ EXAMPLES = {
     "export": (
         "vllm-mods export hybrid-int4-fp8 --output ./hybrid",
         "vllm-mods export qwen3.5-122b-hybrid --output recipe.yaml",
+        "vllm-mods export qwen3.5-122b-hybrid --format compose --output compose.yaml",
     ),
     "template": (
         "vllm-mods template check",

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import options, shown
 from vllm_mods.cli.import_command import write_new
+from vllm_mods.cli.serving import asked, serving
 from vllm_mods.library import trust, writing
 from vllm_mods.making import exporting
 from vllm_mods.planning import planner
 from vllm_mods.recipes import writer
+from vllm_mods.run import files
+from vllm_mods.run.service import Service
 
 
 @click.command(name="export")
@@ -26,6 +31,15 @@ from vllm_mods.recipes import writer
     "--tree", "specs", multiple=True, metavar="TREE", help="Of a mod: one more vLLM that it takes."
 )
 @click.option("--variant", metavar="ID", help="Of a mod: only the vLLMs of this variant [all].")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("recipe", *files.FORMATS)),
+    default="recipe",
+    show_default=True,
+    help="What a pairing becomes.",
+)
+@serving
 @options.libraries
 @options.offline
 @options.json_output
@@ -35,24 +49,31 @@ def command(
     output: str | None,
     specs: tuple[str, ...],
     variant: str | None,
+    form: str,
     libraries: tuple[str, ...],
     offline: bool,
     as_json: bool,
+    **given: Any,  # noqa: ANN401  (what ``serving`` adds)
 ) -> int:
-    """Write a mod as a folder that launchers run as it is, or a pairing as a recipe.
+    """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
 
     The folder's run.sh needs Python and nothing else. It changes vLLM only if every file that the
     mod touches has a hash that mod.lock or --tree tells, and fails otherwise. A pairing becomes a
-    recipe that renders the same command.
+    recipe that renders the same command; with --format, a file that starts the image of its lock, for
+    a cluster on two nodes. --lock and what follows it are for these.
     """
     library = options.open_library(libraries)
+    if form == "recipe":
+        _refuse_unused(given)
     if name not in library.names():
         if specs or variant or as_json:
             raise UsageError(
                 f"--tree, --variant and --json are for mods, and there is no mod `{name}`",
                 hint="vllm-mods list",
             )
-        return _pairing(name, output, libraries)
+        if form == "recipe":
+            return _pairing(name, output, libraries)
+        return _started(asked(library, name, (), **given).service, form, output)
     if name in library.pairing_names():
         raise UsageError(
             f"there are a mod and a pairing named `{name}`: which one is meant?",
@@ -73,6 +94,33 @@ def command(
         click.echo(f"wrote {output}: {len(files)} files; a recipe names it as {output}")
     for one in mod.requires:
         options.note(f"{name} needs {one}: export it too, and have it run before")
+    return EXIT_OK
+
+
+def _refuse_unused(given: Mapping[str, object]) -> None:
+    """Raise ``UsageError`` for an option that only what starts a container has a place for."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    for one in context.command.params:
+        if one.name in given and context.get_parameter_source(one.name) is typed:
+            raise UsageError(
+                f"{max(one.opts, key=len)} says how a container is started, and a recipe or a mod does not",
+                hint=f"--format {files.FORMATS[0]}",
+            )
+
+
+def _started(one: Service, form: str, output: str | None) -> int:
+    """Write the files that start a pairing's image: one as ``output``, several into that folder."""
+    made = files.write(one, form)
+    if output is None:
+        shown.file("\n".join(made.values()))
+        return EXIT_OK
+    if len(made) > 1:
+        os.makedirs(output, exist_ok=True)
+    for name, text in made.items():
+        place = os.path.join(output, name) if len(made) > 1 else output
+        write_new(place, text.encode())
+        click.echo(f"wrote {place}", err=True)
     return EXIT_OK
 
 

@@ -9,11 +9,14 @@ from typing import Any
 import click
 
 from vllm_mods.api.apply import refusing
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Unreachable, UsageError
+from vllm_mods.checkpoints import fitting
+from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingLock
 from vllm_mods.library.catalog import Library
 
 
@@ -65,6 +68,7 @@ def command(
             hint=f"vllm-mods lock {names[0]} --output {names[0]}.lock",
         )
     epoch = source_date_epoch()
+    looked = _looked_at(library, wanted)
     if check:
         kept = pairing_arguments.read_lock(library, path, names[0])
         with pairing_arguments.on_base(
@@ -74,12 +78,13 @@ def command(
             epoch=kept.lock.epoch if epoch is None else epoch,
             locked=kept.lock.wheels,
         ) as opened:
-            moved = pairing_lock.moved(kept.lock, opened.resolved.lock)
+            now = opened.resolved.lock._replace(checkpoint=looked)
+            moved = pairing_lock.moved(kept.lock, now)
         return _answer(moved, f"{path} holds", as_json=as_json)
     with pairing_arguments.on_base(
         library, wanted, base or wanted.base, epoch=epoch or 0
     ) as opened:
-        lock = opened.resolved.lock
+        lock = opened.resolved.lock._replace(checkpoint=looked)
     data = pairing_lock.dump(lock)
     pairing_arguments.write_file(path, data)
     if as_json:
@@ -89,6 +94,31 @@ def command(
     else:
         click.echo(_text(lock, data))
     return EXIT_OK
+
+
+def _looked_at(library: Library, wanted: Pairing) -> LockedModel | None:
+    """Look at a pairing's model, None where it is not here and the Hub cannot be asked for it.
+
+    Raises ``Refused`` for one that the pairing's mods are not for.
+    """
+    if not os.path.isdir(wanted.model) and not is_hub_id(wanted.model):
+        options.note(
+            f"{wanted.model} is not here, so that nobody looked whether its mods are for it"
+        )
+        return None
+    try:
+        one = open_checkpoint(wanted.model, wanted.revision)
+    except Unreachable as error:
+        options.note(f"nobody looked whether the mods are for {wanted.model}: {error.message}")
+        return None
+    mods = library.select(library.mods_of(wanted))
+    fitting.demand(mods, one, wanted.name)
+    there = {mod.name for mod in mods}
+    for name in library.names():
+        fit = fitting.of_mod(library.load(name), one)
+        if fit.fails and name not in there:
+            options.note(f"without {name}, vLLM fails with this model: {fit.fails}")
+    return LockedModel(one.commit, one.config_sha256, one.index_sha256)
 
 
 def _diff(library: Library, one: str, other: str, *, as_json: bool) -> int:

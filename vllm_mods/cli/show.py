@@ -51,6 +51,10 @@ def of_mod(mod: Mod) -> dict[str, Any]:
         "upstream": {"status": mod.upstream_status, "issues": list(mod.upstream_issues)},
         "evidence": dict(mod.evidence),
         **data.fields(mod, "serve_args", "compute_capability", "outside"),
+        "when": [
+            {"config": dict(one.config), "tensors": dict(one.tensors), "fails": one.fails}
+            for one in mod.when
+        ],
         "variants": [
             {
                 "id": variant.id,
@@ -91,6 +95,7 @@ def mod_lines(mod: Mod) -> list[str]:
         ("serve with", shlex.join(mod.serve_args)),
         ("GPU", ", ".join(mod.compute_capability)),
         ("outside", ", ".join(mod.outside)),
+        *(("models", ", ".join(key for key, _ in (*one.config, *one.tensors))) for one in mod.when),
     )
     for variant in mod.variants:
         lines.append(f"  variant {variant.id} for vLLM {variant.vllm}")

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.model import Allowance, Expectation
+from vllm_mods.base.model import Allowance, Expectation, When
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import NAME, Table
+from vllm_mods.formats.toml_table import NAME, Table, in_words
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
@@ -70,6 +70,7 @@ class Manifest(NamedTuple):
     serve_args: tuple[str, ...]
     compute_capability: tuple[str, ...]
     outside: tuple[str, ...]
+    when: tuple[When, ...]
     variants: tuple[VariantEntry, ...]
 
 
@@ -110,6 +111,7 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
             "compute_capability", _CAPABILITY, "a capability such as '9.0'"
         ),
         outside=top.paths("outside"),
+        when=tuple(_when(entry) for entry in top.tables("when")),
         variants=variants,
     )
     if not variants and "variant" not in top.bad:
@@ -143,14 +145,39 @@ def _check_ranges(read: Manifest, where: str) -> None:
 
 def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
     found = []
-    for key in ("log", "behaviour"):
+    for key in ("log", "instead", "behaviour"):
         if (text := table.get(key, str)) is not None:
             found.append((key, text))
-            if key == "log" and not table.checked:
+            if key != "behaviour" and not table.checked:
                 try:
                     re.compile(text)
                 except (re.error, RecursionError, OverflowError) as error:
                     table.problem(key, f"not a regular expression: {error}")
+    return tuple(found)
+
+
+def _when(table: Table) -> When:
+    config, tensors = table.table("config"), table.table("tensors")
+    found = When(
+        config=tuple((key, _scalars(config, key)) for key in config.raw),
+        tensors=tuple((key, tensors.strings(key)) for key in tensors.raw),
+        fails=table.get("fails", str) or "",
+    )
+    if not (found.config or found.tensors) and not table.problems:
+        table.problem(
+            "", "names no key of config.json and no tensor: every checkpoint would be meant"
+        )
+    table.refuse_unknown()
+    return found
+
+
+def _scalars(table: Table, key: str) -> tuple[str | int | float | bool, ...]:
+    found = table.get(key, list) or []
+    for i, value in enumerate(found):
+        if not isinstance(value, (str, int, float, bool)):
+            table.problem(
+                f"{key}[{i}]", f"expected text, a number, true or false, found {in_words(value)}"
+            )
     return tuple(found)
 
 

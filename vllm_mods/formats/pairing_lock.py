@@ -90,6 +90,14 @@ class LockedWheel(NamedTuple):
     sha256: Sha256
 
 
+class LockedModel(NamedTuple):
+    """The model as it was when it was looked at: its commit on the Hub, the sha256 of its config and index."""
+
+    commit: str | None
+    config_sha256: Sha256
+    index_sha256: Sha256 | None
+
+
 class PairingLock(NamedTuple):
     """The whole file. ``epoch`` (seconds since 1970) is the time of everything that is written.
 
@@ -110,6 +118,7 @@ class PairingLock(NamedTuple):
     epoch: Number = 0
     tool: Text = TOOL
     layer_format: Number = LAYER_FORMAT
+    checkpoint: LockedModel | None = None
 
 
 class LockDifference(NamedTuple):
@@ -135,6 +144,8 @@ def tag(lock: PairingLock, data: bytes) -> str:
 def dump(lock: PairingLock) -> bytes:
     """Write a lock, the same bytes for the same content on every machine."""
     raw = {"schema": SCHEMA, **encode(lock)}
+    if lock.checkpoint is None:
+        del raw["checkpoint"]  # a lock of a model that nobody could look at stays the one it was
     return (json.dumps(raw, sort_keys=True, indent=1, ensure_ascii=True) + "\n").encode()
 
 
@@ -162,8 +173,11 @@ def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
     """Return what of ``old`` is no longer so, now that resolving gives ``new``.
 
     The name of the base is none of it, and its manifest's digest only where both know one: the
-    same image has other names and may have no manifest on another machine.
+    same image has other names and may have no manifest on another machine. So it is with the model,
+    which lies here or can be asked for, or not.
     """
+    if None in {old.checkpoint, new.checkpoint}:
+        new = new._replace(checkpoint=old.checkpoint)
     base = new.base._replace(ref=old.base.ref)
     if old.base.manifest is None or base.manifest is None:
         base = base._replace(manifest=old.base.manifest)

@@ -352,6 +352,7 @@ def load_mod(
         serve_args=entry.serve_args,
         compute_capability=entry.compute_capability,
         outside=entry.outside,
+        when=entry.when,
         variants=tuple(variants),
         lock=locked,
         manifest=raw,

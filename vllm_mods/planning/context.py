@@ -104,9 +104,6 @@ class PlanContext:
                 "meant for, but its source is what the variant was written for"
             )
             found.append(note("version-range", message))
-        for requirement in variant.python:
-            message = f"the patched code imports `{requirement}`, which this tool does not install"
-            found.append(note("python-requirement", message))
         return found
 
     def leftovers(self, changes: Sequence[FileChange]) -> list[Finding]:

@@ -47,6 +47,10 @@ class LayeredTree:
             if data is not None and path.startswith(f"{under}/"):
                 yield path
 
+    def folders(self) -> Iterable[str]:
+        """Return the names of the folders in the site root, none where the tree below does not know them."""
+        return getattr(self._tree, "folders", tuple)()
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Ask the tree below whether these bytes are what was shipped."""
         return self._tree.is_released(path, data)

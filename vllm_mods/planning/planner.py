@@ -24,6 +24,7 @@ from vllm_mods.planning import (
     outside,
     patching,
     refusal,
+    requirements,
 )
 from vllm_mods.planning.context import Origin, PlanContext
 from vllm_mods.planning.patching import Attempt, note
@@ -92,6 +93,7 @@ class _Planner(NamedTuple):
             else:
                 one = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
                 one = outside.judged(one, self.context.workspace)
+            one = requirements.judged(one, self.context.tree)
             if mod.name in stale:
                 message = (
                     f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "

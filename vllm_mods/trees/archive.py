@@ -94,6 +94,10 @@ class ArchiveTree:
         prefix = "/".join(tree_names.split(under, self.spec)) + "/" if under else ""
         return (name for name in self._archive.names if name.startswith(prefix))
 
+    def folders(self) -> frozenset[str]:
+        """Return the names of what lies at the top."""
+        return frozenset(name.split("/", 1)[0] for name in self._archive.names)
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Compare with the archive itself; ``None`` for a file that it does not have."""
         mine = self.read(path)

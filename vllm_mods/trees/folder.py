@@ -77,6 +77,10 @@ class FolderTree:
                     hint=f"ls -la {os.path.join(self.root, folder)}",
                 ) from error
 
+    def folders(self) -> list[str]:
+        """Return the names of the ``.dist-info`` folders in the site root."""
+        return self._folders()
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Tell whether ``data`` is what a distribution's ``RECORD`` lists for ``path``.
 

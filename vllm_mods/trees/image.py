@@ -79,6 +79,10 @@ class ImageTree:
             if entry.kind == FILE and _SKIPPED.isdisjoint(path.split("/")):
                 yield path
 
+    def folders(self) -> tuple[str, ...]:
+        """Return vLLM's own ``.dist-info``: to list all of a site root, an engine sends its contents."""
+        return (self.dist_info,) if self.dist_info else ()
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Compare with vLLM's ``RECORD``; ``None`` for what it does not list."""
         if path.startswith("/"):

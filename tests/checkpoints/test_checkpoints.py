@@ -1,0 +1,164 @@
+"""What a checkpoint is: read from a folder, or in parts from a Hub of our own; weights are not read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hybrid_checkpoints import Tensors, bf16, fp8, int4, write_checkpoint
+from package_server import settings_of_none
+from web_site import Site, site
+
+from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError
+from vllm_mods.checkpoints import fitting
+from vllm_mods.checkpoints.facts import facts
+from vllm_mods.checkpoints.sources import open_checkpoint
+from vllm_mods.library.catalog import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+CONFIG = {
+    "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+    "model_type": "qwen3_5_moe",
+    "quantization_config": {"quant_method": "auto-round", "bits": 4},
+    "text_config": {
+        "max_position_embeddings": 262144,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+    },
+}
+GDN: Tensors = {"model.layers.2.linear_attn.A_log": ("F32", [8])}
+FILES = (
+    int4("model.layers.0.mlp.up_proj") | fp8("model.layers.0.self_attn.q_proj"),
+    int4("model.layers.1.mlp.up_proj") | fp8("model.layers.1.self_attn.q_proj") | GDN,
+)
+
+
+def hybrid(folder: Path, config: dict[str, Any] = CONFIG) -> str:
+    return write_checkpoint(str(folder / "model"), FILES, config=config)
+
+
+def test_a_folder_says_what_its_layers_are(tmp_path: Path) -> None:
+    said = facts(open_checkpoint(hybrid(tmp_path)))
+    assert (said.architecture, said.quantization, said.bits) == (
+        "Qwen3_5MoeForConditionalGeneration",
+        "auto-round",
+        4,
+    )
+    assert said.packed.patterns == (("model.layers.*.mlp.up_proj", 2),)
+    assert said.block_fp8.patterns == (("model.layers.*.self_attn.q_proj", 2),)
+    assert (said.gdn.total, said.context) == (1, 262144)
+
+
+def test_no_weights_are_read(tmp_path: Path) -> None:
+    place = hybrid(tmp_path)
+    for name in os.listdir(place):
+        if name.endswith(".safetensors"):
+            os.truncate(f"{place}/{name}", 1 << 40)  # a terabyte of nothing
+    assert facts(open_checkpoint(place)).block_fp8.total == 2
+
+
+def test_the_bundled_mods_know_what_they_are_for(tmp_path: Path) -> None:
+    one = open_checkpoint(hybrid(tmp_path))
+    library = Library()
+    fits = {name: fitting.of_mod(library.load(name), one) for name in library.names()}
+    assert all(fit.meant and fit.stated for fit in fits.values())
+    assert [fit.name for fit in fits.values() if fit.fails] == ["hybrid-int4-fp8"]
+    plain = open_checkpoint(
+        write_checkpoint(str(tmp_path / "plain"), [bf16("a")], config={"model_type": "qwen3"})
+    )
+    assert not any(fitting.of_mod(library.load(name), plain).meant for name in library.names())
+    with pytest.raises(
+        Refused, match=r"hybrid-int4-fp8: config\.json has nothing for quantization"
+    ):
+        fitting.demand(library.mods("hybrid-int4-fp8"), plain, "x")
+
+
+def test_an_int4_checkpoint_without_fp8_layers_needs_no_hybrid_mod(tmp_path: Path) -> None:
+    place = write_checkpoint(str(tmp_path / "m"), [int4("a.b")], config=CONFIG)
+    fit = fitting.of_mod(Library().load("hybrid-int4-fp8"), open_checkpoint(place))
+    assert (fit.meant, fit.why) == (False, "no tensor is called *.weight of F8_E4M3")
+
+
+def whole(data: bytes) -> Callable[[Site], None]:
+    """Answer as the Hub's storage does: ranges where they are asked for."""
+
+    def answer(one: Site) -> None:
+        first, last = one.headers["Range"].removeprefix("bytes=").split("-")
+        part = data[int(first) : int(last) + 1]
+        one.say(206, part, Content_Range=f"bytes {first}-{last}/{len(data)}")
+
+    return answer
+
+
+def hub(folder: str, revision: str = "main") -> dict[str, Callable[[Site], None]]:
+    names = sorted(os.listdir(folder))
+    said = json.dumps({"sha": COMMIT, "siblings": [{"rfilename": name} for name in names]})
+    answers = {
+        f"/org/model/resolve/{COMMIT}/{name}": whole(Path(folder, name).read_bytes())
+        for name in names
+    }
+    return {
+        f"/api/models/org/model/revision/{revision}": lambda one: one.say(200, said.encode()),
+        **answers,
+    }
+
+
+def test_a_model_on_the_hub_is_read_in_parts_at_one_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings_of_none(tmp_path, monkeypatch)
+    place = hybrid(tmp_path)
+    with site(hub(place, "refs%2Fpr%2F1")) as (url, seen):
+        one = open_checkpoint("org/model", "refs/pr/1", environ={"HF_ENDPOINT": f"{url}/"})
+    here = open_checkpoint(place)
+    assert (one.commit, one.tensors, one.config_sha256) == (
+        COMMIT,
+        here.tensors,
+        here.config_sha256,
+    )
+    assert one.index_sha256 == here.index_sha256
+    asked = [
+        headers["Range"]
+        for _, path, headers in seen.seen
+        if path.endswith("00001-of-00002.safetensors")
+    ]
+    assert asked[0] == "bytes=0-7"
+    assert len(asked) == 2
+
+
+def test_what_the_hub_does_not_have_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings_of_none(tmp_path, monkeypatch)
+    with site({}) as (url, _), pytest.raises(TreeError, match="no such model, or not at v9"):
+        open_checkpoint("org/model", "v9", environ={"HF_ENDPOINT": url})
+    with pytest.raises(Unreachable, match="HF_HUB_OFFLINE"):
+        open_checkpoint("org/model", environ={"HF_HUB_OFFLINE": "1"})
+    with pytest.raises(UsageError, match="no id on the Hub"):
+        open_checkpoint("/nowhere/at/all")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"[]", "not what the Hub|not an object"),
+        (b'{"sha": "../../x", "siblings": []}', "not what the Hub says"),
+        (
+            b'{"sha": "' + COMMIT.encode() + b'", "siblings": [1, {"rfilename": 2}]}',
+            "no config.json",
+        ),
+    ],
+)
+def test_a_hub_that_answers_nonsense_is_an_error(
+    said: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings_of_none(tmp_path, monkeypatch)
+    answers = {"/api/models/org/model/revision/main": lambda one: one.say(200, said)}
+    with site(answers) as (url, _), pytest.raises(TreeError, match=why):
+        open_checkpoint("org/model", environ={"HF_ENDPOINT": url})

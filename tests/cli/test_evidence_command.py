@@ -1,0 +1,95 @@
+"""`evidence` on the command line, with an engine that is a script."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Call = Callable[..., Any]
+
+SAID = "INFO Loaded by fast: 7 layers\n"
+
+
+@pytest.fixture
+def fast(library: Path) -> Path:
+    manifest = library / "patches/fast/mod.toml"
+    words = "[evidence]\nlog = 'fast: \\d+ layers'\ninstead = 'slow: .*'\n"
+    text = manifest.read_text()
+    manifest.write_text(text.replace("[[variant]]", f"{words}[[variant]]", 1))
+    return library
+
+
+@pytest.fixture
+def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a podman first in PATH that has one container, and no docker."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    told = {
+        "Image": "sha256:1",
+        "State": {"Running": True},
+        "Config": {"Labels": {"vllm-mods.mods": "fast@1.0.0"}},
+    }
+    (folder / "told.json").write_text(json.dumps([told]))
+    (folder / "log").write_text(SAID)
+    program = folder / "podman"
+    program.write_text(
+        f"#!/bin/sh\ncase \"$*\" in\n'container inspect mine') /bin/cat {folder}/told.json;;\n"
+        f"'logs mine') /bin/cat {folder}/log >&2;;\n*) echo no such >&2; exit 125;;\nesac\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_log_says_whether_the_code_ran(call: Call, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(SAID)
+    said = call("evidence", "fast", "limit", "--log", log)
+    assert said.out.splitlines() == [
+        "fast: its code ran: fast: 7 layers",
+        "limit: a log does not tell; its manifest names no evidence",
+    ]
+    assert said.code == 0
+    log.write_text("slow: \x07no key\n")
+    other = call("evidence", "fast", "--log", log)
+    assert (other.code, other.out) == (
+        1,
+        "fast: no word of it: the log has slow: \\x07no key\n",
+    )
+    log.write_text("")
+    assert call("evidence", "fast", "--log", log, "--json").json["mods"] == [
+        {"name": "fast", "state": "silent", "text": None}
+    ]
+
+
+@pytest.mark.usefixtures("fast", "podman")
+def test_a_container_is_asked_for_its_log_and_its_mods(call: Call) -> None:
+    said = call("evidence", "--container", "mine")
+    assert (said.code, said.out) == (0, "fast: its code ran: fast: 7 layers\n")
+    gone = call("evidence", "--container", "other")
+    assert (gone.code, gone.err.splitlines()[0]) == (2, "error: podman: no container other")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("fast",), "whose log?"),
+        (("fast", "--log", "x", "--container", "y"), "whose log?"),
+        (("fast", "--log", "/nowhere"), "/nowhere: No such file"),
+        (("fast", "--container", "--all"), "is no name of a container"),
+        (("--log", os.devnull), "which mods?"),
+        (("fst", "--log", os.devnull), "there is no mod named `fst`"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_said(call: Call, arguments: tuple[str, ...], why: str) -> None:
+    said = call("evidence", *arguments)
+    assert said.code == 2
+    assert why in said.err

@@ -1,0 +1,208 @@
+"""`run`, `ps`, `logs`, `stop` and `export --format`, with a docker that is a script."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from paired import NAME
+from test_lock_and_build import Caller
+from web_site import site
+
+from vllm_mods.base import limits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCKER = """#!/bin/bash
+echo "$*" >>{0}/calls
+case "$1 $2" in
+'image inspect') [ -e {0}/image.json ] && exec /bin/cat {0}/image.json; exit 1;;
+'container inspect') [ "$3" = small ] && exec /bin/cat {0}/container.json; exit 1;;
+'logs small'|'logs --follow') exec /bin/cat {0}/log;;
+'run --detach') echo 0123456789abcdef;;
+'stop small'|'rm small') ;;
+'ps --all') echo table;;
+*) echo "what?" >&2; exit 125;;
+esac
+"""
+EVIDENCE = "\n[evidence]\nlog = 'patched \\d+'\n"
+
+
+class Docker:
+    """A docker that has an image and a container, or not; ``calls`` has what it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        program = folder / "docker"
+        program.write_text(DOCKER.format(folder))
+        program.chmod(0o755)
+        (folder / "log").write_text("")
+
+    def image(self, lock: str | None) -> None:
+        labels = {} if lock is None else {"vllm-mods.lock": lock}
+        (self.folder / "image.json").write_text(json.dumps([{"Config": {"Labels": labels}}]))
+
+    def container(self, *, running: bool = True, ours: bool = True, log: str = "") -> None:
+        labels = {"vllm-mods.run": NAME} if ours else {}
+        told = {"State": {"Running": running}, "RestartCount": 0, "Config": {"Labels": labels}}
+        (self.folder / "container.json").write_text(json.dumps([told]))
+        (self.folder / "log").write_text(log)
+
+    @property
+    def calls(self) -> list[str]:
+        place = self.folder / "calls"
+        return place.read_text().splitlines() if place.exists() else []
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
+    found = Docker(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(found.folder))
+    return found
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Caller:
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", "/hub")
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    found = Caller(tmp_path, capfd)
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found.library))
+    manifest = found.library / "patches/patching/mod.toml"
+    manifest.write_text(manifest.read_text().replace("[[variant]]", f"{EVIDENCE}[[variant]]"))
+    found("lock", NAME, "--base", found.base)
+    return found
+
+
+def digest(call: Caller) -> str:
+    return hashlib.sha256(call.lock.read_bytes()).hexdigest()
+
+
+def test_run_starts_the_image_of_the_lock(call: Caller, docker: Docker) -> None:
+    docker.image(f"sha256:{digest(call)}")
+    said = call("run", NAME, "--env-file", "/e", "--", "--max-model-len", 512)
+    assert said.out == "small: docker 0123456789ab, http://localhost:8000\n"
+    tag = f"small:0.19.1-{digest(call)[:12]}"
+    rest = (
+        "--gpus all --shm-size 16g --publish 8000:8000 --volume /hub:/root/.cache/huggingface "
+        f"--env-file /e {tag} --max-model-len 512"
+    )
+    assert docker.calls == [
+        f"image inspect -- {tag}",
+        f"run --detach --name small --label vllm-mods.run=small --restart unless-stopped {rest}",
+    ]
+
+
+def test_print_shows_the_line_and_asks_nobody(call: Caller, docker: Docker) -> None:
+    said = call("run", NAME, "--print", "--gpus", "none", "--port", 80, "--image", "mine:1")
+    assert said.out.startswith("docker run --detach --name small ")
+    assert said.out.endswith(" mine:1\n")
+    assert "--publish 80:8000" in said.out
+    assert docker.calls == []
+
+
+def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
+    call: Caller, docker: Docker
+) -> None:
+    gone = call("run", NAME, code=2)
+    assert "docker: no image small:0.19.1-" in gone.err
+    assert gone.err.endswith("hint: vllm-mods build small\n")
+    for lock in (None, "sha256:other"):
+        docker.image(lock)
+        assert "it is not of this lock" in call("run", NAME, code=3).err
+    assert not [line for line in docker.calls if line.startswith("run")]
+
+
+def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
+    docker.image(f"sha256:{digest(call)}")
+    docker.container(log="patched 7\n")
+    with site({"/health": lambda one: one.say(200)}) as (url, _):
+        port = url.rpartition(":")[2]
+        said = call("run", NAME, "--port", port, "--wait")
+        assert said.out.splitlines()[1:] == [
+            "patching: its code ran: patched 7",
+            "writing: a log does not tell; its manifest names no evidence",
+        ]
+        docker.container(log="")
+        assert "patching: no word of it" in call("run", NAME, "--port", port, "--wait", code=1).out
+
+
+def test_wait_says_why_a_container_ended(call: Caller, docker: Docker) -> None:
+    docker.image(f"sha256:{digest(call)}")
+    docker.container(running=False, log="RuntimeError: no GPU\n")
+    said = call("run", NAME, "--port", 1, "--wait", code=1)
+    assert "small ended before it served. The end of its log:\nRuntimeError: no GPU" in said.err
+
+
+def test_wait_has_an_end(call: Caller, docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "START_SECONDS", limits.Limit(0, "seconds", "x"))
+    docker.image(f"sha256:{digest(call)}")
+    docker.container()
+    assert "has not served within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
+
+
+def test_ps_logs_and_stop_are_the_engines_own(call: Caller, docker: Docker) -> None:
+    docker.container(log="hello\n")
+    assert call("ps").out == "table\n"
+    assert docker.calls[-1].startswith(
+        "ps --all --filter label=vllm-mods.run --format table {{.Names}}"
+    )
+    assert call("logs", "small").out == "hello\n"
+    assert call("stop", "small").out == "small: stopped and removed\n"
+    assert docker.calls[-2:] == ["stop small", "rm small"]
+    assert call("stop", "small", "--keep").out == "small: stopped\n"
+    assert docker.calls[-1] == "stop small"
+
+
+def test_what_vllm_mods_did_not_start_it_does_not_stop(call: Caller, docker: Docker) -> None:
+    docker.container(ours=False)
+    for command in ("stop", "logs"):
+        assert "vllm-mods did not start it" in call(command, "small", code=2).err
+    assert "no container gone" in call("stop", "gone", code=2).err
+    assert not [line for line in docker.calls if line.startswith(("stop", "rm"))]
+
+
+def test_without_an_engine_it_is_said(
+    call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "docker and podman: not installed here" in call("run", NAME, code=2).err
+    assert "docker and podman: not installed here" in call("ps", code=2).err
+
+
+def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> None:
+    place = tmp_path / "compose.yaml"
+    call("export", NAME, "--format", "compose", "--output", place)
+    (one,) = yaml.safe_load(place.read_text())["services"].values()
+    assert one["image"] == f"small:0.19.1-{digest(call)[:12]}"
+    assert (
+        "\nImage=mine:1\n" in call("export", NAME, "--format", "quadlet", "--image", "mine:1").out
+    )
+    used = call("export", NAME, "--port", 80, code=2)
+    assert "--port says how a container is started, and a recipe or a mod does not" in used.err
+
+
+def test_a_cluster_is_exported_as_two_nodes_and_not_run(call: Caller, tmp_path: Path) -> None:
+    pairing = call.library / f"pairings/{NAME}.toml"
+    pairing.write_text(pairing.read_text().replace("command =", 'topology = "cluster"\ncommand ='))
+    call("lock", NAME, "--base", call.base)
+    said = call("run", NAME, code=2)
+    assert said.err.endswith("hint: vllm-mods export small --format compose\n")
+    folder = tmp_path / "units"
+    call("export", NAME, "--format", "quadlet", "--output", folder)
+    assert sorted(one.name for one in folder.iterdir()) == [
+        "small-head.container",
+        "small-worker.container",
+    ]
+    head = (folder / "small-head.container").read_text()
+    assert "ray start --head" in head
+    assert "vllm serve org/small --chat-template /" in head

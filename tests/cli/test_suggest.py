@@ -1,0 +1,156 @@
+"""`suggest`, `check --model`, and what `lock` says of a pairing's model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hybrid_checkpoints import bf16, fp8, int4, write_checkpoint
+from paired import NAME
+from test_lock_and_build import Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Call = Callable[..., Any]
+
+CONFIG = {
+    "model_type": "qwen3_5_moe",
+    "quantization_config": {"quant_method": "auto-round", "bits": 4},
+}
+WHEN = '\n[[when]]\nconfig = { model_type = ["qwen3_5_moe"] }\nfails = "KeyError"\n'
+
+
+def hybrid(tmp_path: Path, name: str = "Qwen3.5-122B-A10B-hybrid-int4fp8") -> str:
+    tensors = int4("model.layers.0.mlp.up_proj") | fp8("model.layers.0.self_attn.q_proj")
+    return write_checkpoint(str(tmp_path / name), [tensors], config=CONFIG)
+
+
+def plain(tmp_path: Path) -> str:
+    return write_checkpoint(str(tmp_path / "plain"), [bf16("a")], config={"model_type": "llama"})
+
+
+def test_a_hybrid_checkpoint_needs_its_mod_and_has_a_pairing(call: Call, tmp_path: Path) -> None:
+    said = call("suggest", hybrid(tmp_path), "--json").json
+    (mod,) = said["mods"]
+    assert (mod["name"], mod["required"]) == ("hybrid-int4-fp8", True)
+    assert "weight_scale_inv" in mod["without"]
+    assert [one["name"] for one in said["templates"]] == ["qwen3.5-enhanced", "qwen3.6-enhanced"]
+    first, *others = said["pairings"]
+    assert (first["name"], first["ok"], first["same"]) == ("qwen3.5-122b-hybrid", True, True)
+    assert all("lacks hybrid-int4-fp8" in one["why"] for one in others)
+    text = call("suggest", hybrid(tmp_path)).out
+    assert "without it vLLM fails: KeyError" in text
+    assert "  qwen3.5-122b-hybrid: for this very model\n" in text
+
+
+def test_the_template_that_is_called_as_the_model_stands_first(call: Call, tmp_path: Path) -> None:
+    assert (
+        "\n  qwen3.6-enhanced (or qwen3.5-enhanced)\n"
+        in call("suggest", hybrid(tmp_path, "My-Qwen3.6-35B")).out
+    )
+
+
+def test_suggest_says_whether_what_is_needed_goes_into_a_tree(
+    call: Call, site: Path, tmp_path: Path
+) -> None:
+    answer = call("suggest", hybrid(tmp_path), "--target", site, "--json")
+    verdicts = [(one["name"], one["verdict"]) for one in answer.json["plan"]["mods"]]
+    assert verdicts == [("hybrid-int4-fp8", "missing"), ("qwen3.5-enhanced", "applies")]
+    assert (answer.code, answer.json["ok"]) == (1, False)
+
+
+def test_nothing_is_for_a_model_of_another_kind(call: Call, tmp_path: Path) -> None:
+    said = call("suggest", plain(tmp_path))
+    assert said.code == 0
+    assert "mods         none is for it\n" in said.out
+
+
+def test_check_holds_mods_against_a_model(
+    call: Call, site: Path, library: Path, tmp_path: Path
+) -> None:
+    manifest = library / "patches/fast/mod.toml"
+    manifest.write_text(manifest.read_text() + WHEN)
+    good = call("check", "fast", "limit", "--model", hybrid(tmp_path), "--target", site)
+    assert (good.code, "what the mods are for" in good.out) == (0, True)
+    bad = call("check", "fast", "limit", "--model", plain(tmp_path), "--target", site, "--json")
+    assert bad.code == 1
+    assert bad.json["ok"] is False
+    assert [(one["name"], one["meant"]) for one in bad.json["model"]["mods"]] == [
+        ("fast", False),
+        ("limit", True),
+    ]
+    said = call("check", "fast", "--model", plain(tmp_path), "--target", site)
+    assert (
+        "fast is not for it: config.json has 'llama' for model_type, and it is for 'qwen3_5_moe'"
+        in said.out
+    )
+    assert said.err.endswith(f"hint: vllm-mods suggest {tmp_path}/plain\n")
+
+
+def test_a_manifest_says_what_is_wrong_with_its_models(call: Call, library: Path) -> None:
+    manifest = library / "patches/fast/mod.toml"
+    manifest.write_text(
+        manifest.read_text()
+        + '\n[[when]]\n[[when]]\nconfig = { a = [{}] }\ntensors = { b = [1] }\nname = "x"\n'
+    )
+    said = call("show", "fast")
+    assert said.code == 2
+    assert "when[0]: names no key of config.json" in said.err
+    assert "when[1].config.a[0]: expected text, a number, true or false, found a table" in said.err
+    assert "when[1].tensors.b[0]: expected a string" in said.err
+    assert "when[1].name: unknown key" in said.err
+
+
+@pytest.fixture
+def locking(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Caller:
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    found = Caller(tmp_path, capfd)
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found.library))
+    manifest = found.library / "patches/patching/mod.toml"
+    manifest.write_text(manifest.read_text() + WHEN)
+    return found
+
+
+def serve(caller: Caller, model: str) -> None:
+    pairing = caller.library / f"pairings/{NAME}.toml"
+    pairing.write_text(pairing.read_text().replace("org/small", model))
+
+
+def test_lock_writes_down_what_the_model_was(locking: Caller, tmp_path: Path) -> None:
+    place = hybrid(tmp_path)
+    serve(locking, place)
+    locking("lock", NAME, "--base", locking.base)
+    locked = json.loads(locking.lock.read_bytes())["checkpoint"]
+    assert locked["index_sha256"] is None
+    locking("lock", NAME, "--base", locking.base, "--check")
+    locking("build", NAME, "--base", locking.base, "--output", f"oci:{tmp_path / 'made'}")
+    Path(place, "config.json").write_text(json.dumps({**CONFIG, "more": 1}))
+    moved = locking("lock", NAME, "--base", locking.base, "--check", code=1)
+    assert moved.out.startswith(f"checkpoint.config_sha256: {locked['config_sha256']} → ")
+
+
+def test_lock_refuses_a_model_that_its_mods_are_not_for(locking: Caller, tmp_path: Path) -> None:
+    serve(locking, plain(tmp_path))
+    said = locking("lock", NAME, "--base", locking.base, code=3)
+    assert "is not what its mods are for\n  patching: config.json has 'llama'" in said.err
+    assert not locking.lock.exists()
+
+
+def test_lock_says_where_nobody_could_look_at_the_model(locking: Caller) -> None:
+    said = locking("lock", NAME, "--base", locking.base)
+    assert "nobody looked whether the mods are for org/small: " in said.err
+    assert "checkpoint" not in json.loads(locking.lock.read_bytes())
+    serve(locking, "/models/not-here")
+    assert "/models/not-here is not here" in locking("lock", NAME, "--base", locking.base).err
+
+
+def test_lock_names_the_mod_that_a_model_cannot_do_without(locking: Caller, tmp_path: Path) -> None:
+    serve(locking, hybrid(tmp_path))
+    said = locking("lock", NAME, "--base", locking.base)
+    assert "without hybrid-int4-fp8, vLLM fails with this model: KeyError" in said.err

@@ -1,0 +1,68 @@
+"""`run`, `ps`, `logs`, `evidence` and `stop` with a real dockerd and the image of a pairing's lock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from making_images import Image
+from paired import BASE, NAME, Tool, library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from real_engines import Engine
+
+SERVE = "import sys, time; print('patched 7', sys.argv[1:], flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def tool(
+    dockerd: Engine, paired_archive: Path, python_layer: bytes, tmp_path: Path
+) -> Iterator[Tool]:
+    """Lock the pairing, and give docker an image that says it is of that lock, and serves nothing."""
+    dockerd("load", "-i", paired_archive)
+    found = Tool(library(tmp_path / "library", BASE), dockerd.environ)
+    manifest = found.library / "patches/patching/mod.toml"
+    text = manifest.read_text()
+    manifest.write_text(
+        text.replace("[[variant]]", "[evidence]\nlog = 'patched \\d+'\n[[variant]]")
+    )
+    found("lock", NAME)
+    digest = hashlib.sha256(found.lock().read_bytes()).hexdigest()
+    settings = {
+        "Env": ["PATH=/usr/local/bin"],
+        "Entrypoint": ["python3", "-c", SERVE],
+        "Labels": {"vllm-mods.lock": f"sha256:{digest}", "vllm-mods.mods": "patching@1.0.0"},
+        "StopSignal": "SIGKILL",
+    }
+    tag = f"small:0.19.1-{digest[:12]}"
+    Image([python_layer], settings, tag).archive(tmp_path / "small.tar")
+    dockerd("load", "-i", tmp_path / "small.tar")
+    yield found
+    assert dockerd("ps", "-aq") == "", "a container was left behind"
+    dockerd("rmi", "-f", tag)
+
+
+def test_a_pairing_is_started_told_apart_looked_at_and_stopped(tool: Tool, dockerd: Engine) -> None:
+    other = dockerd("create", "--network=none", "--name", "other", BASE)
+    said = tool("run", NAME, "--engine", "docker", "--gpus", "none", "--", "--max-model-len", "9 9")
+    assert said.stdout.startswith("small: docker ")
+    (there,) = json.loads(dockerd("container", "inspect", "small"))
+    assert there["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
+    assert there["HostConfig"]["ShmSize"] == 16 << 30
+    assert list(there["HostConfig"]["PortBindings"]) == ["8000/tcp"]
+    listed = tool("ps").stdout
+    assert "small" in listed
+    assert "other" not in listed
+    while "patched" not in (log := tool("logs", "small").stdout):
+        pass
+    assert log == "patched 7 ['--max-model-len', '9 9']\n"
+    seen = tool("evidence", "--container", "small")
+    assert seen.stdout == "patching: its code ran: patched 7\n"
+    assert "vllm-mods did not start it" in tool("stop", "other", code=2).stderr
+    assert tool("stop", "small").stdout == "small: stopped and removed\n"
+    dockerd("rm", other)

@@ -1,0 +1,184 @@
+"""How a pairing's container is started: the line of an engine, and the files that people keep."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.run import files, start
+from vllm_mods.run.service import Service, head, service, worker
+
+COMMAND = "export A='b c'\nvllm serve org/m \\\n  --template 'x y' $HOME 50% $(id)"
+WANTED = Pairing(
+    "qwen3.5_x",
+    "s",
+    "org/m",
+    "base:1",
+    "vllm serve org/m --port 9000 --tensor-parallel-size=4 --pipeline-parallel-size 2",
+    env={"A": "b c", "B": "$x"},
+)
+
+
+def made(wanted: Pairing = WANTED, **given: Any) -> Service:
+    return service(wanted, image="small:1-abc", command=COMMAND, cache="/cache", **given)
+
+
+def test_the_line_has_what_a_server_of_models_needs() -> None:
+    line = start.line("docker", made(arguments=("--max-model-len", "9 9")), env_files=["/e"])
+    assert shlex.join(line) == (
+        "docker run --detach --name qwen3.5_x --label vllm-mods.run=qwen3.5_x --restart unless-stopped "
+        "--gpus all --shm-size 16g --publish 9000:9000 --volume /cache:/root/.cache/huggingface "
+        "--env-file /e small:1-abc --max-model-len '9 9'"
+    )
+
+
+def test_podman_takes_gpus_by_cdi_and_docker_by_a_quoted_list() -> None:
+    words = start.line("podman", made(gpus="0,2"))
+    assert [words[n + 1] for n, word in enumerate(words) if word == "--device"] == [
+        "nvidia.com/gpu=0",
+        "nvidia.com/gpu=2",
+    ]
+    docker = start.line("docker", made(gpus="0,2"))
+    assert docker[docker.index("--gpus") + 1] == '"device=0,2"'
+    none = start.line("docker", made(gpus="none"))
+    assert not {"--gpus", "--device"} & set(none)
+
+
+def test_a_model_that_is_a_path_is_mounted_there_and_not_written_to() -> None:
+    there = WANTED._replace(model="/models/m")
+    assert made(there).mounts == (("/models/m", "/models/m", True),)
+    assert "/data/m:/models/m:ro" in start.line("docker", made(there, model="/data/m"))
+    with pytest.raises(UsageError, match="names org/m on the Hub"):
+        made(model="/data/m")
+
+
+def test_the_port_is_the_one_that_the_command_has_in_the_end() -> None:
+    one = made(arguments=("--port", "7000"), port=80)
+    assert (one.port, one.inside, one.per_node) == (80, 7000, 8)
+    assert made(WANTED._replace(topology="cluster")).per_node == 4
+
+
+@pytest.mark.parametrize("gpus", ["", "0;1", "all,0", "-1"])
+def test_gpus_that_no_engine_would_take_are_refused(gpus: str) -> None:
+    with pytest.raises(UsageError, match="neither all, none nor numbers"):
+        made(gpus=gpus)
+
+
+def test_compose_starts_the_image_and_says_its_arguments_word_by_word() -> None:
+    (text,) = files.write(made(arguments=("--x", "a $b: #c\n")), "compose").values()
+    (one,) = yaml.safe_load(text)["services"].values()
+    assert one["image"] == "small:1-abc"
+    assert one["command"] == ["--x", "a $$b: #c\n"]
+    assert one["ports"] == ["9000:9000"]
+    assert one["labels"] == {"vllm-mods.run": "qwen3.5_x"}
+    assert one["deploy"]["resources"]["reservations"]["devices"][0]["count"] == "all"
+
+
+CLUSTER = made(WANTED._replace(topology="cluster"))
+
+
+def test_a_cluster_is_a_head_that_serves_and_a_worker_that_waits() -> None:
+    (text,) = files.write(CLUSTER, "compose").values()
+    nodes = yaml.safe_load(text)["services"]
+    assert {name: one["profiles"] for name, one in nodes.items()} == {
+        "qwen3.5_x-head": ["head"],
+        "qwen3.5_x-worker": ["worker"],
+    }
+    scripts = {name: one["entrypoint"][2].replace("$$", "$") for name, one in nodes.items()}
+    assert scripts["qwen3.5_x-head"] == head(CLUSTER)
+    assert head(CLUSTER).endswith(COMMAND)
+    assert scripts["qwen3.5_x-worker"] == worker("$HEAD_IP")
+    assert all(one["network_mode"] == "host" and one["ipc"] == "host" for one in nodes.values())
+    assert all(one["environment"]["B"] == "$$x" for one in nodes.values())
+
+
+def test_the_scripts_of_a_cluster_start_ray_before_and_around_the_command(tmp_path: Path) -> None:
+    for name in ("ray", "vllm"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/bash\nprintf "%s\\n" "{name} $*" >>{tmp_path}/said\n')
+        program.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "VLLM_HOST_IP": "10.0.0.1", "HOME": "/h"}
+    for script in (head(CLUSTER), worker("10.0.0.1")):
+        subprocess.run(["/bin/bash", "-c", script], env=env, check=True, timeout=30)
+    first, served, joined = (tmp_path / "said").read_text().splitlines()
+    assert first == "ray start --head --port=6379 --node-ip-address=10.0.0.1"
+    assert served.startswith("vllm serve org/m --template x y /h 50% uid=")
+    assert joined == "ray start --address=10.0.0.1:6379 --node-ip-address=10.0.0.1 --block"
+
+
+def unit(text: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, strict=False, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(text)
+    return parser
+
+
+def words_of(line: str) -> list[str]:
+    """Read a line as systemd does: quotes, escapes of C, ``%%`` and ``$$``."""
+    words, rest, decoder = [], line, json.JSONDecoder()
+    while rest:
+        word, end = decoder.raw_decode(rest)
+        words.append(word.replace("%%", "%").replace("$$", "$"))
+        rest = rest[end:].lstrip()
+    return words
+
+
+def test_a_quadlet_is_a_unit_that_podman_knows() -> None:
+    made_of = made(arguments=("--x", "50% $y\n"))
+    (item,) = files.write(made_of, "quadlet").items()
+    assert item[0] == "qwen3.5_x.container"
+    container = unit(item[1])["Container"]
+    assert words_of(container["Exec"]) == ["--x", "50% $y\n"]
+    assert container["PublishPort"] == "9000:9000"
+    nodes = files.write(CLUSTER, "quadlet")
+    assert list(nodes) == ["qwen3.5_x-head.container", "qwen3.5_x-worker.container"]
+    first, second = (unit(text)["Container"] for text in nodes.values())
+    assert words_of(first["Exec"]) == [head(CLUSTER)]
+    assert words_of(second["Exec"]) == [worker("$HEAD_IP")]
+    assert first["ContainerName"] == "qwen3.5_x-head"
+
+
+def test_kubernetes_takes_the_names_and_waits_for_health() -> None:
+    (text,) = files.write(made(arguments=("$(X)",)), "k8s").values()
+    deployment, serving = yaml.safe_load_all(text)
+    assert deployment["metadata"]["name"] == serving["metadata"]["name"] == "qwen3-5-x"
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["$$(X)"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    assert container["startupProbe"]["httpGet"] == {"path": "/health", "port": 9000}
+    assert serving["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    (text,) = files.write(CLUSTER, "k8s").values()
+    first, second, ray = yaml.safe_load_all(text)
+    assert ray["spec"]["clusterIP"] == "None"
+    assert (
+        "qwen3-5-x-head:6379" in second["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    )
+    assert first["spec"]["template"]["spec"]["containers"][0]["command"][2].endswith("$$(id)")
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_kubectl_reads_it(cluster: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    (text,) = files.write(CLUSTER if cluster else made(), "k8s").values()
+    place = tmp_path / "x.yaml"
+    place.write_text(text)
+    done = subprocess.run(
+        ["kubectl", "label", "--local", "-f", place, "x=1", "-o", "name"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("deployment.apps/qwen3-5-x") == 1 + cluster

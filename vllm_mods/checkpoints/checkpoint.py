@@ -1,0 +1,95 @@
+"""A checkpoint as data, and how it is read of whatever has its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from vllm_mods.base import limits
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.limits import Limit
+from vllm_mods.formats import safetensors
+from vllm_mods.formats.safetensors import Tensor
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+
+
+class Checkpoint(NamedTuple):
+    """A model as it was named, with what its files say.
+
+    ``commit`` is what a revision on the Hub stands for, None for a folder; ``index`` the sha256 of the
+    index, None where there is one file or none. Without a safetensors file ``tensors`` is empty.
+    """
+
+    name: str
+    commit: str | None
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    config_sha256: str
+    index_sha256: str | None
+
+
+class ModelFiles(Protocol):
+    """Where the files of one checkpoint lie."""
+
+    @property
+    def name(self) -> str:
+        """The model as it was named."""
+        ...
+
+    @property
+    def commit(self) -> str | None:
+        """The commit on the Hub."""
+        ...
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the files."""
+        ...
+
+    def read(self, name: str, most: Limit) -> bytes:
+        """Return a whole file. Raises ``TreeError`` if it is larger than ``most``."""
+        ...
+
+    def start(self, name: str, length: int) -> tuple[int, bytes]:
+        """Return the size of a file, and its first bytes."""
+        ...
+
+    def part(self, name: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from one place up to another."""
+        ...
+
+
+def read(files: ModelFiles) -> Checkpoint:
+    """Read the config, the index and the headers. Raises ``TreeError`` for what cannot be read."""
+    names = files.names()
+    if CONFIG not in names:
+        raise TreeError(
+            f"{files.name}: there is no {CONFIG}, so it is no model that vLLM serves",
+            hint="name the folder that holds it, or an id on the Hub: ORGANISATION/NAME",
+        )
+    config = files.read(CONFIG, limits.CHECKPOINT_CONFIG)
+    index = files.read(INDEX, limits.CHECKPOINT_INDEX) if INDEX in names else None
+    if index is not None:
+        shards = safetensors.files_of_index(index, f"{files.name}: {INDEX}")
+    else:
+        shards = tuple(sorted(name for name in names if name.endswith(".safetensors")))
+    tensors: dict[str, Tensor] = {}
+    for name in shards[: limits.SHARDS]:
+        where = f"{files.name}: {name}"
+        if name not in names:
+            raise TreeError(f"{where} is named in {INDEX}, and is not there")
+        size, first = files.start(name, safetensors.LENGTH)
+        end = safetensors.LENGTH + safetensors.header_length(first, size, where)
+        tensors |= safetensors.header(files.part(name, safetensors.LENGTH, end), where)
+        if len(tensors) > limits.TENSORS:
+            raise TreeError(f"{where}: with it there are more than {limits.TENSORS}")
+    return Checkpoint(
+        name=files.name,
+        commit=files.commit,
+        config=safetensors.table(config, f"{files.name}: {CONFIG}"),
+        tensors=tensors,
+        config_sha256=sha256(config),
+        index_sha256=None if index is None else sha256(index),
+    )

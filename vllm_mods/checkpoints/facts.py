@@ -1,0 +1,88 @@
+"""What a checkpoint is, in the words that people compare models by. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from vllm_mods.checkpoints.checkpoint import Checkpoint
+
+_PACKED = (".qweight", ".weight_packed")
+_SCALE = ".weight_scale_inv"
+_FP8 = frozenset({"F8_E4M3", "F8_E5M2"})
+# A_log is the one tensor that GDN layers have in every model, and that nobody quantises.
+_GDN = ".linear_attn.A_log"
+_CONTEXT = "max_position_embeddings"
+
+
+class LayerKinds(NamedTuple):
+    """LayerKinds of one kind: their names with ``*`` for each number, and how many have each."""
+
+    total: int
+    patterns: tuple[tuple[str, int], ...]
+
+
+class ModelFacts(NamedTuple):
+    """``quantization`` is the method's name, ``bits`` its width; ``context`` in tokens. None: not said."""
+
+    architecture: str | None
+    model_type: str | None
+    quantization: str | None
+    bits: int | None
+    packed: LayerKinds
+    block_fp8: LayerKinds
+    gdn: LayerKinds
+    context: int | None
+
+
+def facts(one: Checkpoint) -> ModelFacts:
+    """Return what a checkpoint's config and headers say."""
+    names = one.tensors
+    quantization = value(one.config, "quantization_config")
+    table = quantization if isinstance(quantization, dict) else {}
+    architectures = value(one.config, "architectures")
+    first = architectures[0] if isinstance(architectures, list) and architectures else None
+    ends = tuple(name.rpartition(".")[0] for name in names if name.endswith(_PACKED))
+    fp8 = (
+        layer
+        for name, tensor in names.items()
+        if name.endswith(".weight") and tensor.dtype in _FP8
+        for layer in [name.removesuffix(".weight")]
+        if f"{layer}{_SCALE}" in names
+    )
+    return ModelFacts(
+        architecture=_as(str, first),
+        model_type=_as(str, value(one.config, "model_type")),
+        quantization=_as(str, table.get("quant_method")),
+        bits=_as(int, table.get("bits")),
+        packed=_layers(ends),
+        block_fp8=_layers(fp8),
+        gdn=_layers(name.removesuffix(".A_log") for name in names if name.endswith(_GDN)),
+        context=_as(int, value(one.config, _CONTEXT)),
+    )
+
+
+def value(config: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401  (any JSON)
+    """Return what a dotted key of a config leads to, else what it does below ``text_config``.
+
+    A model that sees pictures keeps there what is said of its language model.
+    """
+    for top in (config, config.get("text_config")):
+        found: Any = top
+        for part in key.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _as(kind: type[Any], found: object) -> Any:  # noqa: ANN401  (a ``kind``, or None)
+    return found if type(found) is kind else None
+
+
+def _layers(names: Iterable[str]) -> LayerKinds:
+    # An expert's or a layer's number stands between dots.
+    counted = Counter(re.sub(r"(?<=\.)\d+(?=\.|\Z)", "*", name) for name in names)
+    return LayerKinds(sum(counted.values()), tuple(sorted(counted.items())))

@@ -1,0 +1,98 @@
+"""Which mods and pairings are for a checkpoint, and which of them it cannot do without. Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import Mod, When
+from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.checkpoints.facts import value
+from vllm_mods.formats.pairing import Pairing
+
+
+class ModFit(NamedTuple):
+    """Whether a mod is for a checkpoint; ``why`` says what is not so where it is not.
+
+    ``fails`` is what vLLM says without the mod, empty where it serves the checkpoint all the same;
+    ``stated`` whether its manifest says anything of checkpoints.
+    """
+
+    name: str
+    meant: bool
+    stated: bool
+    why: str
+    fails: str
+
+
+class PairingFit(NamedTuple):
+    """Whether a pairing serves a checkpoint: ``why`` says what is in the way, ``same`` that it names this model."""
+
+    name: str
+    ok: bool
+    same: bool
+    why: str
+
+
+def of_mod(mod: Mod, one: Checkpoint) -> ModFit:
+    """Hold a mod's ``[[when]]`` against a checkpoint."""
+    reasons = [_against(when, one) for when in mod.when]
+    meant = not mod.when or "" in reasons
+    fails = next(
+        (when.fails for when, why in zip(mod.when, reasons, strict=True) if not why and when.fails),
+        "",
+    )
+    return ModFit(mod.name, meant, bool(mod.when), "" if meant else "; or ".join(reasons), fails)
+
+
+def of_pairing(
+    pairing: Pairing, mods: Sequence[Mod], needed: Sequence[ModFit], one: Checkpoint
+) -> PairingFit:
+    """Tell whether a pairing, whose ``mods`` are read, serves a checkpoint that has ``needed``."""
+    fits = [of_mod(mod, one) for mod in mods]
+    wrong = [f"{fit.name} is not for it: {fit.why}" for fit in fits if not fit.meant]
+    there = {mod.name for mod in mods}
+    wrong += [f"it lacks {fit.name}" for fit in needed if fit.fails and fit.name not in there]
+    if not any(fit.stated for fit in fits):
+        wrong.append("none of its mods says which models it is for")
+    name = one.name.rstrip("/").rpartition("/")[2].lower()
+    same = name == pairing.model.rstrip("/").rpartition("/")[2].lower()
+    return PairingFit(pairing.name, not wrong, same, "; ".join(wrong))
+
+
+def demand(mods: Sequence[Mod], one: Checkpoint, name: str) -> None:
+    """Raise ``Refused`` where a pairing's mods are not for its model."""
+    wrong = [fit for fit in (of_mod(mod, one) for mod in mods) if not fit.meant]
+    if wrong:
+        lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
+        raise Refused(
+            f"pairing {name}: its model {one.name} is not what its mods are for{lines}",
+            hint=f"vllm-mods suggest {one.name}",
+        )
+
+
+def _against(when: When, one: Checkpoint) -> str:
+    """Return what of a ``[[when]]`` is not so, ``""`` if all is."""
+    for key, allowed in when.config:
+        found = value(one.config, key)
+        values = found if isinstance(found, list) else [found]
+        if found is None or (allowed and not any(_among(each, allowed) for each in values)):
+            said = f"{found!r:.80}" if found is not None else "nothing"
+            meant = " or ".join(map(repr, allowed)) or "something"
+            return f"config.json has {said} for {key}, and it is for {meant}"
+    for pattern, dtypes in when.tensors:
+        match = re.compile(fnmatch.translate(pattern)).match
+        if not any(
+            (not dtypes or tensor.dtype in dtypes) and match(name)
+            for name, tensor in one.tensors.items()
+        ):
+            kind = f" of {' or '.join(dtypes)}" if dtypes else ""
+            return f"no tensor is called {pattern}{kind}"
+    return ""
+
+
+def _among(found: object, allowed: Sequence[object]) -> bool:
+    return any(type(found) is type(one) and found == one for one in allowed)

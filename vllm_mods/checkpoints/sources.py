@@ -1,0 +1,177 @@
+"""Where checkpoints lie: a folder here, or a repository on the Hub, of which byte ranges are asked."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import quote
+
+from vllm_mods.base.errors import TreeError, Unreachable, UsageError
+from vllm_mods.base.limits import Limit
+from vllm_mods.checkpoints import checkpoint
+from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.formats.safetensors import table
+from vllm_mods.trees.pip_config import read_settings
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.http import Http
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9_][\w.-]*)?\Z", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_HUB = "https://huggingface.co"
+_FOLDER = "download it (`hf download`), and name the folder"
+_TRUE = frozenset({"1", "ON", "YES", "TRUE"})
+
+
+def open_checkpoint(
+    model: str, revision: str | None = None, *, environ: Mapping[str, str] | None = None
+) -> Checkpoint:
+    """Read a model: a folder, or an id on the Hub at a revision, ``main`` if none is named.
+
+    Raises ``UsageError`` for a name that is neither, ``TreeError`` for one that cannot be read, and
+    ``Unreachable`` where the Hub cannot be asked now.
+    """
+    variables = os.environ if environ is None else environ
+    if os.path.isdir(model):
+        return checkpoint.read(_ModelFolder(model))
+    if not is_hub_id(model):
+        raise UsageError(
+            f"{model}: there is no such folder, and it is no id on the Hub (ORGANISATION/NAME)",
+            hint="name the folder that holds its config.json",
+        )
+    return checkpoint.read(_HubModel(model, revision or "main", variables))
+
+
+def is_hub_id(model: str) -> bool:
+    """Tell whether a model that is no folder here can be one on the Hub."""
+    return _ID.match(model) is not None
+
+
+class _ModelFolder:
+    """A checkpoint in a folder. Links are followed: a download keeps its files behind them."""
+
+    commit = None
+
+    def __init__(self, folder: str) -> None:
+        self.name = folder
+
+    def names(self) -> tuple[str, ...]:
+        try:
+            return tuple(os.listdir(self.name))
+        except OSError as error:
+            raise TreeError(f"{self.name}: {error.strerror}", hint=f"ls -la {self.name}") from error
+
+    def read(self, name: str, most: Limit) -> bytes:
+        size, _ = self.start(name, 0)
+        if size > most:
+            raise _too_large(f"{self.name}/{name}", size, most)
+        return self.part(name, 0, size)
+
+    def start(self, name: str, length: int) -> tuple[int, bytes]:
+        with self._open(name) as file:
+            return os.fstat(file.fileno()).st_size, file.read(length)
+
+    def part(self, name: str, start: int, end: int) -> bytes:
+        with self._open(name) as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    @contextlib.contextmanager
+    def _open(self, name: str) -> Iterator[BinaryIO]:
+        path = os.path.join(self.name, name)
+        try:
+            with open(path, "rb", opener=_opened) as file:
+                yield file
+        except OSError as error:
+            raise TreeError(f"{path}: {error.strerror}", hint=f"ls -laL {path}") from error
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a regular file: a pipe would be waited for."""
+    found = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return found
+
+
+class _HubModel:
+    """A repository on the Hub, at the commit that a revision stands for when it is opened."""
+
+    def __init__(self, model: str, revision: str, environ: Mapping[str, str]) -> None:
+        if environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE:
+            raise Unreachable(
+                f"{model}: the Hub is not asked, as HF_HUB_OFFLINE says", hint=_FOLDER
+            )
+        from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
+
+        self.name = model
+        self._hub = (environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
+        # What cannot be had is told soon: a lock is made without it, and says so.
+        self._http: Http = Http(replace(read_settings(environ), retries=1))
+        asked = f"{self._hub}/api/models/{model}/revision/{quote(revision, safe='')}"
+        page = self._http.page(asked, "application/json")
+        if page is None:
+            raise TreeError(
+                f"{model}: the Hub has no such model, or not at {revision}, or only for those with a login",
+                hint=_FOLDER,
+            )
+        said = table(page.body, asked)
+        commit, files = said.get("sha"), said.get("siblings")
+        if not isinstance(commit, str) or not _COMMIT.match(commit) or not isinstance(files, list):
+            raise TreeError(
+                f"{asked}: not what the Hub says of a model", hint="HF_ENDPOINT=https://…"
+            )
+        self.commit = commit
+        names = (one.get("rfilename") for one in files if isinstance(one, dict))
+        self._names = tuple(name for name in names if isinstance(name, str))
+
+    def names(self) -> tuple[str, ...]:
+        return self._names
+
+    def read(self, name: str, most: Limit) -> bytes:
+        url = self._url(name)
+        first = self._http.span(url, 0, 1)
+        if first is None:  # a small file, of a server without ranges
+            page = self._http.page(url, "*/*")
+            data = b"" if page is None else page.body
+            size = len(data)
+        else:
+            size = first.total
+            data = self._span(url, 0, size) if size <= most else b""
+        if size > most:
+            raise _too_large(url, size, most)
+        return data
+
+    def start(self, name: str, length: int) -> tuple[int, bytes]:
+        url = self._url(name)
+        first = self._http.span(url, 0, length)
+        if first is None:
+            raise TreeError(
+                f"{url}: no {length} bytes in it, or the server sends no byte ranges", hint=_FOLDER
+            )
+        return first.total, first.data
+
+    def part(self, name: str, start: int, end: int) -> bytes:
+        return self._span(self._url(name), start, end) if end > start else b""
+
+    def _span(self, url: str, start: int, end: int) -> bytes:
+        found = self._http.span(url, start, end)
+        if found is None:
+            raise TreeError(f"{url}: the server sends no byte ranges any more", hint="try again")
+        return found.data
+
+    def _url(self, name: str) -> str:
+        return f"{self._hub}/{self.name}/resolve/{self.commit}/{quote(name)}"
+
+
+def _too_large(what: str, size: int, most: Limit) -> TreeError:
+    return TreeError(
+        f"{what} has {size:,} bytes, and {most} is the most that is read of {most.what}"
+    )

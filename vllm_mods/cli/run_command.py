@@ -1,0 +1,87 @@
+"""``vllm-mods run PAIRING``."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import click
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.cli import options
+from vllm_mods.cli.evidence import mods_of, say
+from vllm_mods.cli.serving import Asked, asked, serving
+from vllm_mods.run import engine, evidence, start, waiting
+from vllm_mods.run.service import LOCK_LABEL
+
+
+@click.command(name="run")
+@click.argument("name", metavar="PAIRING", shell_complete=options.complete_pairings)
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
+@serving
+@click.option(
+    "--engine", "program", type=click.Choice(engine.PROGRAMS), help="[what has the image]."
+)
+@click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="Secrets: HF_TOKEN=….")
+@click.option("--print", "shown", is_flag=True, help="Print the line; start nothing.")
+@click.option("--wait", is_flag=True, help="Until it serves; then tell whether the mods' code ran.")
+@options.libraries
+def command(
+    name: str,
+    arguments: tuple[str, ...],
+    *,
+    program: str | None,
+    env_files: tuple[str, ...],
+    shown: bool,
+    wait: bool,
+    libraries: tuple[str, ...],
+    **given: Any,  # noqa: ANN401  (what ``serving`` adds)
+) -> int:
+    """Start a pairing's image as a container that serves.
+
+    The image is the one that `build` made of the pairing's lock, in docker or podman. ARGUMENTs come
+    behind the command in it. `ps`, `logs` and `stop` are for what this started.
+    """
+    library = options.open_library(libraries)
+    found = asked(library, name, arguments, **given)
+    if found.service.cluster:
+        raise UsageError(
+            f"{name} is for a cluster: each of its nodes starts a container of its own",
+            hint=f"vllm-mods export {name} --format compose",
+        )
+    if shown:
+        first = program or next(iter(engine.found()), engine.PROGRAMS[0])
+        click.echo(shlex.join(start.line(first, found.service, env_files=env_files)))
+        return EXIT_OK
+    chosen = _with_image(found, program)
+    identity = engine.call(*start.line(chosen, found.service, env_files=env_files)).strip()
+    click.echo(
+        f"{found.service.name}: {chosen} {identity[:12]}, http://localhost:{found.service.port}"
+    )
+    if not wait:
+        return EXIT_OK
+    waiting.wait(found.service, chosen)
+    there = engine.container(found.service.name, chosen)
+    seen = evidence.of_mods(mods_of(library, (name,)), engine.log(there)[: limits.LOG])
+    return say(seen, as_json=False)
+
+
+def _with_image(found: Asked, program: str | None) -> str:
+    """Return the engine that has the image; it has to be the one of the lock."""
+    image = found.service.image
+    for one in engine.installed(program):
+        labels = engine.labels(one, image)
+        if labels is None:
+            continue
+        if labels.get(LOCK_LABEL) != found.lock:
+            raise Refused(
+                f"{one} has {image}, and it is not of this lock ({labels.get(LOCK_LABEL) or 'of none'}); "
+                "nothing was started",
+                hint=f"vllm-mods build {found.wanted.name}",
+            )
+        return one
+    raise UsageError(
+        f"{' and '.join(engine.installed(program))}: no image {image}",
+        hint=f"vllm-mods build {found.wanted.name}",
+    )

@@ -1,0 +1,101 @@
+"""From a pairing's name to the container that serves it: the part that ``run`` and ``export`` share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+
+from vllm_mods.cli import pairing_arguments
+from vllm_mods.formats import pairing_lock
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.library import trust
+from vllm_mods.library.catalog import Library
+from vllm_mods.run.service import Service, service
+
+
+class Asked(NamedTuple):
+    """A pairing, what its container is started with, and the lock that its image has to have."""
+
+    wanted: Pairing
+    service: Service
+    lock: str
+
+
+def serving(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how a container is started."""
+    for option in (
+        click.option("--lock", "lock_file", metavar="FILE", help="The pairing's lock [beside it]."),
+        click.option("--image", metavar="REF", help="Its image [the tag that `build` gives]."),
+        click.option("--name", "called", metavar="NAME", help="The container's [the pairing's]."),
+        click.option(
+            "--port", type=click.IntRange(1, 65535), help="On the host [the command's own]."
+        ),
+        click.option(
+            "--gpus", metavar="WHICH", default="all", show_default=True, help="All, none, or 0,1."
+        ),
+        click.option(
+            "--shm-size",
+            "shm",
+            metavar="SIZE",
+            default="16g",
+            show_default=True,
+            help="Its shared memory.",
+        ),
+        click.option(
+            "--model-cache",
+            "cache",
+            metavar="DIR",
+            help="Where models of the Hub are kept [$HF_HOME, else ~/.cache/huggingface].",
+        ),
+        click.option(
+            "--model-folder",
+            "model",
+            metavar="DIR",
+            help="The model's own folder, of a pairing that names a path [that path].",
+        ),
+        click.option(
+            "--restart", metavar="POLICY", default="unless-stopped", show_default=True, help="When."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def asked(
+    library: Library,
+    name: str,
+    arguments: tuple[str, ...],
+    *,
+    lock_file: str | None,
+    image: str | None,
+    called: str | None,
+    port: int | None,
+    gpus: str,
+    shm: str,
+    cache: str | None,
+    model: str | None,
+    restart: str,
+) -> Asked:
+    """Read a pairing and its lock, and return what is to be started."""
+    wanted = library.pairing(name)
+    path = pairing_arguments.lock_path(library, name, lock_file)
+    trust.demand_pairing(library, name, *(() if lock_file is not None else (path,)))
+    kept = pairing_arguments.read_lock(library, path, name)
+    own = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
+    made = service(
+        wanted,
+        image=image or pairing_lock.tag(kept.lock, kept.data),
+        command=kept.lock.command,
+        cache=os.path.abspath(cache or own),
+        model=None if model is None else os.path.abspath(model),
+        name=called,
+        port=port,
+        gpus=gpus,
+        shm=shm,
+        restart=restart,
+        arguments=arguments,
+    )
+    return Asked(wanted, made, f"sha256:{pairing_lock.digest(kept.data)}")

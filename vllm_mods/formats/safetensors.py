@@ -1,0 +1,82 @@
+"""The header of a safetensors file, and the index of several: bytes to names and dtypes. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.untrusted import is_deep, json_of
+
+LENGTH = 8
+"""The bytes in front of a header that say how long it is."""
+
+
+class Tensor(NamedTuple):
+    """What a header says of one tensor; ``dtype`` as safetensors writes it: ``F8_E4M3``."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def header_length(data: bytes, size: int, where: str) -> int:
+    """Return how many bytes of a file of ``size`` its header takes, behind the first ``LENGTH``."""
+    length = int.from_bytes(data, "little")
+    if len(data) != LENGTH or length > size - LENGTH:
+        raise TreeError(
+            f"{where}: cut short, or no safetensors file",
+            hint="download it again, and compare its size with the one on the Hub",
+        )
+    if length > limits.SAFETENSORS_HEADER:
+        raise TreeError(
+            f"{where}: its header has {length:,} bytes, and {limits.SAFETENSORS_HEADER} is the most",
+            hint="the format itself has that limit: the file is not what it says it is",
+        )
+    return length
+
+
+def header(data: bytes, where: str) -> dict[str, Tensor]:
+    """Return the tensors of a header. Raises ``TreeError`` for anything that is none."""
+    raw = table(data, where)
+    raw.pop("__metadata__", None)
+    found = {}
+    for name, entry in raw.items():
+        one = entry if isinstance(entry, dict) else {}
+        dtype, shape = one.get("dtype"), one.get("shape")
+        if (
+            not isinstance(dtype, str)
+            or not isinstance(shape, list)
+            or any(type(edge) is not int or edge < 0 for edge in shape)
+        ):
+            raise TreeError(f"{where}: {name!r} has no dtype and shape in its header")
+        found[name] = Tensor(dtype, tuple(shape))
+    return found
+
+
+def files_of_index(data: bytes, where: str) -> tuple[str, ...]:
+    """Return the files that ``model.safetensors.index.json`` names, sorted; each lies beside it."""
+    raw = table(data, where).get("weight_map")
+    weight_map = raw if isinstance(raw, dict) else {}
+    names = {name for name in weight_map.values() if isinstance(name, str)}
+    wrong = sorted(name for name in names if "/" in name or not name.endswith(".safetensors"))
+    if not names or wrong:
+        raise TreeError(
+            f"{where}: its weight_map names {wrong[0]!r}"
+            if wrong
+            else f"{where}: no weight_map in it",
+            hint="the index of a checkpoint names the safetensors files beside it",
+        )
+    if len(names) > limits.SHARDS:
+        raise TreeError(f"{where} names {len(names):,} files, and {limits.SHARDS} are the most")
+    return tuple(sorted(names))
+
+
+def table(data: bytes, where: str) -> dict[str, Any]:
+    """Return the JSON object in ``data``. Raises ``TreeError`` for anything else."""
+    try:
+        raw = json_of(data)
+    except ValueError as error:
+        raise TreeError(f"{where}: not JSON: {error}") from error
+    if not isinstance(raw, dict) or is_deep(raw):
+        raise TreeError(f"{where}: not an object of JSON, or nested too deeply")
+    return raw

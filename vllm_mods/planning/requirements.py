@@ -1,0 +1,62 @@
+"""What the patched code imports of other packages (``python`` of a variant), held against those beside the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vllm_mods.base.model import Finding, Level, ModPlan, Tree, Variant, Verdict
+from vllm_mods.planning.patching import note
+
+UNSTATED, PINNED, OTHER = "python-requirement", "python-pin", "python-conflict"
+
+
+def judged(one: ModPlan, tree: Tree) -> ModPlan:
+    """Refuse a mod for a package of another version; say which are not there, or would be others.
+
+    What is in already stays in, and the package is named.
+    """
+    if one.variant is None or not one.variant.python:
+        return one
+    if one.verdict is Verdict.UPSTREAM or not one.verdict.ok:
+        return one
+    if not one.verdict.writes:
+        kept = (found._replace(level=Level.NOTE) for found in conflicts(one.variant, tree))
+        return one._replace(findings=(*one.findings, *kept))
+    found = tuple(_findings(one.variant, tree))
+    if any(each.level is Level.ERROR for each in found):
+        return one._replace(
+            verdict=Verdict.UNFIT, changes=(), hunks=(), findings=(*one.findings, *found)
+        )
+    return one._replace(findings=(*one.findings, *found))
+
+
+def conflicts(variant: Variant, tree: Tree) -> tuple[Finding, ...]:
+    """Return what lies beside a tree in another version than a variant's code imports."""
+    return tuple(found for found in _findings(variant, tree) if found.code == OTHER)
+
+
+def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
+    from vllm_mods.trees import packages  # noqa: PLC0415  (packaging, for mods that need something)
+
+    needs = {text: packages.read(text) for text in variant.python}
+    names = {text: packages.canonical(one.name) for text, one in needs.items() if one}
+    there = packages.beside(tree, set(names.values()))
+    for text, one in needs.items():
+        name = names.get(text, "")
+        installed, pinned = there.installed.get(name), there.pins.get(name)
+        version = installed or pinned
+        wrong = one and version and not one.specifier.contains(version, prereleases=True)
+        if wrong and installed:
+            message = (
+                f"the patched code imports `{text}`, and {name} {installed} is beside this vLLM"
+            )
+            yield Finding(OTHER, message)
+        elif wrong:
+            message = (
+                f"the patched code imports `{text}`, and this vLLM is released with {name}=={pinned}: "
+                "where that is installed the mod is refused"
+            )
+            yield note(PINNED, message)
+        elif version is None:
+            message = f"the patched code imports `{text}`, which this tool does not install"
+            yield note(UNSTATED, message)

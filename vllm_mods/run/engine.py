@@ -1,0 +1,126 @@
+"""docker and podman, by their own commands: what a container is, and what it said."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.run.service import PAIRING_LABEL
+
+PROGRAMS = ("docker", "podman")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
+
+
+class EngineContainer(NamedTuple):
+    """A container of an engine, running or not; ``restarts`` is how often it was started again."""
+
+    program: str
+    name: str
+    labels: Mapping[str, str]
+    running: bool
+    restarts: int
+
+
+def found() -> tuple[str, ...]:
+    """Return the engines that are here."""
+    return tuple(one for one in PROGRAMS if shutil.which(one))
+
+
+def installed(wanted: str | None = None) -> tuple[str, ...]:
+    """Return the engines that are here, or the one that is wanted. Raises ``UsageError`` if there is none."""
+    there = tuple(one for one in found() if wanted in {None, one})
+    if not there:
+        raise UsageError(
+            f"{wanted or ' and '.join(PROGRAMS)}: not installed here", hint="apt install podman"
+        )
+    return there
+
+
+def own(name: str) -> EngineContainer:
+    """Find a container that ``run`` started. Raises ``UsageError`` for any other."""
+    there = container(name)
+    if PAIRING_LABEL not in there.labels:
+        raise UsageError(
+            f"{there.program} has a container {name}, and vllm-mods did not start it",
+            hint=f"{there.program} logs {name}",
+        )
+    return there
+
+
+def labels(program: str, image: str) -> Mapping[str, str] | None:
+    """Return the labels of an image, None if the engine has none of that name."""
+    done = _run(program, "image", "inspect", "--", image)
+    if done.returncode:
+        return None
+    (raw, *_) = json.loads(done.stdout)
+    found: Mapping[str, str] = (raw.get("Config") or {}).get("Labels") or {}
+    return found
+
+
+def container(name: str, wanted: str | None = None) -> EngineContainer:
+    """Find a container by its name. Raises ``UsageError`` if no engine here has it."""
+    if not _NAME.match(name):
+        raise UsageError(f"{name!r} is no name of a container", hint="vllm-mods ps")
+    programs = installed(wanted)
+    for program in programs:
+        done = _run(program, "container", "inspect", name)
+        if not done.returncode:
+            (raw,) = json.loads(done.stdout)
+            return EngineContainer(
+                program,
+                name,
+                raw["Config"].get("Labels") or {},
+                bool(raw["State"]["Running"]),
+                int(raw.get("RestartCount") or 0),
+            )
+    raise UsageError(f"{' and '.join(programs)}: no container {name}", hint="vllm-mods ps")
+
+
+def log(one: EngineContainer) -> bytes:
+    """Return what a container has said, no more of it than one byte past ``limits.LOG``."""
+    command = [one.program, "logs", one.name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None  # noqa: S101  (it is a pipe)
+        end = threading.Timer(limits.TOOL_SECONDS, process.kill)
+        end.start()
+        data = process.stdout.read(limits.LOG + 1)
+        end.cancel()
+        process.kill()
+    return data
+
+
+def call(program: str, *arguments: str) -> str:
+    """Run a command of an engine. Raises ``TreeError`` with its own words if it fails."""
+    done = _run(program, *arguments)
+    if done.returncode:
+        raise TreeError(f"{program} {arguments[0]}: {done.stderr.strip()}", hint=f"{program} info")
+    return done.stdout
+
+
+def shown(program: str, arguments: Sequence[str]) -> int:
+    """Run a command of an engine that answers for itself; return its exit status."""
+    return subprocess.run([program, *arguments], check=False).returncode
+
+
+def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            [program, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=limits.TOOL_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TreeError(
+            f"{program} {arguments[0]} has not answered within {limits.TOOL_SECONDS}",
+            hint=f"{program} info",
+        ) from error

@@ -1,0 +1,203 @@
+"""A pairing's container as a file that people keep: compose, quadlet, Kubernetes. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vllm_mods.run.service import PAIRING_LABEL, RAY_PORT, Service, head, worker
+
+FORMATS = ("compose", "quadlet", "k8s")
+_START_SECONDS = 1800
+_PLAIN = re.compile(r"[A-Za-z][\w./-]*\Z", re.ASCII)
+
+
+def write(one: Service, form: str) -> dict[str, str]:
+    """Return the files of one of ``FORMATS`` by their names; a cluster has its two nodes in them."""
+    if form == "quadlet":
+        if not one.cluster:
+            return {f"{one.name}.container": _quadlet(one, None)}
+        return {
+            f"{one.name}-head.container": _quadlet(one, head(one)),
+            f"{one.name}-worker.container": _quadlet(one, worker("$HEAD_IP")),
+        }
+    documents = _kubernetes(one) if form == "k8s" else [_compose(one)]
+    name = "compose.yaml" if form == "compose" else f"{one.name}.yaml"
+    return {name: "---\n".join("\n".join(_yaml(each)) + "\n" for each in documents)}
+
+
+def _compose(one: Service) -> dict[str, Any]:
+    common: dict[str, Any] = {
+        "image": one.image,
+        "labels": {PAIRING_LABEL: one.pairing},
+        "restart": one.restart,
+        "volumes": [
+            f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
+            for mount in one.mounts
+        ],
+    }
+    if one.gpus != "none":
+        which = {"count": "all"} if one.gpus == "all" else {"device_ids": one.gpus.split(",")}
+        device = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
+        common["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    if not one.cluster:
+        ports = {"ports": [f"{one.port}:{one.inside}"], "shm_size": one.shm}
+        more = {"command": [_dollars(word) for word in one.arguments]} if one.arguments else {}
+        return {"services": {one.name: {"container_name": one.name, **common, **ports, **more}}}
+    # Two hosts: `docker compose --profile head up` on one, `--profile worker` on the other.
+    host = {"VLLM_HOST_IP": "${VLLM_HOST_IP:?the address of this node}"}
+    env = {name: _dollars(value) for name, value in one.env.items()}
+    nodes = {}
+    for part, script in (("head", head(one)), ("worker", worker("$HEAD_IP"))):
+        first = {"HEAD_IP": "${HEAD_IP:?the address of the head}"} if part == "worker" else {}
+        nodes[f"{one.name}-{part}"] = {
+            "container_name": f"{one.name}-{part}",
+            "profiles": [part],
+            **common,
+            "network_mode": "host",
+            "ipc": "host",
+            "init": True,
+            "environment": {**env, **host, **first},
+            "entrypoint": ["/bin/bash", "-c", _dollars(script)],
+        }
+    return {"services": nodes}
+
+
+def _quadlet(one: Service, script: str | None) -> str:
+    part = "" if script is None else "-head" if script == head(one) else "-worker"
+    lines = [
+        "[Unit]",
+        f"Description=vLLM: {_unit(one.pairing)}{part}",
+        "Wants=network-online.target",
+    ]
+    lines += ["After=network-online.target", "", "[Container]", f"ContainerName={one.name}{part}"]
+    lines += [f"Image={_unit(one.image)}", f"Label={PAIRING_LABEL}={one.pairing}"]
+    for mount in one.mounts:
+        end = ":ro" if mount.read_only else ""
+        lines.append(f"Volume={_unit(mount.source)}:{_unit(mount.target)}{end}")
+    if one.gpus != "none":
+        lines += [f"AddDevice=nvidia.com/gpu={each}" for each in one.gpus.split(",")]
+    if script is None:
+        lines += [f"PublishPort={one.port}:{one.inside}", f"ShmSize={one.shm}"]
+        lines += [f"Exec={_dollars(_words(one.arguments))}"] * bool(one.arguments)
+    else:
+        lines += ["Network=host", "PodmanArgs=--ipc=host --init"]
+        lines += [f"Environment={_words([f'{key}={value}'])}" for key, value in one.env.items()]
+        # VLLM_HOST_IP, and on the worker HEAD_IP, are this node's own
+        lines += ["EnvironmentFile=/etc/vllm-mods/node.env", 'Entrypoint=["/bin/bash", "-c"]']
+        lines.append(f"Exec={_dollars(_words([script]))}")
+    lines += ["", "[Service]", "Restart=always", f"TimeoutStartSec={_START_SECONDS}"]
+    return "\n".join([*lines, "", "[Install]", "WantedBy=default.target", ""])
+
+
+def _kubernetes(one: Service) -> list[dict[str, Any]]:
+    # A service's name is one of DNS: no dot, and a letter first.
+    plain = re.sub(r"[^a-z0-9-]", "-", one.name.lower()).strip("-")
+    one = one._replace(name=plain if plain[:1].isalpha() else f"vllm-{plain}")
+    if not one.cluster:
+        found = [_deployment(one, one.name, None)]
+    else:
+        address = f"{one.name}-head"
+        found = [
+            _deployment(one, address, head(one)),
+            _deployment(one, f"{one.name}-worker", worker(address)),
+        ]
+    serving = f"{one.name}-head" if one.cluster else one.name
+    ports = [{"name": "http", "port": one.port, "targetPort": one.inside}]
+    if one.cluster:
+        ports.append({"name": "ray", "port": RAY_PORT, "targetPort": RAY_PORT})
+    spec: dict[str, Any] = {"selector": {"app": serving}, "ports": ports}
+    if one.cluster:
+        spec["clusterIP"] = "None"  # Ray opens more ports than these: the name is the pod's address
+        spec["publishNotReadyAddresses"] = True
+    return [*found, {"apiVersion": "v1", "kind": "Service", **_named(one, serving), "spec": spec}]
+
+
+def _deployment(one: Service, name: str, script: str | None) -> dict[str, Any]:
+    volumes: list[dict[str, Any]] = [
+        {"name": f"models-{n}", "hostPath": {"path": mount.source}}
+        for n, mount in enumerate(one.mounts)
+    ]
+    mounts = [
+        {"name": f"models-{n}", "mountPath": mount.target, "readOnly": mount.read_only}
+        for n, mount in enumerate(one.mounts)
+    ]
+    memory = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _size(one.shm)}}
+    container: dict[str, Any] = {"name": "vllm", "image": one.image}
+    if script is not None:
+        own = {"fieldRef": {"fieldPath": "status.podIP"}}
+        container["command"] = ["/bin/bash", "-c", _no_expansion(script)]
+        container["env"] = [{"name": key, "value": _no_expansion(one.env[key])} for key in one.env]
+        container["env"].append({"name": "VLLM_HOST_IP", "valueFrom": own})
+    elif one.arguments:
+        container["args"] = [_no_expansion(word) for word in one.arguments]
+    if script is None or script == head(one):
+        probe = {"httpGet": {"path": "/health", "port": one.inside}, "periodSeconds": 10}
+        container["ports"] = [{"containerPort": one.inside}]
+        container["startupProbe"] = {**probe, "failureThreshold": _START_SECONDS // 10}
+        container["readinessProbe"] = probe
+    if one.gpus != "none":
+        container["resources"] = {"limits": {"nvidia.com/gpu": one.per_node}}
+    container["volumeMounts"] = [*mounts, {"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
+    pod = {"containers": [container], "volumes": [*volumes, memory]}
+    template = {"metadata": {"labels": {"app": name, PAIRING_LABEL: one.pairing}}, "spec": pod}
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": {"app": name}},
+        "template": template,
+    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", **_named(one, name), "spec": spec}
+
+
+def _named(one: Service, name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {PAIRING_LABEL: one.pairing}}}
+
+
+def _size(shm: str) -> str:
+    """Return a size of docker's as Kubernetes writes it: ``16g`` is ``16Gi``."""
+    return re.sub(r"([kmg])b?\Z", lambda unit: f"{unit[1].upper()}i", shm.lower())
+
+
+def _dollars(text: str) -> str:
+    return text.replace("$", "$$")
+
+
+def _no_expansion(text: str) -> str:
+    return text.replace("$(", "$$(")
+
+
+def _unit(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _words(words: Sequence[str]) -> str:
+    """Return words as systemd reads them: quoted, on one line."""
+    return _unit(" ".join(json.dumps(word, ensure_ascii=False) for word in words))
+
+
+def _yaml(value: Mapping[str, Any] | Sequence[Any], indent: str = "") -> list[str]:
+    """Return lines of YAML: keys and texts as JSON writes them, where they are not plain words."""
+    lines = []
+    items = value.items() if isinstance(value, Mapping) else ((None, one) for one in value)
+    for key, one in items:
+        start = f"{indent}- " if key is None else f"{indent}{_scalar(key)}:"
+        if isinstance(one, (Mapping, list)) and one:
+            inner = _yaml(one, indent + "  ")
+            if key is None:
+                inner[0] = start + inner[0].removeprefix(indent + "  ")
+                lines += inner
+            else:
+                lines += [start, *inner]
+        else:
+            lines.append(start + ("" if key is None else " ") + _scalar(one))
+    return lines
+
+
+def _scalar(value: object) -> str:
+    words = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+    if isinstance(value, str) and value.lower() not in words and _PLAIN.match(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)

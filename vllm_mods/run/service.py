@@ -1,0 +1,130 @@
+"""What a container of a pairing is started with, in whatever form: image, port, mounts, GPUs. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.pairing import Pairing
+
+PAIRING_LABEL = "vllm-mods.run"
+"""On every container that ``run`` starts: the pairing's name."""
+LOCK_LABEL = "vllm-mods.lock"
+CACHE = "/root/.cache/huggingface"
+"""Where the Hub's client keeps models in vLLM's images."""
+RAY_PORT = 6379
+_PORT = 8000
+_GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z")
+
+
+class Mount(NamedTuple):
+    """A folder of the host in the container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+class Service(NamedTuple):
+    """A container that serves a pairing.
+
+    ``port`` is the host's, ``inside`` the one that vLLM listens on. ``gpus`` is ``all``, ``none`` or numbers with
+    commas, ``per_node`` how many the command needs on each node. ``arguments`` are put behind the image's command.
+    ``command`` is the text of that command, which a node of a ``cluster`` runs when Ray is up.
+    """
+
+    name: str
+    pairing: str
+    image: str
+    command: str
+    env: Mapping[str, str]
+    mounts: tuple[Mount, ...]
+    port: int
+    inside: int
+    gpus: str
+    per_node: int
+    shm: str
+    restart: str
+    arguments: tuple[str, ...]
+    cluster: bool
+
+
+def service(
+    wanted: Pairing,
+    *,
+    image: str,
+    command: str,
+    cache: str,
+    model: str | None = None,
+    name: str | None = None,
+    port: int | None = None,
+    gpus: str = "all",
+    shm: str = "16g",
+    restart: str = "unless-stopped",
+    arguments: tuple[str, ...] = (),
+) -> Service:
+    """Return how a pairing's ``image`` is started.
+
+    ``cache`` is the host's folder of models from the Hub, ``model`` that of this very model where the pairing names a
+    path. Raises ``UsageError`` for what no engine would take.
+    """
+    if not _GPUS.match(gpus):
+        raise UsageError(f"--gpus {gpus}: neither all, none nor numbers", hint="--gpus 0,1")
+    words = (*pairings.arguments(wanted), *arguments)
+    inside = _number(words, _PORT, "--port")
+    at_path = wanted.model.startswith("/")
+    if model is not None and not at_path:
+        raise UsageError(
+            f"--model is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub",
+            hint="--model-cache DIR",
+        )
+    mount = (
+        Mount(model or wanted.model, wanted.model, read_only=True)
+        if at_path
+        else Mount(cache, CACHE)
+    )
+    ranks = _number(words, 1, "--tensor-parallel-size", "-tp") * _number(
+        words, 1, "--pipeline-parallel-size", "-pp"
+    )
+    cluster = wanted.topology == "cluster"
+    return Service(
+        name=name or wanted.name,
+        pairing=wanted.name,
+        image=image,
+        command=command,
+        env=wanted.env,
+        mounts=(mount,),
+        port=port or inside,
+        inside=inside,
+        gpus=gpus,
+        per_node=-(-ranks // 2) if cluster else ranks,
+        shm=shm,
+        restart=restart,
+        arguments=arguments,
+        cluster=cluster,
+    )
+
+
+def head(one: Service) -> str:
+    """Return the script of a cluster's first node: Ray, then the command, as launchers of recipes do it."""
+    ray = f'ray start --head --port={RAY_PORT} --node-ip-address="$VLLM_HOST_IP" || exit 1'
+    return f"{ray}\n{one.command}"
+
+
+def worker(address: str) -> str:
+    """Return the script of every other node, which joins the first at ``address`` and waits."""
+    joined = f'ray start --address="{address}:{RAY_PORT}" --node-ip-address="$VLLM_HOST_IP" --block'
+    return f"until {joined}; do sleep 5; done"
+
+
+def _number(words: tuple[str, ...], default: int, *names: str) -> int:
+    found = default
+    for word, after in zip(words, (*words[1:], ""), strict=True):
+        name, equals, value = word.partition("=")
+        text = value if equals else after
+        if name.replace("_", "-") in names and text.isascii() and text.isdigit():
+            found = int(text)
+    return found
