@@ -108,7 +108,7 @@ def test_another_base_is_refused_with_what_moved(call: Caller, tmp_path: Path) -
     assert f"vllm.site_root: {SITE} → usr/lib/python3/dist-packages" in refused.err
     assert f"hint: vllm-mods lock {NAME} --base {other}" in refused.err
     assert not (tmp_path / "x").exists()
-    assert call("lock", NAME, "--check", "--base", other, code=1).out.startswith("base.config: ")
+    assert call("lock", NAME, "--check", "--base", other, code=1).out.startswith("base.diff_ids: ")
 
 
 def test_a_base_that_a_mod_does_not_fit(call: Caller, tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import click
 
 from vllm_mods.api.apply import refusing
 from vllm_mods.base.errors import EXIT_OK, Refused
-from vllm_mods.build import archive, building, documents, outputs, wheels
+from vllm_mods.build import archive, building, documents, outputs
 from vllm_mods.build.building import Built
-from vllm_mods.build.layer import Node
 from vllm_mods.build.reproduction import build_again
 from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.lock import describe
@@ -69,13 +68,14 @@ def command(
         wanted,
         ref,
         epoch=kept.lock.epoch,
-        locked=kept.lock.wheels,
+        locked=kept.lock,
         afresh=afresh,
         beside=() if lock_file is not None else (kept.path,),
     ) as opened:
         _check(kept, opened)
         place = outputs.parse(output, opened.base)
-        built = _build(kept, opened)
+        drafted = opened.drafted._replace(lock=kept.lock)
+        built = building.build(opened.base, drafted, kept.data)
         if verify:
             again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
             again += [
@@ -107,7 +107,7 @@ def command(
 
 
 def _check(kept: ReadLock, opened: OnBase) -> None:
-    moved = pairing_lock.moved(kept.lock, opened.resolved.lock)
+    moved = pairing_lock.moved(kept.lock, opened.drafted.lock)
     if moved:
         lines = "".join(f"\n  {describe(one)}" for one in moved)
         raise Refused(
@@ -115,17 +115,6 @@ def _check(kept: ReadLock, opened: OnBase) -> None:
             f"{lines}",
             hint=f"vllm-mods lock {kept.lock.pairing} --base {opened.base.reference}",
         )
-
-
-def _build(kept: ReadLock, opened: OnBase) -> Built:
-    nodes: list[Node] = []
-    if kept.lock.wheels:
-        target = wheels.target(opened.site_root, kept.lock.base.platform, ())
-        for wheel in kept.lock.wheels:
-            data = wheels.fetch(wheel, target)
-            nodes += wheels.unpack(data, wheel, opened.site_root, epoch=kept.lock.epoch)
-    resolved = opened.resolved._replace(lock=kept.lock)
-    return building.build(opened.base, resolved, kept.data, nodes)
 
 
 def _documents(kept: ReadLock, built: Built, folder: str | None, *, is_layer: bool) -> None:

@@ -72,14 +72,14 @@ def command(
             wanted,
             base or kept.lock.base.ref,
             epoch=kept.lock.epoch if epoch is None else epoch,
-            locked=kept.lock.wheels,
+            locked=kept.lock,
         ) as opened:
-            moved = pairing_lock.moved(kept.lock, opened.resolved.lock)
+            moved = pairing_lock.moved(kept.lock, opened.drafted.lock)
         return _answer(moved, f"{path} holds", as_json=as_json)
     with pairing_arguments.on_base(
         library, wanted, base or wanted.base, epoch=epoch or 0
     ) as opened:
-        lock = opened.resolved.lock
+        lock = opened.drafted.lock
     data = pairing_lock.dump(lock)
     pairing_arguments.write_file(path, data)
     if as_json:
