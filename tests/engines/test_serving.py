@@ -11,7 +11,7 @@ import pytest
 from making_images import File, Image, layer
 from paired import NAME as PAIRING
 from paired import Tool, library
-from real_engines import need
+from real_engines import SITE, need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,6 +115,39 @@ def test_podman_runs_the_pairing(buildah: Engine, serving_archive: Path, mods: P
     config = json.loads(podman("image", "inspect", "-f", "{{json .Config}}", f"localhost/{tag}"))
     assert config["ExposedPorts"] == {"9001/tcp": {}}
     assert config["StopSignal"] == "SIGINT"
+    tool("image", "verify", f"podman:localhost/{tag}", "--lock", tool.lock())
+
+
+TAMPERED = {
+    'ENTRYPOINT ["/evil"]': 'the setting Entrypoint is ["/evil"]',
+    "ENV PYTHONPATH=/evil": "the environment's PYTHONPATH is /evil, and the lock makes it not there",
+    "LABEL vllm-mods.model=org/evil": "the label vllm-mods.model is org/evil",
+    "HEALTHCHECK NONE": "the setting Healthcheck is {",
+    "USER nobody": "the setting User is nobody",
+    f"COPY evil.py /{SITE}/sitecustomize.py": "layer 6 of 6, above the one that the lock makes",
+    f"COPY evil.py /{SITE}/vllm/a.py": "vllm/a.py: ",
+}
+
+
+def test_docker_verifies_what_was_built_and_nothing_else(
+    dockerd: Engine, serving_archive: Path, mods: Path, tmp_path: Path
+) -> None:
+    dockerd("load", "-q", "-i", serving_archive)
+    tool = Tool(mods, dockerd.environ)
+    tool("lock", PAIRING)
+    tag = tool.json("build", PAIRING)["tag"]
+    try:
+        tool("image", "verify", tag)
+        tool("image", "verify", tag, "--lock", tool.lock())
+        (tmp_path / "context").mkdir()
+        (tmp_path / "context/evil.py").write_text("EVIL = 1\n")
+        for line, said in TAMPERED.items():
+            (tmp_path / "context/Dockerfile").write_text(f"FROM {tag}\n{line}\n")
+            dockerd("build", "-q", "-t", "small:evil", "--network=none", tmp_path / "context")
+            assert said in tool("image", "verify", "small:evil", code=1).stdout
+    finally:
+        for name in ("small:evil", tag, BASE):
+            dockerd("rmi", "-f", name, check=False)
 
 
 def _said(engine: Engine, *arguments: str) -> str:
