@@ -135,7 +135,7 @@ def test_diff_of_two_images_that_serve_otherwise(call: Call, site: Path, tmp_pat
     other = {
         "Env": ["A=1", "B=3"],
         "Entrypoint": ["vllm", "serve"],
-        "Cmd": ["org/b c"],
+        "Cmd": ["org/b c", "--y"],
         "User": "x",
     }
     answer = call("image", "diff", first, image_of(site, tmp_path / "b", **other))

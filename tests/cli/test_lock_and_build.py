@@ -100,6 +100,46 @@ def test_the_lock_is_the_same_from_a_layout_and_an_archive(call: Caller, tmp_pat
     assert first == second
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            ("--documents", "{}/missing"),
+            "missing/small.cdx.json cannot be written: No such file",
+        ),
+        (("--documents", "{}/file"), "cannot be written: Not a directory"),
+        (("--tag", "small:a b"), "small:a b: not the name of an image"),
+        (("--output", "registry:HOST/UPPER:1"), "not the name of an image"),
+    ],
+)
+def test_everything_is_checked_before_anything_is_published(
+    call: Caller, tmp_path: Path, given: tuple[str, str], said: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    call("lock", NAME, "--base", call.base)
+    before = sorted(path.name for path in call.library.rglob("*"))
+    option, value = given
+    place = () if option == "--output" else ("--output", f"oci:{tmp_path}/made")
+    wrong = call("build", NAME, "--base", call.base, *place, option, value.format(tmp_path), code=2)
+    assert said in wrong.err
+    assert not (tmp_path / "made").exists()
+    assert sorted(path.name for path in call.library.rglob("*")) == before
+
+
+def test_what_cannot_be_published_leaves_no_documents(call: Caller, tmp_path: Path) -> None:
+    call("lock", NAME, "--base", call.base)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made/other").write_text("")
+    arguments = ("--output", f"oci:{tmp_path}/made", "--documents", tmp_path / "docs")
+    assert "is no OCI layout" in call("build", NAME, "--base", call.base, *arguments, code=3).err
+    assert list((tmp_path / "docs").iterdir()) == []
+    (tmp_path / "made/other").unlink()
+    call("build", NAME, "--base", call.base, *arguments)
+    made = sorted(path.name for path in (tmp_path / "docs").iterdir())
+    assert made == ["small.cdx.json", "small.intoto.json"]
+
+
 def test_two_pairings_of_one_base_are_told_apart(call: Caller, tmp_path: Path) -> None:
     """The same mods and the same files: what they serve and how is what differs."""
     made = {}

@@ -194,7 +194,7 @@ def _options(words: list[str]) -> dict[str, str]:
     starts = [n for n, word in enumerate(words) if word.startswith("--")]
     first = starts[0] if starts else len(words)
     found = {"command": shlex.join(words[:first])} if words else {}
-    for start, end in zip(starts, (*starts[1:], len(words)), strict=True):
+    for start, end in zip(starts, (*starts[1:], len(words)), strict=False):
         name, equals, value = words[start].partition("=")
         rest = [*([value] if equals else []), *words[start + 1 : end]]
         found[name] = shlex.join(rest) or "given"

@@ -10,11 +10,13 @@ from vllm_mods.api.apply import refusing
 from vllm_mods.base.errors import EXIT_OK, Refused
 from vllm_mods.build import archive, building, documents, outputs
 from vllm_mods.build.building import Built
+from vllm_mods.build.outputs import Output
 from vllm_mods.build.reproduction import build_again
 from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.lock import describe
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
+from vllm_mods.images import names
 
 
 @click.command(name="build")
@@ -72,8 +74,9 @@ def command(
         afresh=afresh,
         beside=() if lock_file is not None else (kept.path,),
     ) as opened:
-        _check(kept, opened)
         place = outputs.parse(output, opened.base)
+        names.parse(tag or pairing_lock.tag(kept.lock, kept.data))
+        _check(kept, opened)
         drafted = opened.drafted._replace(lock=kept.lock)
         built = building.build(opened.base, drafted, kept.data)
         if verify:
@@ -82,9 +85,10 @@ def command(
                 part for folder in libraries for part in ("--library", os.path.abspath(folder))
             ]
             build_again(again, archive.thin(built.image, built.tag))
-        written = outputs.write(place, built, opened.base, kept.lock, tag or built.tag)
-    if place.kind != outputs.THIN:
-        _documents(kept, built, documents, is_layer=place.kind == outputs.DOCKERFILE)
+        with pairing_arguments.writing(
+            _documents(kept, built, documents, place), "--documents DIR names another folder"
+        ):
+            written = outputs.write(place, built, opened.base, kept.lock, tag or built.tag)
     if as_json:
         options.print_json(
             {
@@ -117,17 +121,20 @@ def _check(kept: ReadLock, opened: OnBase) -> None:
         )
 
 
-def _documents(kept: ReadLock, built: Built, folder: str | None, *, is_layer: bool) -> None:
-    place = os.path.splitext(kept.path)[0]
+def _documents(kept: ReadLock, built: Built, folder: str | None, place: Output) -> dict[str, bytes]:
+    """Return what lies beside an image, by where it goes."""
+    if place.kind == outputs.THIN:
+        return {}
+    beside = os.path.splitext(kept.path)[0]
     if folder is not None:
-        place = os.path.join(folder, os.path.basename(place))
+        beside = os.path.join(folder, os.path.basename(beside))
     # A builder makes an image of its own around the layer.
+    is_layer = place.kind == outputs.DOCKERFILE
     image = built.image.layer_digest if is_layer else built.image.config_digest
-    for ending, make in (
-        ("cdx.json", documents.bill_of_materials),
-        ("intoto.json", documents.provenance),
-    ):
-        pairing_arguments.write_file(f"{place}.{ending}", make(kept.lock, kept.data, image))
+    return {
+        f"{beside}.cdx.json": documents.bill_of_materials(kept.lock, kept.data, image),
+        f"{beside}.intoto.json": documents.provenance(kept.lock, kept.data, image),
+    }
 
 
 def _absolute(ref: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.output import write_whole
+from vllm_mods.base.output import staged
 from vllm_mods.build import building, resolving, wheels
 from vllm_mods.build.building import Drafted
 from vllm_mods.build.content import children
@@ -130,10 +130,21 @@ def target_of(base: Base, site_root: str, platform: str) -> wheels.WheelTarget:
 
 def write_file(path: str, data: bytes) -> None:
     """Write a file in one step. Raises ``UsageError`` where that cannot be."""
-    try:
-        write_whole(path, data)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}", hint="--output FILE names another place"
-        ) from error
-    options.note(f"wrote {path}")
+    with writing({path: data}, "--output FILE names another place"):
+        pass
+
+
+@contextmanager
+def writing(files: Mapping[str, bytes], hint: str) -> Iterator[None]:
+    """Write files when the block is done. Raises ``UsageError`` before it where that cannot be."""
+    with ExitStack() as stack:
+        for path, data in files.items():
+            try:
+                stack.enter_context(staged(path, data))
+            except OSError as error:
+                raise UsageError(
+                    f"{path} cannot be written: {error.strerror}", hint=hint
+                ) from error
+        yield
+    for path in files:
+        options.note(f"wrote {path}")
