@@ -107,6 +107,36 @@ def test_the_lock_has_everything_that_decides(image: FolderBase) -> None:
     assert pairing_lock.parse(pairing_lock.dump(lock), "x") == lock
 
 
+@pytest.mark.parametrize(
+    ("where", "reference", "name"),
+    [
+        ("docker", "docker:my-vllm:0.21.0", "my-vllm:0.21.0"),
+        ("docker", "my-vllm:0.21.0", "my-vllm:0.21.0"),
+        ("podman", "podman:docker.io/vllm/vllm-openai:v0.21.0", "vllm/vllm-openai:v0.21.0"),
+        ("registry", "registry:docker.io/library/vllm:1", "vllm:1"),
+        ("registry", "registry:ghcr.io/me/vllm:1", "ghcr.io/me/vllm:1"),
+        ("oci-layout", "oci:/home/me/layout", "folder:base"),
+    ],
+)
+def test_the_base_is_named_as_it_was_used(
+    image: FolderBase, where: str, reference: str, name: str
+) -> None:
+    image.where, image.reference = where, reference
+    lock = drafted(image, WRITING).lock
+    assert lock.base.ref == name
+    data = pairing_lock.dump(lock)
+    digest = f"sha256:{'f' * 64}"
+    assert building.labels(lock, data, {})["org.opencontainers.image.base.name"] == name
+    bill = json.loads(documents.bill_of_materials(lock, data, digest))
+    assert (bill["components"][0]["name"], bill["components"][0]["hashes"][0]["content"]) == (
+        name,
+        image.config_digest.removeprefix("sha256:"),
+    )
+    statement = json.loads(documents.provenance(lock, data, digest))
+    material = statement["predicate"]["buildDefinition"]["resolvedDependencies"][0]
+    assert material["name"] == name
+
+
 def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
     image.settings = {"Env": ["WORKSPACE_DIR=/srv/space"]}
     (image.root / "srv/space").mkdir(parents=True)
