@@ -70,7 +70,7 @@ class Opened:
 
 def opened(folder: Path) -> Opened:
     def blob(one: dict[str, Any]) -> bytes:
-        return (folder / "blobs" / one["digest"].replace(":", "/")).read_bytes()
+        return (folder / "blobs" / str(one["digest"]).replace(":", "/")).read_bytes()
 
     (entry,) = json.loads((folder / "index.json").read_bytes())["manifests"]
     manifest = json.loads(blob(entry))
