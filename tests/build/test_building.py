@@ -80,8 +80,12 @@ def resolve(base: FolderBase, *mods: Mod, epoch: int = 0) -> resolving.Resolved:
     )
 
 
+def drafted(base: FolderBase, *mods: Mod, epoch: int = 0) -> building.Drafted:
+    return building.draft(base, resolve(base, *mods, epoch=epoch))
+
+
 def test_the_lock_has_everything_that_decides(image: FolderBase) -> None:
-    lock = resolve(image, epoch=7).lock
+    lock = drafted(image, epoch=7).lock
     site = image.root / SITE
     assert lock.base == pairing_lock.LockedBase(
         "folder:base", image.config_digest, image.diff_ids, "linux/amd64", None
@@ -103,13 +107,43 @@ def test_the_lock_has_everything_that_decides(image: FolderBase) -> None:
     assert pairing_lock.parse(pairing_lock.dump(lock), "x") == lock
 
 
+@pytest.mark.parametrize(
+    ("where", "reference", "name"),
+    [
+        ("docker", "docker:my-vllm:0.21.0", "my-vllm:0.21.0"),
+        ("docker", "my-vllm:0.21.0", "my-vllm:0.21.0"),
+        ("podman", "podman:docker.io/vllm/vllm-openai:v0.21.0", "vllm/vllm-openai:v0.21.0"),
+        ("registry", "registry:docker.io/library/vllm:1", "vllm:1"),
+        ("registry", "registry:ghcr.io/me/vllm:1", "ghcr.io/me/vllm:1"),
+        ("oci-layout", "oci:/home/me/layout", "folder:base"),
+    ],
+)
+def test_the_base_is_named_as_it_was_used(
+    image: FolderBase, where: str, reference: str, name: str
+) -> None:
+    image.where, image.reference = where, reference
+    lock = drafted(image, WRITING).lock
+    assert lock.base.ref == name
+    data = pairing_lock.dump(lock)
+    digest = f"sha256:{'f' * 64}"
+    assert building.labels(lock, data, {})["org.opencontainers.image.base.name"] == name
+    bill = json.loads(documents.bill_of_materials(lock, data, digest))
+    assert (bill["components"][0]["name"], bill["components"][0]["hashes"][0]["content"]) == (
+        name,
+        image.config_digest.removeprefix("sha256:"),
+    )
+    statement = json.loads(documents.provenance(lock, data, digest))
+    material = statement["predicate"]["buildDefinition"]["resolvedDependencies"][0]
+    assert material["name"] == name
+
+
 def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
     image.settings = {"Env": ["WORKSPACE_DIR=/srv/space"]}
     (image.root / "srv/space").mkdir(parents=True)
-    resolved = resolve(image, WRITING)
-    assert resolved.lock.templates[0].path == "/srv/space/t.jinja"
-    assert "--chat-template /srv/space/t.jinja" in resolved.lock.command
-    built = building.build(image, resolved, pairing_lock.dump(resolved.lock))
+    made = drafted(image, WRITING)
+    assert made.lock.templates[0].path == "/srv/space/t.jinja"
+    assert "--chat-template /srv/space/t.jinja" in made.lock.command
+    built = building.build(image, made, pairing_lock.dump(made.lock))
     lay(built.image.layer, image.root)
     assert (image.root / "srv/space/t.jinja").read_bytes() == TEMPLATE.data
 
@@ -123,9 +157,9 @@ def test_a_mod_that_does_not_fit_refuses_the_lock(image: FolderBase) -> None:
 
 
 def test_the_image_holds_what_apply_writes_and_the_lock(image: FolderBase) -> None:
-    resolved = resolve(image, epoch=7)
-    data = pairing_lock.dump(resolved.lock)
-    built = building.build(image, resolved, data)
+    made = drafted(image, epoch=7)
+    data = pairing_lock.dump(made.lock)
+    built = building.build(image, made, data)
     assert built.removed == tuple(
         f"{SITE}/vllm/__pycache__/a.{name}.pyc" for name in ("cpython-311", "cpython-312.opt-2")
     )
@@ -143,9 +177,9 @@ def test_the_image_holds_what_apply_writes_and_the_lock(image: FolderBase) -> No
 
 
 def test_a_base_that_has_the_mods_gets_the_lock_alone(image: FolderBase) -> None:
-    first = resolve(image, PATCHING)
+    first = drafted(image, PATCHING)
     lay(building.build(image, first, b"{}").image.layer, image.root)
-    again = resolve(image, PATCHING)
+    again = drafted(image, PATCHING)
     assert again.lock.mods[0].verdict == "applied"
     assert again.lock.vllm.record == first.lock.vllm.record
     built = building.build(image, again, b"{}")
@@ -158,14 +192,15 @@ def test_where_the_base_comes_from_is_told_as_it_tells_it(image: FolderBase) -> 
     source = {"org.opencontainers.image.source": "https://example.org/vllm"}
     image.settings = {"Labels": {**source, "other": "1"}}
     image.manifest_digest = f"sha256:{'e' * 64}"
-    resolved = resolve(image, WRITING)
-    said = building.labels(image, resolved.lock, b"{}")
-    assert said["org.opencontainers.image.base.digest"] == image.manifest_digest
+    lock = drafted(image, WRITING).lock
+    assert lock.base.manifest is None  # the same image has another one elsewhere, or none
+    said = building.labels(lock, b"{}", image.settings["Labels"])
     assert said.items() >= source.items()
     assert "other" not in said
-    image.manifest_digest = None
-    said = building.labels(image, resolve(image, WRITING).lock, b"{}")
     assert "org.opencontainers.image.base.digest" not in said
+    kept = lock._replace(base=lock.base._replace(manifest=image.manifest_digest))
+    said = building.labels(kept, b"{}", {})
+    assert said["org.opencontainers.image.base.digest"] == image.manifest_digest
 
 
 def wheel(files: dict[str, bytes]) -> bytes:

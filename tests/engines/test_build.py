@@ -57,7 +57,7 @@ def tool(engine: Engine, tmp_path: Path) -> Tool:
 
 
 def run(engine: Engine, image: str, code: str) -> str:
-    return engine("run", "--rm", "--network=none", image, "python3", "-c", code)
+    return engine("run", "--rm", "--network=none", "--entrypoint=python3", image, "-c", code)
 
 
 def test_it_has_the_id_it_was_said_to_have_twice(engine: Engine, tool: Tool) -> None:
@@ -176,9 +176,12 @@ def test_the_lock_says_what_moved(engine: Engine, tool: Tool, tmp_path: Path) ->
     manifest = tool.library / "patches/patching/mod.toml"
     manifest.write_text(manifest.read_text().replace('"1.0.0"', '"1.0.1"'))
     moved = tool.json("lock", "small", "--check", code=1)
+    state = f"image.layer[{SITE}/.vllm-mods"
     assert {one["path"] for one in moved["differences"]} == {
         "mods[patching].version",
         "mods[patching].digest",
+        f"{state}/mods/patching.json]",
+        f"{state}/receipt.json]",
     }
     assert "mods[patching].version: 1.0.0 → 1.0.1" in tool("build", "small", code=3).stderr
     other = tmp_path / "other.lock"

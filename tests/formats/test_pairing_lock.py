@@ -10,6 +10,8 @@ from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import (
     LockedBase,
     LockedChange,
+    LockedEntry,
+    LockedImage,
     LockedMod,
     LockedTemplate,
     LockedVllm,
@@ -151,7 +153,52 @@ def test_another_base_has_moved(field: str) -> None:
     assert found.path == f"base.{field}"
 
 
-def test_another_manifest_has_moved_where_both_are_known() -> None:
-    old = LOCK._replace(base=LOCK.base._replace(manifest=f"sha256:{A}"))
-    new = LOCK._replace(base=LOCK.base._replace(manifest=f"sha256:{B}"))
-    assert [one.path for one in pairing_lock.moved(old, new)] == ["base.manifest"]
+IMAGE = LockedImage(
+    config={"os": "linux", "config": {"Entrypoint": ["vllm", "serve"]}},
+    layer=(
+        LockedEntry("usr", "folder", 0o755, 0, 0, 5),
+        LockedEntry("usr/a", "file", 0o644, 0, 0, 5, A),
+        LockedEntry("usr/lock", "lock", 0o644, 0, 0, 5),
+    ),
+)
+FULL = LOCK._replace(image=IMAGE, mods=(LOCK.mods[0]._replace(manifest="name = 'one'\n"),))
+
+
+def test_a_lock_of_an_earlier_version_is_read_and_written_as_it_was() -> None:
+    data = pairing_lock.dump(LOCK)
+    assert {"image", "manifest"}.isdisjoint({*json.loads(data), *json.loads(data)["mods"][0]})
+    kept = pairing_lock.parse(data, "x.lock")
+    assert kept.image is None
+    # What only a later version says is not held against it.
+    assert pairing_lock.moved(kept, LOCK._replace(image=IMAGE, tool="vllm-mods 9")) == ()
+    assert pairing_lock.parse(pairing_lock.dump(FULL), "x.lock") == FULL
+
+
+def test_what_decides_no_byte_has_not_moved() -> None:
+    base = FULL.base._replace(ref="mirror/vllm:1", manifest=f"sha256:{A}", config=f"sha256:{B}")
+    other = FULL._replace(base=base, tool="vllm-mods 9", pairing_digest=B)
+    assert pairing_lock.moved(FULL, other) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda one: one._replace(epoch=6), "epoch"),
+        (lambda one: one._replace(model="org/other"), "model"),
+        (lambda one: one._replace(mods=(one.mods[0]._replace(digest=A),)), "mods[one].digest"),
+        (
+            lambda one: one._replace(image=IMAGE._replace(config={**IMAGE.config, "os": "x"})),
+            "image.config.os",
+        ),
+        (
+            lambda one: one._replace(
+                image=IMAGE._replace(layer=(IMAGE.layer[0]._replace(mode=0o700), *IMAGE.layer[1:]))
+            ),
+            "image.layer[usr]",
+        ),
+    ],
+)
+def test_what_decides_a_byte_has_moved(
+    change: Callable[[PairingLock], PairingLock], path: str
+) -> None:
+    assert [one.path for one in pairing_lock.moved(FULL, change(FULL))] == [path]

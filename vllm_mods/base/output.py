@@ -9,14 +9,21 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Put ``data`` under a name, where it appears in one step.
+    """Put ``data`` under a name, where it appears in one step; see ``staged``. Raises ``OSError``."""
+    with staged(path, data):
+        pass
+
+
+@contextlib.contextmanager
+def staged(path: str, data: bytes) -> Iterator[None]:
+    """Write a file that gets its name, in one step, when the block is done, and is gone if that fails.
 
     A link stays a link. What is no regular file, as /dev/null or a pipe, is written to: to replace it
-    would take it from everybody. Raises ``OSError``.
+    would take it from everybody. Raises ``OSError``, before the block for what can be known by then.
     """
     path = os.path.realpath(path)
     try:
@@ -25,19 +32,21 @@ def write_whole(path: str, data: bytes) -> None:
         is_file = True
     if not is_file:
         with open(path, "wb") as file:
+            yield
             file.write(data)
         return
     folder, name = os.path.split(path)
-    staged = os.path.join(folder, f".{name}.new")
-    descriptor = _opened(staged)
+    place = os.path.join(folder, f".{name}.new")
+    descriptor = _opened(place)
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.replace(staged, path)
-    except OSError:
+            yield
+            os.replace(place, path)
+    except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(staged)
+            os.unlink(place)
         raise
 
 

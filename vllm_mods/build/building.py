@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from vllm_mods.build import layer, oci
+from vllm_mods.base.digest import sha256
+from vllm_mods.build import layer, oci, tarball
 from vllm_mods.build.content import content
 from vllm_mods.build.layer import Node
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.resolving import Resolved
+from vllm_mods.build.tarball import TarEntry
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
 from vllm_mods.images.model import Base
 from vllm_mods.site import transitions
 
-_FROM_BASE = ("org.opencontainers.image.source", "org.opencontainers.image.revision")
+_NAME = "org.opencontainers.image"
+_FROM_BASE = (f"{_NAME}.source", f"{_NAME}.revision")
+
+
+class Drafted(NamedTuple):
+    """What an image will hold: ``entries`` are those of its layer, the lock's with no bytes yet.
+
+    ``lock`` says all of it; ``removed`` are the paths of the base that it hides.
+    """
+
+    lock: PairingLock
+    entries: tuple[TarEntry, ...]
+    removed: tuple[str, ...]
 
 
 class Built(NamedTuple):
@@ -27,18 +41,15 @@ class Built(NamedTuple):
     removed: tuple[str, ...]
 
 
-def build(base: Base, resolved: Resolved, data: bytes, wheels: Iterable[Node] = ()) -> Built:
-    """Build the image of a lock whose bytes are ``data``; ``wheels`` are the unpacked packages.
+def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafted:
+    """Draft the image of what was resolved; ``wheels`` are the unpacked packages.
 
     Nothing in it depends on this machine, this moment or the place the base was read from. Raises
     ``Refused`` for what ``apply`` refuses.
     """
     lock = resolved.lock
     site_root = lock.vllm.site_root
-    nodes = [
-        Node(path=f"{site_root}/{pairing_lock.PLACE}", data=data, mode=0o644, mtime=lock.epoch),
-        *wheels,
-    ]
+    nodes = [Node(path=_place(lock), data=b"", mode=0o644, mtime=lock.epoch), *wheels]
     gone: tuple[str, ...] = ()
     if any(one.verdict.writes for one in resolved.planned.mods):
         written = content(
@@ -47,38 +58,91 @@ def build(base: Base, resolved: Resolved, data: bytes, wheels: Iterable[Node] = 
             resolved.there,
             transitions.forward(resolved.planned, resolved.there),
             epoch=lock.epoch,
+            tool=lock.tool,
         )
         nodes += written.nodes
         gone = written.gone
+    entries = layer.entries(base, nodes, gone, epoch=lock.epoch)
+    image = LockedImage(
+        config=_config(base, resolved), layer=tuple(_listed(one, lock) for one in entries)
+    )
+    return Drafted(lock._replace(image=image), entries, gone)
+
+
+def build(base: Base, drafted: Drafted, data: bytes) -> Built:
+    """Build the image of a lock, whose bytes are ``data``."""
+    lock = drafted.lock
+    raw = json.loads(base.config)
+    if lock.image is not None:
+        raw = {**lock.image.config, "rootfs": {"diff_ids": lock.base.diff_ids}}
+    place = _place(lock)
     image = oci.append(
-        base.config,
+        json.dumps(raw).encode(),
         base.layers,
-        layer.write(base, nodes, gone, epoch=lock.epoch),
-        created_by=f"vllm-mods build {lock.pairing}",
-        labels=labels(base, lock, data),
+        tarball.write(
+            one._replace(data=data) if one.path == place else one for one in drafted.entries
+        ),
+        created_by=created_by(lock),
+        labels=labels(lock, data, (raw.get("config") or {}).get("Labels") or {}),
         epoch=lock.epoch,
     )
-    return Built(image=image, tag=pairing_lock.tag(lock, data), removed=gone)
+    return Built(image=image, tag=pairing_lock.tag(lock, data), removed=drafted.removed)
 
 
-def labels(base: Base, lock: PairingLock, data: bytes) -> dict[str, str]:
+def created_by(lock: PairingLock) -> str:
+    """Return what the history of an image says of its layer."""
+    return f"vllm-mods build {lock.pairing}"
+
+
+def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str, str]:
     """Return what an image says of itself, in its labels and in its manifest's annotations.
 
-    Source and revision are those of the base: they say where its vLLM comes from, and that is so.
+    Source and revision are those of the base's labels, ``below``: they say where its vLLM comes from,
+    and that is so.
     """
-    settings = json.loads(base.config).get("config") or {}
-    below = settings.get("Labels") or {}
-    name = "org.opencontainers.image"
     found = {key: below[key] for key in _FROM_BASE if below.get(key)} | {
-        f"{name}.title": lock.pairing,
-        f"{name}.version": pairing_lock.tag(lock, data).rpartition(":")[2],
-        f"{name}.created": oci.timestamp(lock.epoch),
-        f"{name}.base.name": lock.base.ref,
+        f"{_NAME}.title": lock.pairing,
+        f"{_NAME}.version": pairing_lock.tag(lock, data).rpartition(":")[2],
+        f"{_NAME}.created": oci.timestamp(lock.epoch),
+        f"{_NAME}.base.name": lock.base.ref,
         "vllm-mods.pairing": lock.pairing,
         "vllm-mods.model": lock.model,
         "vllm-mods.lock": f"sha256:{pairing_lock.digest(data)}",
         "vllm-mods.mods": " ".join(f"{mod.name}@{mod.version}" for mod in lock.mods),
     }
     if lock.base.manifest is not None:
-        found[f"{name}.base.digest"] = lock.base.manifest
+        found[f"{_NAME}.base.digest"] = lock.base.manifest
+    if lock.image is not None and lock.revision is not None:
+        found["vllm-mods.revision"] = lock.revision
     return found
+
+
+def _config(base: Base, resolved: Resolved) -> dict[str, object]:
+    """Return platform and settings: the pairing's over the base's, without what an earlier pairing said."""
+    found = oci.kept(json.loads(base.config))
+    settings = resolved.served.over(found["config"])
+    settings["Labels"] = {
+        key: value
+        for key, value in (settings.get("Labels") or {}).items()
+        if not key.startswith("vllm-mods.") and key != f"{_NAME}.base.digest"
+    }
+    return {**found, "config": settings}
+
+
+def _listed(one: TarEntry, lock: PairingLock) -> LockedEntry:
+    is_lock = one.path == _place(lock)
+    kind = pairing_lock.FOLDER if one.data is None else pairing_lock.FILE
+    return LockedEntry(
+        path=one.path,
+        kind=pairing_lock.LOCK if is_lock else kind,
+        mode=one.mode,
+        uid=one.uid,
+        gid=one.gid,
+        mtime=one.mtime,
+        sha256=None if is_lock else sha256(one.data),
+    )
+
+
+def _place(lock: PairingLock) -> str:
+    """Return the path of the lock in the image."""
+    return f"{lock.vllm.site_root}/{pairing_lock.PLACE}"

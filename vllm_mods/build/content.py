@@ -36,11 +36,18 @@ class Content(NamedTuple):
 
 
 def content(
-    base: Base, site_root: str, there: Receipt | None, transition: Transition, *, epoch: int
+    base: Base,
+    site_root: str,
+    there: Receipt | None,
+    transition: Transition,
+    *,
+    epoch: int,
+    tool: str = receipt.TOOL,
 ) -> Content:
     """Return what a transition of the tree at ``site_root`` (resolved, no slash in front) comes to.
 
-    ``there`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written.
+    ``there`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
+    who the receipt says has written it.
     Absolute paths of the transition are the image's, for chat templates in a workspace.
     Raises ``Refused`` as ``apply`` does, with places as the image has them.
     """
@@ -51,7 +58,7 @@ def content(
             root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
         )
         drafted = draft(where, _moved_in(there, scratch), _inside(transition, scratch))
-        return _LayerReading(base, scratch, site_root, epoch).content(drafted)
+        return _LayerReading(base, scratch, site_root, epoch, tool).content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
         hint = error.hint and error.hint.replace(scratch, f"{base.reference}:")
@@ -143,11 +150,12 @@ class _Slice:
 class _LayerReading:
     """Reads a draft on a slice as what it does to the image."""
 
-    def __init__(self, base: Base, scratch: str, site_root: str, epoch: int) -> None:
+    def __init__(self, base: Base, scratch: str, site_root: str, epoch: int, tool: str) -> None:
         self.base = base
         self.scratch = scratch
         self.site_root = site_root
         self.epoch = epoch
+        self.tool = tool
 
     def content(self, drafted: Draft) -> Content:
         nodes = [
@@ -166,7 +174,7 @@ class _LayerReading:
 
     def node(self, path: str, op: Op, final: Receipt | None) -> Node:
         if op.step.path == receipt.RECEIPT and final is not None:
-            data = receipt.dump(_moved_out(final, self.scratch))
+            data = receipt.dump(_moved_out(final, self.scratch)._replace(tool=self.tool))
             return Node(path=path, data=data, mode=NEW_FILE_MODE, mtime=self.epoch)
         if op.source is None:
             mode = NEW_FILE_MODE if op.mode is None else op.mode

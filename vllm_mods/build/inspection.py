@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.model import Finding, Level
+from vllm_mods.build import identity
 from vllm_mods.formats import pairing_lock, receipt, receipt_diff
-from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.model import DIR, FILE, LINK, resolve
@@ -61,8 +63,8 @@ def inspect(tree: ImageTree) -> Inspection:
         [] if there is None else list(compare(there, InImage(tree), undone.look(there, tree).paths))
     )
     found += _requirements(tree, there)
-    if lock is not None:
-        found += _against_lock(tree, there, lock)
+    if lock is not None and written is not None:
+        found += _against(tree, there, lock, written, found)
     said = labels.get("vllm-mods.lock")
     if said is not None and said != f"sha256:{digest}":
         found.append(
@@ -86,16 +88,18 @@ def _requirements(tree: ImageTree, there: Receipt | None) -> Iterator[Finding]:
                 yield from requirements.conflicts(variant, tree)
 
 
-def against(found: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:
-    """Compare an image with a lock that lies elsewhere. Raises ``ManifestError`` for a broken one."""
+def against(tree: ImageTree, found: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:
+    """Compare an image with a lock that lies elsewhere. Raises ``ManifestError`` for a broken one.
+
+    Returned is what ``found`` does not have yet.
+    """
     wanted = pairing_lock.parse(data, where)
     if found.lock is None:
-        return (
-            Finding(
-                code="lock-missing", message="the image has no lock of a pairing in it", path=LOCK
-            ),
-        )
-    return tuple(
+        message = "the image has no lock of a pairing in it"
+        return (Finding(code="lock-missing", message=message, path=LOCK),)
+    if found.lock_digest == sha256(data):
+        return ()
+    said = [
         Finding(
             code="lock-differs",
             message=f"{one.path} is {one.after or 'not there'} in the image and "
@@ -103,7 +107,21 @@ def against(found: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:
             path=LOCK,
         )
         for one in pairing_lock.differences(wanted, found.lock)
-    )
+    ] or [Finding("lock-differs", f"the lock in it is not {where}, byte for byte", LOCK)]
+    said += _against(tree, found.receipt, wanted, data, found.findings)
+    return tuple(one for one in said if one not in found.findings)
+
+
+def _against(
+    tree: ImageTree, there: Receipt | None, lock: PairingLock, data: bytes, found: Sequence[Finding]
+) -> tuple[Finding, ...]:
+    """Compare an image with a lock, whose bytes are ``data``; ``found`` was found already."""
+    if lock.image is not None:
+        known = {one.path for one in found if one.path is not None and one.level is Level.ERROR}
+        return tuple(identity.differences(tree.base, lock, data, known))
+    message = "the lock is of an earlier version and does not say all of the image: only what it says was compared"
+    note = Finding(code="lock-says-less", message=message, path=LOCK, level=Level.NOTE)
+    return (*_against_lock(tree, there, lock), note)
 
 
 class FileDifference(NamedTuple):
@@ -142,6 +160,58 @@ def diff(
                 )
             )
     return receipt_diff.disagreements(receipts), tuple(found)
+
+
+def pairing_diff(old: ImageTree, new: ImageTree) -> tuple[LockDifference, ...]:
+    """Return where two images serve otherwise: pairing, model, command, environment, templates, base, lock.
+
+    Command, environment and settings are those of the images, whatever their locks say.
+    """
+    before, after = _told(old), _told(new)
+    return tuple(
+        LockDifference(key, before.get(key), after.get(key))
+        for key in dict.fromkeys((*before, *after))
+        if before.get(key) != after.get(key)
+    )
+
+
+def _told(tree: ImageTree) -> dict[str, str]:
+    document = json.loads(tree.base.config)
+    settings = {key: value for key, value in (document.get("config") or {}).items() if value}
+    written = tree.read(LOCK)
+    found: dict[str, str | None] = {}
+    if written is not None:
+        lock = pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
+        found = {
+            "pairing": lock.pairing,
+            "model": lock.model,
+            "revision": lock.revision,
+            "base": f"{lock.base.ref} ({lock.base.config[:19]}…)",
+            "lock": pairing_lock.digest(written),
+            **{f"template {one.path}": one.sha256 for one in lock.templates},
+        }
+    words = [*settings.pop("Entrypoint", ()), *settings.pop("Cmd", ())]
+    env = (one.partition("=")[::2] for one in settings.pop("Env", ()))
+    settings.pop("Labels", None)
+    found |= {
+        **_options(words),
+        **{f"env {name}": value for name, value in env},
+        **{key: json.dumps(value, sort_keys=True) for key, value in settings.items()},
+        "platform": f"{document.get('os')}/{document.get('architecture')}",
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """Return a command by its options, each with all that follows it."""
+    starts = [n for n, word in enumerate(words) if word.startswith("--")]
+    first = starts[0] if starts else len(words)
+    found = {"command": shlex.join(words[:first])} if words else {}
+    for start, end in zip(starts, (*starts[1:], len(words)), strict=False):
+        name, equals, value = words[start].partition("=")
+        rest = [*([value] if equals else []), *words[start + 1 : end]]
+        found[name] = shlex.join(rest) or "given"
+    return found
 
 
 def _sizes(tree: ImageTree) -> dict[str, tuple[str, int, str]]:
@@ -216,6 +286,10 @@ def _against_lock(tree: ImageTree, there: Receipt | None, lock: PairingLock) -> 
 
     if tree.base.diff_ids[: len(lock.base.diff_ids)] != lock.base.diff_ids:
         yield differs(f"the lock was made for the base {lock.base.ref}, and the layers are others")
+    if len(tree.base.diff_ids) != len(lock.base.diff_ids) + 1:
+        yield differs(
+            f"it has {len(tree.base.diff_ids)} layers, and the lock makes one on top of {len(lock.base.diff_ids)}"
+        )
     mods = [(mod.name, mod.version, mod.digest) for mod in there.mods] if there else []
     if mods != [(mod.name, mod.version, mod.digest) for mod in lock.mods]:
         listed = ", ".join(f"{mod.name} {mod.version}" for mod in lock.mods) or "no mods"

@@ -34,7 +34,14 @@ class Node(NamedTuple):
 
 
 def write(base: Base, nodes: Iterable[Node], gone: Iterable[str], *, epoch: int) -> bytes:
-    """Return the tar of a layer on ``base``, sorted by path.
+    """Return the tar of a layer: ``entries`` in their order."""
+    return tarball.write(entries(base, nodes, gone, epoch=epoch))
+
+
+def entries(
+    base: Base, nodes: Iterable[Node], gone: Iterable[str], *, epoch: int
+) -> tuple[tarball.TarEntry, ...]:
+    """Return what a layer on ``base`` holds, sorted by path.
 
     ``gone`` are paths of the base to be hidden. ``epoch`` is the time of the whiteouts, and of
     folders that ``nodes`` need and nobody has. Raises ``Refused`` for a path that leads through a file.
@@ -45,7 +52,7 @@ def write(base: Base, nodes: Iterable[Node], gone: Iterable[str], *, epoch: int)
         builder.add(node)
     for path in gone:
         builder.hide(path)
-    return tarball.write(builder.entries[path] for path in sorted(builder.entries, key=_order))
+    return tuple(builder.entries[path] for path in sorted(builder.entries, key=_order))
 
 
 class _LayerTar:

@@ -110,25 +110,8 @@ def append(
             hint="the base is damaged: pull or build it again",
         )
     diff_ids = (*below, digest(layer))
-    created = timestamp(epoch)
-    settings = raw.get("config") or {}
-    kept = {key: settings[key] for key in _SETTINGS if settings.get(key)}
-    kept["Labels"] = {**(settings.get("Labels") or {}), **labels}
-    document = {
-        **{key: raw[key] for key in _PLATFORM if raw.get(key)},
-        "created": created,
-        "config": kept,
-        "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
-        # Not the base's own history: an engine tells it otherwise than a registry, and the ID of
-        # what is built would depend on where the base was read.
-        "history": [
-            *({"created": created, "created_by": "base image"} for _ in below),
-            {"created": created, "created_by": created_by},
-        ],
-    }
-    new_config = _json(document)
     image = BuiltImage(
-        config=new_config,
+        config=configuration(raw, diff_ids, created_by=created_by, labels=labels, epoch=epoch),
         layer=layer,
         diff_ids=diff_ids,
         annotations=labels,
@@ -137,6 +120,44 @@ def append(
         packed=None,
     )
     return image if base_layers is None else with_layers(image, base_layers)
+
+
+def kept(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an image takes over from the configuration of its base: platform and settings."""
+    settings = raw.get("config") or {}
+    return {
+        **{key: raw[key] for key in _PLATFORM if raw.get(key)},
+        "config": {key: settings[key] for key in _SETTINGS if settings.get(key)},
+    }
+
+
+def configuration(
+    raw: Mapping[str, Any],
+    diff_ids: Sequence[str],
+    *,
+    created_by: str,
+    labels: Mapping[str, str],
+    epoch: int,
+) -> bytes:
+    """Return the configuration of an image with these layers; the last is ours."""
+    created = timestamp(epoch)
+    found = kept(raw)
+    document = {
+        **found,
+        "created": created,
+        "config": {
+            **found["config"],
+            "Labels": {**(found["config"].get("Labels") or {}), **labels},
+        },
+        "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
+        # Not the base's own history: an engine tells it otherwise than a registry, and the ID of
+        # what is built would depend on where the base was read.
+        "history": [
+            *({"created": created, "created_by": "base image"} for _ in diff_ids[1:]),
+            {"created": created, "created_by": created_by},
+        ],
+    }
+    return _json(document)
 
 
 def with_layers(image: BuiltImage, base_layers: Sequence[Descriptor]) -> BuiltImage:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import ManifestError, Refused
 from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
-from vllm_mods.formats import pairing, receipt
+from vllm_mods.build import references
+from vllm_mods.formats import container, pairing, receipt
+from vllm_mods.formats.container import Served
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import (
     LockedBase,
@@ -23,16 +25,20 @@ from vllm_mods.formats.pairing_lock import (
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import Base
 from vllm_mods.images.model import resolve as resolve_path
-from vllm_mods.library import trust
+from vllm_mods.library import packed_mod, trust
 from vllm_mods.planning import planner
 
 
 class Resolved(NamedTuple):
-    """A lock with the plan behind it; ``there`` is the receipt that the base has already."""
+    """A lock with the plan behind it; ``there`` is the receipt that the base has already.
+
+    What the image holds is not in the lock yet.
+    """
 
     lock: PairingLock
     planned: Plan
     there: Receipt | None
+    served: Served
 
 
 def resolve(
@@ -44,12 +50,16 @@ def resolve(
     *,
     epoch: int,
     wheels: Callable[[Sequence[str], str], tuple[LockedWheel, ...]],
+    tool: str = receipt.TOOL,
 ) -> Resolved:
     """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
 
     ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if
-    they do. Raises ``Refused`` unless every mod is trusted and would end up in.
+    they do; ``tool`` is who locks, or has locked. Raises ``Refused`` unless every mod is trusted and
+    would end up in, ``ManifestError`` for a pairing that no image may be made of.
     """
+    if problems := container.problems(wanted):
+        raise ManifestError(f"pairing {wanted.name}", problems)
     trust.demand(mods)
     raw = tree.read(receipt.RECEIPT)
     there = None if raw is None else receipt.parse(raw, f"{base.reference}: {receipt.RECEIPT}")
@@ -67,6 +77,7 @@ def resolve(
     ]
     platform = _platform(base)
     requirements = [text for one in planned.mods for text in _requirements(one)]
+    templates = {file.file: f"{folder}/{file.file}" for file in files}
     return Resolved(
         lock=PairingLock(
             pairing=wanted.name,
@@ -74,11 +85,10 @@ def resolve(
             model=wanted.model,
             revision=wanted.revision,
             base=LockedBase(
-                ref=wanted.base,
+                ref=base_name(base, wanted.base),
                 config=base.config_digest,
                 diff_ids=base.diff_ids,
                 platform=platform,
-                manifest=base.manifest_digest,
             ),
             vllm=LockedVllm(
                 version=tree.version, site_root=site_root, record=_record(base, tree, site_root)
@@ -89,14 +99,48 @@ def resolve(
                 for file in files
             ),
             wheels=wheels(requirements, platform) if requirements else (),
-            command=pairing.serve_script(
-                wanted, {file.file: f"{folder}/{file.file}" for file in files}
-            ),
+            command=pairing.serve_script(wanted, templates),
             epoch=epoch,
+            tool=tool,
         ),
         planned=planned,
         there=there,
+        served=container.served(wanted, templates),
     )
+
+
+def base_name(base: Base, otherwise: str) -> str:
+    """Return the name of a base without where it was read; a file has none, and is what it is taken for."""
+    if base.where in {"oci-layout", "archive"}:
+        return otherwise
+    name = references.plain(base.reference)
+    return name.removeprefix("docker.io/").removeprefix("library/")
+
+
+def as_locked(mods: Sequence[Mod], lock: PairingLock) -> tuple[Mod, ...]:
+    """Return mods with the manifests that a lock has of them, where nothing else of them is another by now.
+
+    A manifest lies in the image, and a word that is changed in it later makes no other image.
+    """
+    locked = {one.name: one for one in lock.mods}
+    return tuple(_as_locked(mod, locked.get(mod.name)) for mod in mods)
+
+
+def _as_locked(mod: Mod, was: LockedMod | None) -> Mod:
+    if (
+        was is None
+        or was.manifest is None
+        or was.version != mod.version
+        or was.digest == mod.digest
+    ):
+        return mod
+    text = was.manifest.encode("utf-8", "surrogateescape")
+    try:
+        kept = packed_mod.unpack(packed_mod.pack(mod._replace(manifest=text)), mod.name, mod.name)
+    except (ManifestError, Refused):
+        return mod  # it names other files: the lock says what moved
+    same = kept.digest == was.digest
+    return kept._replace(directory=mod.directory, lock=mod.lock) if same else mod
 
 
 def workspace(base: Base) -> str | None:
@@ -131,6 +175,7 @@ def _mod(one: ModPlan) -> LockedMod:
         digest=one.mod.digest,
         variant=one.variant.id if one.variant is not None else None,
         verdict=one.verdict.value,
+        manifest=one.mod.manifest.decode("utf-8", "surrogateescape"),
         files=tuple(
             LockedChange(path=change.path, before=sha256(change.before), after=sha256(change.after))
             for change in one.changes

@@ -8,14 +8,15 @@ import click
 
 from vllm_mods.api.apply import refusing
 from vllm_mods.base.errors import EXIT_OK, Refused
-from vllm_mods.build import archive, building, documents, outputs, wheels
+from vllm_mods.build import archive, building, documents, outputs
 from vllm_mods.build.building import Built
-from vllm_mods.build.layer import Node
+from vllm_mods.build.outputs import Output
 from vllm_mods.build.reproduction import build_again
 from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.lock import describe
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
+from vllm_mods.images import names
 
 
 @click.command(name="build")
@@ -69,22 +70,25 @@ def command(
         wanted,
         ref,
         epoch=kept.lock.epoch,
-        locked=kept.lock.wheels,
+        locked=kept.lock,
         afresh=afresh,
         beside=() if lock_file is not None else (kept.path,),
     ) as opened:
-        _check(kept, opened)
         place = outputs.parse(output, opened.base)
-        built = _build(kept, opened)
+        names.parse(tag or pairing_lock.tag(kept.lock, kept.data))
+        _check(kept, opened)
+        drafted = opened.drafted._replace(lock=kept.lock)
+        built = building.build(opened.base, drafted, kept.data)
         if verify:
             again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
             again += [
                 part for folder in libraries for part in ("--library", os.path.abspath(folder))
             ]
             build_again(again, archive.thin(built.image, built.tag))
-        written = outputs.write(place, built, opened.base, kept.lock, tag or built.tag)
-    if place.kind != outputs.THIN:
-        _documents(kept, built, documents, is_layer=place.kind == outputs.DOCKERFILE)
+        with pairing_arguments.writing(
+            _documents(kept, built, documents, place), "--documents DIR names another folder"
+        ):
+            written = outputs.write(place, built, opened.base, kept.lock, tag or built.tag)
     if as_json:
         options.print_json(
             {
@@ -107,7 +111,7 @@ def command(
 
 
 def _check(kept: ReadLock, opened: OnBase) -> None:
-    moved = pairing_lock.moved(kept.lock, opened.resolved.lock)
+    moved = pairing_lock.moved(kept.lock, opened.drafted.lock)
     if moved:
         lines = "".join(f"\n  {describe(one)}" for one in moved)
         raise Refused(
@@ -117,28 +121,20 @@ def _check(kept: ReadLock, opened: OnBase) -> None:
         )
 
 
-def _build(kept: ReadLock, opened: OnBase) -> Built:
-    nodes: list[Node] = []
-    if kept.lock.wheels:
-        target = wheels.target(opened.site_root, kept.lock.base.platform, ())
-        for wheel in kept.lock.wheels:
-            data = wheels.fetch(wheel, target)
-            nodes += wheels.unpack(data, wheel, opened.site_root, epoch=kept.lock.epoch)
-    resolved = opened.resolved._replace(lock=kept.lock)
-    return building.build(opened.base, resolved, kept.data, nodes)
-
-
-def _documents(kept: ReadLock, built: Built, folder: str | None, *, is_layer: bool) -> None:
-    place = os.path.splitext(kept.path)[0]
+def _documents(kept: ReadLock, built: Built, folder: str | None, place: Output) -> dict[str, bytes]:
+    """Return what lies beside an image, by where it goes."""
+    if place.kind == outputs.THIN:
+        return {}
+    beside = os.path.splitext(kept.path)[0]
     if folder is not None:
-        place = os.path.join(folder, os.path.basename(place))
+        beside = os.path.join(folder, os.path.basename(beside))
     # A builder makes an image of its own around the layer.
+    is_layer = place.kind == outputs.DOCKERFILE
     image = built.image.layer_digest if is_layer else built.image.config_digest
-    for ending, make in (
-        ("cdx.json", documents.bill_of_materials),
-        ("intoto.json", documents.provenance),
-    ):
-        pairing_arguments.write_file(f"{place}.{ending}", make(kept.lock, kept.data, image))
+    return {
+        f"{beside}.cdx.json": documents.bill_of_materials(kept.lock, kept.data, image),
+        f"{beside}.intoto.json": documents.provenance(kept.lock, kept.data, image),
+    }
 
 
 def _absolute(ref: str) -> str:

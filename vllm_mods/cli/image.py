@@ -11,6 +11,7 @@ from vllm_mods.build import inspection
 from vllm_mods.build.inspection import Inspection
 from vllm_mods.build.inspection import inspect as look
 from vllm_mods.cli import options
+from vllm_mods.cli.lock import describe
 from vllm_mods.report import data, text
 from vllm_mods.trees.image import ImageTree, open_image
 
@@ -46,9 +47,9 @@ def inspect(reference: str, *, offline: bool, as_json: bool) -> int:
 @options.offline
 @options.json_output
 def verify(reference: str, lock: str | None, *, offline: bool, as_json: bool) -> int:
-    """Tell whether an image holds what its receipt and its lock say.
+    """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
-    Exit code 1 if anything is not as it was left.
+    Without --lock that is the lock inside. Exit code 1 if anything else is in it, and what that is.
     """
     tree, found = _look(reference, offline=offline)
     if lock is not None:
@@ -57,7 +58,7 @@ def verify(reference: str, lock: str | None, *, offline: bool, as_json: bool) ->
                 written = file.read()
         except OSError as error:
             raise UsageError(f"{lock}: {error.strerror}", hint=f"ls -la {lock}") from error
-        more = inspection.against(found, written, lock)
+        more = inspection.against(tree, found, written, lock)
         found = found._replace(findings=(*found.findings, *more))
     if as_json:
         options.print_json(_data(tree, found))
@@ -72,19 +73,21 @@ def verify(reference: str, lock: str | None, *, offline: bool, as_json: bool) ->
 @options.offline
 @options.json_output
 def diff(reference: str, other: str, *, offline: bool, as_json: bool) -> int:
-    """Tell how the mods and the files of vllm/ differ between two images.
+    """Tell how two images differ: pairing, model, command, environment, mods and the files of vllm/.
 
     Exit code 1 if anything does.
     """
     old, new = (_open(one, offline=offline) for one in (reference, other))
     mods, files = inspection.diff(old, new)
-    same = not mods and not files and old.version == new.version
+    pairing = inspection.pairing_diff(old, new)
+    same = not mods and not files and not pairing and old.version == new.version
     if as_json:
         options.print_json(
             {
                 "schema": data.SCHEMA,
                 "ok": same,
                 "images": [_head(old), _head(new)],
+                "pairing": [one._asdict() for one in pairing],
                 "mods": [data.disagreement(one) for one in mods],
                 "files": [file._asdict() for file in files],
             }
@@ -92,13 +95,15 @@ def diff(reference: str, other: str, *, offline: bool, as_json: bool) -> int:
         return EXIT_OK if same else EXIT_NO
     for sign, tree in (("-", old), ("+", new)):
         click.echo(f"{sign} {text.tree_name(tree.version, tree.base.reference)}")
+    for one in pairing:
+        click.echo(f"  {describe(one)}")
     for line in text.disagreements(mods, (reference, other)):
         click.echo(f"  {line}")
     for file in files:
         what = "only in the first" if file.after is None else "differs"
         click.echo(f"  {file.path}: {'only in the second' if file.before is None else what}")
     if same:
-        click.echo("  the same mods, and the same files in vllm/")
+        click.echo("  they serve the same, with the same mods and the same files in vllm/")
     return EXIT_OK if same else EXIT_NO
 
 

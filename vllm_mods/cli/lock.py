@@ -76,15 +76,15 @@ def command(
             wanted,
             base or kept.lock.base.ref,
             epoch=kept.lock.epoch if epoch is None else epoch,
-            locked=kept.lock.wheels,
+            locked=kept.lock,
         ) as opened:
-            now = opened.resolved.lock._replace(checkpoint=looked)
+            now = opened.drafted.lock._replace(checkpoint=looked)
             moved = pairing_lock.moved(kept.lock, now)
         return _answer(moved, f"{path} holds", as_json=as_json)
     with pairing_arguments.on_base(
         library, wanted, base or wanted.base, epoch=epoch or 0
     ) as opened:
-        lock = opened.resolved.lock._replace(checkpoint=looked)
+        lock = opened.drafted.lock._replace(checkpoint=looked)
     data = pairing_lock.dump(lock)
     pairing_arguments.write_file(path, data)
     if as_json:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.output import write_whole
-from vllm_mods.build import resolving, wheels
+from vllm_mods.base.output import staged
+from vllm_mods.build import building, resolving, wheels
+from vllm_mods.build.building import Drafted
 from vllm_mods.build.content import children
+from vllm_mods.build.layer import Node
 from vllm_mods.build.outputs import engine
 from vllm_mods.build.remembered_base import Remembered
-from vllm_mods.build.resolving import Resolved
 from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import advise
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
+from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images.model import Base
 from vllm_mods.images.open import open_base
 from vllm_mods.library import trust
@@ -36,11 +38,10 @@ class ReadLock(NamedTuple):
 
 
 class OnBase(NamedTuple):
-    """A pairing resolved on an open base."""
+    """A pairing resolved on an open base, and what its image will hold."""
 
     base: Base
-    resolved: Resolved
-    site_root: str
+    drafted: Drafted
 
 
 def lock_path(library: Library, name: str, named: str | None) -> str:
@@ -76,11 +77,11 @@ def on_base(
     ref: str,
     *,
     epoch: int,
-    locked: Sequence[LockedWheel] | None = None,
+    locked: PairingLock | None = None,
     afresh: bool = False,
     beside: Sequence[str] = (),
 ) -> Iterator[OnBase]:
-    """Open a base and resolve a pairing on it; wheels that are ``locked`` already are not chosen anew.
+    """Open a base and resolve a pairing on it; what a lock has of wheels and manifests is taken from there.
 
     ``afresh`` leaves aside what is remembered of the base; ``beside`` are files of the pairing's library
     that have to be trusted as it is.
@@ -97,19 +98,26 @@ def on_base(
 
         def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
             if locked is not None:
-                return tuple(locked)
+                return locked.wheels
             return wheels.resolve(requirements, target_of(base, site_root, platform))
 
+        mods = library.select(library.mods_of(wanted))
         resolved = resolving.resolve(
             wanted,
-            library.select(library.mods_of(wanted)),
+            mods if locked is None else resolving.as_locked(mods, locked),
             base,
             tree,
             site_root,
             epoch=epoch,
             wheels=chosen,
+            tool=TOOL if locked is None else locked.tool,
         )
-        yield OnBase(base=base, resolved=resolved, site_root=site_root)
+        nodes: list[Node] = []
+        for wheel in resolved.lock.wheels:
+            target = wheels.target(site_root, resolved.lock.base.platform, ())
+            data = wheels.fetch(wheel, target)
+            nodes += wheels.unpack(data, wheel, site_root, epoch=epoch)
+        yield OnBase(base=base, drafted=building.draft(base, resolved, nodes))
     finally:
         base.close()
 
@@ -122,10 +130,21 @@ def target_of(base: Base, site_root: str, platform: str) -> wheels.WheelTarget:
 
 def write_file(path: str, data: bytes) -> None:
     """Write a file in one step. Raises ``UsageError`` where that cannot be."""
-    try:
-        write_whole(path, data)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}", hint="--output FILE names another place"
-        ) from error
-    options.note(f"wrote {path}")
+    with writing({path: data}, "--output FILE names another place"):
+        pass
+
+
+@contextmanager
+def writing(files: Mapping[str, bytes], hint: str) -> Iterator[None]:
+    """Write files when the block is done. Raises ``UsageError`` before it where that cannot be."""
+    with ExitStack() as stack:
+        for path, data in files.items():
+            try:
+                stack.enter_context(staged(path, data))
+            except OSError as error:
+                raise UsageError(
+                    f"{path} cannot be written: {error.strerror}", hint=hint
+                ) from error
+        yield
+    for path in files:
+        options.note(f"wrote {path}")

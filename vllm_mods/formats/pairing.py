@@ -177,13 +177,13 @@ def serve_command(
         ) from error
     if not script.commands:
         raise UsageError(f"the command of pairing `{pairing.name}` is empty")
-    return _unwrapped(script.commands[serving(script)]), script
+    return unwrapped(script.commands[serving(script)]), script
 
 
 def serving(script: command_line.CommandScript) -> int:
     """Return which command of a script serves: the first if none is known to."""
-    unwrapped = (_unwrapped(command) for command in script.commands)
-    return next((i for i, command in enumerate(unwrapped) if _serves(command.argv)), 0)
+    argvs = (unwrapped(command).argv for command in script.commands)
+    return next((i for i, argv in enumerate(argvs) if serves(argv)), 0)
 
 
 def arguments(pairing: Pairing, overrides: Mapping[str, Scalar] = _NO_ARGUMENTS) -> tuple[str, ...]:
@@ -195,7 +195,13 @@ def arguments(pairing: Pairing, overrides: Mapping[str, Scalar] = _NO_ARGUMENTS)
 
 
 def serve_script(pairing: Pairing, templates: Mapping[str, str]) -> str:
-    """Return what to type to serve: the environment, then the command as ``rendered`` has it.
+    """Return what to type to serve: the environment, then ``placed_command``."""
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in pairing.env.items()]
+    return "\n".join((*exports, placed_command(pairing, templates)))
+
+
+def placed_command(pairing: Pairing, templates: Mapping[str, str]) -> str:
+    """Return the command as ``rendered`` has it, with chat templates where they lie.
 
     ``templates`` has the path of each chat template by its file name, which takes the place of that
     name behind ``--chat-template``.
@@ -205,8 +211,7 @@ def serve_script(pairing: Pairing, templates: Mapping[str, str]) -> str:
         name = match[2].strip("'\"").rsplit("/", 1)[-1]
         return match[1] + (shlex.quote(templates[name]) if name in templates else match[2])
 
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in pairing.env.items()]
-    return "\n".join((*exports, re.sub(_CHAT_TEMPLATE, placed, rendered(pairing))))
+    return re.sub(_CHAT_TEMPLATE, placed, rendered(pairing))
 
 
 def specifier(vllm: str) -> str:
@@ -322,7 +327,8 @@ def _parameters(
     return values
 
 
-def _unwrapped(command: command_line.WordedCommand) -> command_line.WordedCommand:
+def unwrapped(command: command_line.WordedCommand) -> command_line.WordedCommand:
+    """Return a command without ``exec`` and ``env`` before it."""
     assignments, argv = list(command.assignments), list(command.argv)
     while argv and argv[0] in {"exec", "env"}:
         del argv[0]
@@ -332,7 +338,8 @@ def _unwrapped(command: command_line.WordedCommand) -> command_line.WordedComman
     return command._replace(assignments=tuple(assignments), argv=tuple(argv))
 
 
-def _serves(argv: tuple[str, ...]) -> bool:
+def serves(argv: tuple[str, ...]) -> bool:
+    """Tell whether a command is ``vllm serve`` or vLLM's API server."""
     program = [word.rsplit("/", 1)[-1] for word in argv[:2]]
     return program == ["vllm", "serve"] or "vllm.entrypoints.openai.api_server" in argv[:4]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
@@ -64,7 +64,11 @@ class LockedChange(NamedTuple):
 
 
 class LockedMod(NamedTuple):
-    """A mod as it went in, in the order of ``PairingLock.mods``."""
+    """A mod as it went in, in the order of ``PairingLock.mods``.
+
+    ``manifest`` is the text of its mod.toml, which an image keeps: whoever changes a word in it later, the
+    image comes out as it was. Locks of earlier versions have none.
+    """
 
     name: Text
     version: Text
@@ -72,6 +76,7 @@ class LockedMod(NamedTuple):
     variant: str | None
     verdict: Text
     files: tuple[LockedChange, ...]
+    manifest: str | None = None
 
 
 class LockedTemplate(NamedTuple):
@@ -98,11 +103,41 @@ class LockedModel(NamedTuple):
     index_sha256: Sha256 | None
 
 
+FOLDER, FILE, LOCK = "folder", "file", "lock"
+Kind = Annotated[
+    str, lambda value: None if value in {FOLDER, FILE, LOCK} else "must be folder, file or lock"
+]
+
+
+class LockedEntry(NamedTuple):
+    """One entry of the layer's tar, whiteouts included; the lock's own has no hash in itself."""
+
+    path: Text
+    kind: Kind
+    mode: Number
+    uid: Number
+    gid: Number
+    mtime: int
+    sha256: Sha256 | None = None
+
+
+class LockedImage(NamedTuple):
+    """The image, but for what follows from the lock's own bytes.
+
+    ``config`` has platform and settings as OCI's configuration has them, the pairing's over the base's;
+    ``layer`` every entry of the one layer that comes on top, in order.
+    """
+
+    config: Mapping[str, Any]
+    layer: tuple[LockedEntry, ...]
+
+
 class PairingLock(NamedTuple):
     """The whole file. ``epoch`` (seconds since 1970) is the time of everything that is written.
 
     ``pairing_digest`` is that of the pairing it was made from, ``command`` what serves in the image:
-    environment and command, defaults filled in, a chat template where it lies.
+    environment and command, defaults filled in, a chat template where it lies. Locks of earlier versions
+    have no ``image``: what is built of them has the base's settings, as it had then.
     """
 
     pairing: Text
@@ -119,6 +154,7 @@ class PairingLock(NamedTuple):
     tool: Text = TOOL
     layer_format: Number = LAYER_FORMAT
     checkpoint: LockedModel | None = None
+    image: LockedImage | None = None
 
 
 class LockDifference(NamedTuple):
@@ -143,9 +179,7 @@ def tag(lock: PairingLock, data: bytes) -> str:
 
 def dump(lock: PairingLock) -> bytes:
     """Write a lock, the same bytes for the same content on every machine."""
-    raw = {"schema": SCHEMA, **encode(lock)}
-    if lock.checkpoint is None:
-        del raw["checkpoint"]  # a lock of a model that nobody could look at stays the one it was
+    raw = {"schema": SCHEMA, **_encoded(lock)}
     return (json.dumps(raw, sort_keys=True, indent=1, ensure_ascii=True) + "\n").encode()
 
 
@@ -172,16 +206,24 @@ def parse(data: bytes, where: str) -> PairingLock:
 def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
     """Return what of ``old`` is no longer so, now that resolving gives ``new``.
 
-    The name of the base is none of it, and its manifest's digest only where both know one: the
-    same image has other names and may have no manifest on another machine. So it is with the model,
-    which lies here or can be asked for, or not.
+    Only what decides the bytes of the image: not the tool that resolves, nor the pairing's summary, nor the
+    name of the base and the digests of its documents, which another place has otherwise: layers and settings
+    decide.
     """
-    if None in {old.checkpoint, new.checkpoint}:
-        new = new._replace(checkpoint=old.checkpoint)
-    base = new.base._replace(ref=old.base.ref)
-    if old.base.manifest is None or base.manifest is None:
-        base = base._replace(manifest=old.base.manifest)
-    return differences(old, new._replace(base=base))
+    base = new.base._replace(ref=old.base.ref, manifest=old.base.manifest)
+    if old.image is not None:
+        base = base._replace(config=old.base.config)
+    texts = {mod.name: mod.manifest for mod in old.mods}
+    same = new._replace(
+        base=base,
+        mods=tuple(mod._replace(manifest=texts.get(mod.name)) for mod in new.mods),
+        pairing_digest=old.pairing_digest,
+        tool=old.tool,
+        layer_format=old.layer_format,
+        checkpoint=new.checkpoint if old.checkpoint and new.checkpoint else old.checkpoint,
+        image=new.image if old.image is not None else None,
+    )
+    return differences(old, same)
 
 
 def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
@@ -189,13 +231,25 @@ def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...
 
     Mods, files and wheels are compared by name, wherever they stand; the order of mods by itself.
     """
-    before = dict(_flat("", encode(old)))
-    after = dict(_flat("", encode(new)))
+    before = dict(_flat("", _encoded(old)))
+    after = dict(_flat("", _encoded(new)))
     return tuple(
         LockDifference(path=path, before=before.get(path), after=after.get(path))
         for path in sorted(before.keys() | after.keys())
         if before.get(path) != after.get(path)
     )
+
+
+def _encoded(lock: PairingLock) -> dict[str, Any]:
+    """Return a lock as JSON; what earlier versions did not know is left out where it is not there."""
+    raw: dict[str, Any] = encode(lock)
+    for name in ("image", "checkpoint"):
+        if raw[name] is None:
+            del raw[name]
+    for mod in raw["mods"]:
+        if mod["manifest"] is None:
+            del mod["manifest"]
+    return raw
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  (any JSON)
@@ -207,7 +261,11 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  
         if path == "mods":
             yield path, " ".join(one[key] for one in value)
         for one in value:
-            yield from _flat(f"{path}[{one[key]}]", {k: v for k, v in one.items() if k != key})
+            rest = {k: v for k, v in one.items() if k != key}
+            if path == "image.layer":  # one difference for one file
+                yield f"{path}[{one[key]}]", " ".join(str(each) for each in rest.values())
+                continue
+            yield from _flat(f"{path}[{one[key]}]", rest)
             yield f"{path}[{one[key]}]", "there"
     elif isinstance(value, list):
         if value:

@@ -6,6 +6,7 @@ is in it and the contents of its Python files are kept, in a cache, under the la
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 import tarfile
@@ -22,7 +23,7 @@ from vllm_mods.images import streams, tarred
 from vllm_mods.images.model import ImageEntry
 from vllm_mods.images.streams import Source
 
-_FORMAT = "1"
+_FORMAT = "2"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _LARGEST_KEPT, _MOST_KEPT = 4 << 20, 1 << 30
 _KEPT = (".py", ".pyi", ".pth", ".jinja", ".json", ".patch", ".toml", ".lock", ".cfg")
@@ -33,7 +34,7 @@ class Layer(NamedTuple):
     """A layer's entries by path; ``gone`` are whiteouts, ``opaque`` folders that start afresh.
 
     ``names`` are second names of files, with the first; ``kept`` says where in ``pack`` the
-    contents of a file are, packed with zlib.
+    contents of a file are, packed with zlib. ``diff_id`` is the digest of the tar.
     """
 
     entries: dict[str, ImageEntry]
@@ -42,6 +43,7 @@ class Layer(NamedTuple):
     names: dict[str, str]
     kept: dict[str, tuple[int, int]]
     pack: bytes
+    diff_id: str
 
     def content(self, path: str) -> bytes | None:
         """Return the bytes of a file, if they were kept."""
@@ -58,7 +60,9 @@ def scan(source: Source, what: str) -> Layer:
     names: dict[str, str] = {}
     kept: dict[str, tuple[int, int]] = {}
     pack = bytearray()
-    for member, path, archive in _members(source, what):
+    hashed = hashlib.sha256()
+    file = _plain(source, what, hashed)
+    for member, path, archive in _members(file, what):
         folder, name = posixpath.split(path)
         if name == _OPAQUE:
             opaque.add(folder)
@@ -77,13 +81,16 @@ def scan(source: Source, what: str) -> Layer:
     for path, first in names.items():
         if first in entries:
             entries[path] = entries[path]._replace(size=entries[first].size)
-    return Layer(entries, frozenset(gone), frozenset(opaque), names, kept, bytes(pack))
+    with tarred.reading(what, _AGAIN):
+        file.finish()
+    diff_id = f"sha256:{hashed.hexdigest()}"
+    return Layer(entries, frozenset(gone), frozenset(opaque), names, kept, bytes(pack), diff_id)
 
 
 def extract(source: Source, path: str, what: str) -> bytes:
     """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
     found = None
-    for member, place, archive in _members(source, what):
+    for member, place, archive in _members(_plain(source, what), what):
         if place == path and member.isreg():
             found = _content(archive, member, what)
             break
@@ -108,6 +115,7 @@ def load(cache: Cache, digest: str) -> Layer | None:
             names=raw["names"],
             kept={path: (start, size) for path, (start, size) in raw["kept"].items()},
             pack=pack,
+            diff_id=raw["diff_id"],
         )
     except (ValueError, KeyError, TypeError):
         return None  # Of another version, or cut short.
@@ -121,18 +129,27 @@ def keep(cache: Cache, digest: str, layer: Layer) -> None:
         "opaque": sorted(layer.opaque),
         "names": layer.names,
         "kept": layer.kept,
+        "diff_id": layer.diff_id,
     }
     record = {"index": cache.put(json.dumps(index).encode()), "pack": cache.put(layer.pack)}
     cache.record("layers", _FORMAT, digest, data=json.dumps(record).encode())
 
 
-def _members(source: Source, what: str) -> Iterator[tuple[tarfile.TarInfo, str, tarfile.TarFile]]:
+def _plain(source: Source, what: str, hashed: hashlib._Hash | None = None) -> streams.Forward:
     with tarred.reading(what, _AGAIN):
-        file = streams.Forward(streams.unpacked(source))
-        with tarfile.open(fileobj=cast("BinaryIO", file), mode="r:", tarinfo=tars.Info) as archive:
-            for member in archive:
-                archive.members = []  # type: ignore[attr-defined]  # it would remember them all
-                yield member, _inside(member.name, what), archive
+        return streams.Forward(streams.unpacked(source), hashed)
+
+
+def _members(
+    file: streams.Forward, what: str
+) -> Iterator[tuple[tarfile.TarInfo, str, tarfile.TarFile]]:
+    with (
+        tarred.reading(what, _AGAIN),
+        tarfile.open(fileobj=cast("BinaryIO", file), mode="r:", tarinfo=tars.Info) as archive,
+    ):
+        for member in archive:
+            archive.members = []  # type: ignore[attr-defined]  # it would remember them all
+            yield member, _inside(member.name, what), archive
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, what: str) -> bytes:

@@ -7,6 +7,7 @@ from io import RawIOBase
 from typing import NamedTuple
 
 from vllm_mods.base.cache import Cache
+from vllm_mods.base.errors import TreeError
 from vllm_mods.images import layer as layers
 from vllm_mods.images import streams
 from vllm_mods.images.layer import Layer
@@ -19,11 +20,15 @@ _ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
 
 
 class Blob(NamedTuple):
-    """A layer that can be opened. ``digest`` is that of the bytes that ``open`` gives."""
+    """A layer that can be opened. ``digest`` is that of the bytes that ``open`` gives.
+
+    ``diff_id`` is what the configuration says of it.
+    """
 
     digest: str
     size: int | None
     open: Callable[[], RawIOBase]
+    diff_id: str
 
 
 class LayeredFiles:
@@ -105,9 +110,21 @@ class LayeredFiles:
                     return None
         return None
 
+    def layer(self, number: int) -> Layer:
+        """Return a layer, counted from the lowest."""
+        return self._layer(len(self._blobs) - 1 - number)
+
     def _layer(self, number: int) -> Layer:
         while len(self._layers) <= number:
-            self._layers.append(self._read_layer(self._blobs[len(self._layers)]))
+            blob = self._blobs[len(self._layers)]
+            layer = self._read_layer(blob)
+            if layer.diff_id != blob.diff_id:
+                raise TreeError(
+                    f"{self._name(blob)}: it unpacks to {layer.diff_id}, and the configuration says "
+                    f"{blob.diff_id}: somebody has put another layer in its place",
+                    hint="do not use this image: get it again from where it was made",
+                )
+            self._layers.append(layer)
         return self._layers[number]
 
     def _read_layer(self, blob: Blob) -> Layer:
@@ -142,6 +159,10 @@ class LayeredImage(Opened):
     def blobs(self) -> tuple[Blob, ...]:
         """The layers as they can be opened, the lowest first."""
         return self._files.blobs
+
+    def layer(self, number: int) -> Layer:
+        """Return what a layer holds, counted from the lowest."""
+        return self._files.layer(number)
 
     def _open(self) -> LayeredFiles:
         return self._files

@@ -234,4 +234,5 @@ class _Saved(LayeredImage):
 
 def _layer(archive: _Tar, name: str, diff_id: str) -> Blob:
     # Its digest is that of the tar, so it is unpacked here, should some tool have packed it.
-    return Blob(diff_id, None, lambda: streams.Forward(streams.unpacked(archive.member(name))))
+    plain = lambda: streams.Forward(streams.unpacked(archive.member(name)))  # noqa: E731
+    return Blob(diff_id, None, plain, diff_id)

@@ -71,7 +71,10 @@ class OciImage(LayeredImage):
             )
         self._files = LayeredFiles(
             reference,
-            tuple(Blob(one.digest, one.size, partial(store.open, one)) for one in self.layers),
+            tuple(
+                Blob(one.digest, one.size, partial(store.open, one), diff_id)
+                for one, diff_id in zip(self.layers, self.diff_ids, strict=True)
+            ),
             cache,
             progress,
         )

@@ -132,11 +132,15 @@ class _Unzstd:
 
 
 class Forward(io.RawIOBase):
-    """What ``tarfile`` needs of a file, over a source that can't go back."""
+    """What ``tarfile`` needs of a file, over a source that can't go back.
 
-    def __init__(self, source: Source) -> None:
+    With ``hashed`` all that is read goes through it.
+    """
+
+    def __init__(self, source: Source, hashed: hashlib._Hash | None = None) -> None:
         super().__init__()
         self._source = source
+        self._hashed = hashed
         self._place = 0
 
     def readable(self) -> bool:
@@ -172,7 +176,14 @@ class Forward(io.RawIOBase):
         self._place += len(data)
         if self._place > limits.LAYER:
             raise ValueError(f"it unpacks to more than {limits.LAYER}")
+        if self._hashed is not None:
+            self._hashed.update(data)
         return data
+
+    def finish(self) -> None:
+        """Read what is left, so that all of it is hashed."""
+        while self._some(_CHUNK):
+            pass
 
 
 class StreamSection(io.RawIOBase):

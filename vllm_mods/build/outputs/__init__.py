@@ -10,6 +10,7 @@ from vllm_mods.build import archive
 from vllm_mods.build.building import Built
 from vllm_mods.build.outputs import dockerfile, engine, files
 from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images import names
 from vllm_mods.images.model import Base
 
 ENGINE, OCI, OCI_ARCHIVE, DOCKER_ARCHIVE = "docker", "oci", "oci-archive", "docker-archive"
@@ -48,6 +49,8 @@ def parse(text: str | None, base: Base) -> Output:
     kind, colon, place = text.partition(":")
     if kind not in _PLACES or not colon or not place:
         raise UsageError(f"--output {text}: no such place", hint=f"one of {_FORMS}")
+    if kind == REGISTRY:
+        names.parse(place)
     return Output(kind, place)
 
 

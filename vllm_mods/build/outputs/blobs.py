@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import oci
 from vllm_mods.build.oci import BuiltImage
-from vllm_mods.build.outputs.references import plain
+from vllm_mods.build.references import plain
 from vllm_mods.formats import tars
 from vllm_mods.images.model import Base, Descriptor
 

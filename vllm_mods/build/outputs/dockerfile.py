@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.output import write_folder
 from vllm_mods.build.building import Built
 from vllm_mods.build.outputs.files import refusing
-from vllm_mods.build.outputs.references import plain
+from vllm_mods.build.references import plain
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.images.model import Base
 
@@ -40,8 +41,23 @@ def _text(base: Base, lock: PairingLock, labels: Mapping[str, str]) -> str:
         "# changed files, receipt and lock; the archive hides bytecode of the old sources",
         "ADD layer.tar /",
         *(f"LABEL {key}={_quoted(value)}" for key, value in sorted(labels.items())),
+        *(_settings(lock.image.config["config"]) if lock.image is not None else ()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _settings(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what makes a builder's image serve as ours does; the base's own settings come with it."""
+    for one in config.get("Env") or ():
+        name, _, value = one.partition("=")
+        yield f"ENV {name}={_quoted(value)}"
+    yield from (f"EXPOSE {port}" for port in config.get("ExposedPorts") or ())
+    yield f"STOPSIGNAL {config['StopSignal']}"
+    if health := config.get("Healthcheck"):
+        times = {"interval": "Interval", "timeout": "Timeout", "start-period": "StartPeriod"}
+        options = " ".join(f"--{key}={health[name] // 10**9}s" for key, name in times.items())
+        yield f"HEALTHCHECK {options} --retries={health['Retries']} CMD {json.dumps(health['Test'][1:])}"
+    yield f"ENTRYPOINT {json.dumps(config['Entrypoint'])}"
 
 
 def _quoted(text: str) -> str:

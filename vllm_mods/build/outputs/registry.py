@@ -14,7 +14,7 @@ from vllm_mods.base.errors import Refused, TreeError, VllmModsError
 from vllm_mods.build import oci
 from vllm_mods.build.building import Built
 from vllm_mods.build.outputs.engine import moved
-from vllm_mods.build.outputs.references import plain
+from vllm_mods.build.references import plain
 from vllm_mods.images import names
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Base, Descriptor

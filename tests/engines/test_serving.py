@@ -1,0 +1,156 @@
+"""An image serves its pairing: a stand-in for `vllm` says what it was started with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from making_images import File, Image, layer
+from paired import NAME as PAIRING
+from paired import Tool, library
+from real_engines import SITE, need
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from real_engines import Engine
+
+BASE = "localhost/serving:latest"
+VLLM = b"""#!/usr/local/bin/python3
+import json, os, sys
+print(json.dumps({"argv": sys.argv, "env": dict(os.environ)}))
+"""
+COMMAND = """command = '''
+EXTRA='from the command' vllm serve {model} \\
+  --revision {revision} --port 9001 \\
+  --speculative-config '{{"method": "mtp", "n": [1, 2]}}' \\
+  --chat-template small.jinja
+'''
+revision = "abc"
+[env]
+GREETING = "it's $HOME"
+"""
+
+
+@pytest.fixture(scope="session")
+def serving_archive(paired_base: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base that has a `vllm`, and a command and environment of its own."""
+    settings = {
+        **paired_base.settings,
+        "Env": [*paired_base.settings["Env"], "GREETING=of the base", "BELOW=1"],
+        "Entrypoint": ["/usr/local/bin/python3"],
+        "Cmd": ["--version"],
+    }
+    layers = [*paired_base.layers, layer({"usr/local/bin/vllm": File(VLLM, 0o755)})]
+    made = Image(layers, settings, BASE)
+    return made.archive(tmp_path_factory.mktemp("archive") / "serving.tar")
+
+
+@pytest.fixture
+def mods(tmp_path: Path) -> Path:
+    made = library(tmp_path / "library", BASE)
+    place = made / f"pairings/{PAIRING}.toml"
+    text = place.read_text()
+    place.write_text(text[: text.index("command =")] + COMMAND)
+    return made
+
+
+def check(said: dict[str, Any]) -> None:
+    """What the stand-in was started with is what the pairing says."""
+    assert said["argv"] == [
+        "/usr/local/bin/vllm", "serve", "org/small", "--revision", "abc", "--port", "9001",
+        "--speculative-config", '{"method": "mtp", "n": [1, 2]}',
+        "--chat-template", "/root/space/small.jinja", "--max-model-len", "a b",
+    ]  # fmt: skip
+    wanted = {"GREETING": "it's $HOME", "EXTRA": "from the command", "BELOW": "1"}
+    assert said["env"].items() >= wanted.items()
+
+
+def test_docker_runs_the_pairing(
+    dockerd: Engine, serving_archive: Path, mods: Path, tmp_path: Path
+) -> None:
+    dockerd("load", "-q", "-i", serving_archive)
+    tool = Tool(mods, dockerd.environ)
+    tool("lock", PAIRING)
+    tag = tool.json("build", PAIRING)["tag"]
+    try:
+        check(json.loads(dockerd("run", "--rm", "--network=none", tag, "--max-model-len", "a b")))
+        config = json.loads(dockerd("inspect", "-f", "{{json .Config}}", tag))
+        assert config["ExposedPorts"] == {"9001/tcp": {}}
+        assert config["StopSignal"] == "SIGINT"
+        assert config["Healthcheck"]["Test"][:3] == ["CMD", "python3", "-c"]
+        assert config["Labels"]["vllm-mods.revision"] == "abc"
+        # A builder makes the same of the Dockerfile.
+        tool("build", PAIRING, "--output", f"dockerfile:{tmp_path}/context")
+        dockerd("build", "-q", "-t", "small:dockerfile", "--network=none", f"{tmp_path}/context")
+        run = dockerd("run", "--rm", "--network=none", "small:dockerfile", "--max-model-len", "a b")
+        check(json.loads(run))
+        again = json.loads(dockerd("inspect", "-f", "{{json .Config}}", "small:dockerfile"))
+        same = ("Env", "Entrypoint", "Cmd", "ExposedPorts", "StopSignal", "Healthcheck", "Labels")
+        assert [again.get(key) for key in same] == [config.get(key) for key in same]
+        # And what serves is well, or not.
+        health = config["Healthcheck"]["Test"][1:]
+        ask = ["run", "--rm", "--network=none", "--entrypoint", health[0], tag, *health[1:]]
+        assert "ConnectionRefusedError" in _said(dockerd, *ask)
+    finally:
+        for name in (tag, "small:dockerfile", BASE):
+            dockerd("rmi", "-f", name, check=False)
+
+
+def test_podman_runs_the_pairing(buildah: Engine, serving_archive: Path, mods: Path) -> None:
+    need("podman", "runc")
+    buildah("pull", "-q", f"oci-archive:{serving_archive}")
+    tool = Tool(mods, {**buildah.environ, "DOCKER_HOST": "unix:///nowhere"})
+    tool("lock", PAIRING, "--base", f"podman:{BASE}")
+    tag = tool.json("build", PAIRING, "--base", f"podman:{BASE}")["tag"]
+    podman = buildah._replace(tool="podman")
+    said = podman(
+        "--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=file", "run", "--rm",
+        "--network=none", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", f"localhost/{tag}", "--max-model-len", "a b",
+    )  # fmt: skip
+    check(json.loads(said))
+    config = json.loads(podman("image", "inspect", "-f", "{{json .Config}}", f"localhost/{tag}"))
+    assert config["ExposedPorts"] == {"9001/tcp": {}}
+    assert config["StopSignal"] == "SIGINT"
+    tool("image", "verify", f"podman:localhost/{tag}", "--lock", tool.lock())
+
+
+TAMPERED = {
+    'ENTRYPOINT ["/evil"]': 'the setting Entrypoint is ["/evil"]',
+    "ENV PYTHONPATH=/evil": "the environment's PYTHONPATH is /evil, and the lock makes it not there",
+    "LABEL vllm-mods.model=org/evil": "the label vllm-mods.model is org/evil",
+    "HEALTHCHECK NONE": "the setting Healthcheck is {",
+    "USER nobody": "the setting User is nobody",
+    f"COPY evil.py /{SITE}/sitecustomize.py": "layer 6 of 6, above the one that the lock makes",
+    f"COPY evil.py /{SITE}/vllm/a.py": "vllm/a.py: ",
+}
+
+
+def test_docker_verifies_what_was_built_and_nothing_else(
+    dockerd: Engine, serving_archive: Path, mods: Path, tmp_path: Path
+) -> None:
+    dockerd("load", "-q", "-i", serving_archive)
+    tool = Tool(mods, dockerd.environ)
+    tool("lock", PAIRING)
+    tag = tool.json("build", PAIRING)["tag"]
+    try:
+        tool("image", "verify", tag)
+        tool("image", "verify", tag, "--lock", tool.lock())
+        (tmp_path / "context").mkdir()
+        (tmp_path / "context/evil.py").write_text("EVIL = 1\n")
+        for line, said in TAMPERED.items():
+            (tmp_path / "context/Dockerfile").write_text(f"FROM {tag}\n{line}\n")
+            dockerd("build", "-q", "-t", "small:evil", "--network=none", tmp_path / "context")
+            assert said in tool("image", "verify", "small:evil", code=1).stdout
+    finally:
+        for name in ("small:evil", tag, BASE):
+            dockerd("rmi", "-f", name, check=False)
+
+
+def _said(engine: Engine, *arguments: str) -> str:
+    command = [engine.tool, *arguments]
+    environ = {**os.environ, **engine.environ}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False).stderr

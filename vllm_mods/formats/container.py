@@ -1,0 +1,189 @@
+"""What a container of a pairing's image runs: environment, command, port, health. Pure.
+
+The command goes in word by word, so that no shell stands between an engine and vLLM; only a command
+that is more than words (``$HOME``, a pipe) is given to bash, as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.scripts import command_line
+
+_SECRET = re.compile(r".*_(TOKEN|KEY|SECRET|PASSWORD)\Z", re.IGNORECASE)
+_PORT = 8000
+_SECOND = 1_000_000_000
+# Python is where vLLM is, curl need not be; and a proxy of the environment is none for this.
+_ASK = (
+    "import http.client as h{ssl}; c = h.{kind}({host!r}, {port}, timeout=5{context}); "
+    "c.request('GET', '/health'); raise SystemExit(c.getresponse().status != 200)"
+)
+
+
+class Served(NamedTuple):
+    """What an image has of its pairing; ``port`` is None where nothing listens on one.
+
+    ``entrypoint`` is the whole command: what is typed behind the image's name comes after it.
+    """
+
+    env: Mapping[str, str]
+    entrypoint: tuple[str, ...]
+    port: int | None
+    health: tuple[str, ...] | None
+
+    def over(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an image's settings, as OCI's configuration has them, with these in their place."""
+        pairs = [one.partition("=")[::2] for one in settings.get("Env") or ()]
+        env = {**dict(pairs), **self.env}
+        left = {key: value for key, value in settings.items() if key not in {"Cmd", "Healthcheck"}}
+        found = {
+            **left,
+            "Env": [f"{name}={value}" for name, value in env.items()],
+            "Entrypoint": list(self.entrypoint),
+            # Python as PID 1 heeds it from its first moment on, and SIGTERM only once vLLM is loaded.
+            "StopSignal": "SIGINT",
+        }
+        if self.port is not None:
+            found["ExposedPorts"] = {**(settings.get("ExposedPorts") or {}), f"{self.port}/tcp": {}}
+        if self.health is not None:
+            found["Healthcheck"] = {
+                "Test": ["CMD", *self.health],
+                "Interval": 30 * _SECOND,
+                "Timeout": 10 * _SECOND,
+                "StartPeriod": 1800 * _SECOND,  # weights are read, and graphs are captured
+                "Retries": 3,
+            }
+        return found
+
+
+def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
+    """Return what a container runs; ``templates`` as for ``pairing.serve_script``.
+
+    Raises ``UsageError`` for a command that an image cannot run with more arguments behind it.
+    """
+    text = pairings.placed_command(pairing, templates)
+    script = command_line.read(text)
+    serving = pairings.unwrapped(script.commands[pairings.serving(script)])
+    env, entrypoint = dict(pairing.env), serving.argv
+    if _is_words(text, script) and serving.argv and not serving.argv[0].startswith("-"):
+        env |= dict(serving.assignments)
+    else:
+        _check_end(pairing, text, script)
+        entrypoint = ("/bin/bash", "-c", f'{text} "$@"', "bash")
+    options = options_of(serving.argv)
+    listens = pairings.serves(serving.argv) and not options.keys() & {"--uds", "--headless"}
+    port = options.get("--port", str(_PORT))
+    if not listens or not port.isdigit():
+        return Served(env, entrypoint, None, None)
+    return Served(env, entrypoint, int(port), _health(options, int(port)))
+
+
+def problems(pairing: Pairing) -> tuple[str, ...]:
+    """Return what no image may be made of, each with its key: secrets, and what contradicts the command."""
+    found = [
+        f"env.{name}: it looks like a secret, and an image shows its environment to everybody who has it: "
+        f"take it out, and give it when the container is started (--env-file FILE with {name}=…)"
+        for name in pairing.env
+        if _SECRET.match(name)
+    ]
+    serving, script = pairings.serve_command(pairing)
+    found += [
+        f"command: {name}=… looks like a secret: take it out, and give it when the container is started "
+        f"(--env-file FILE with {name}=…)"
+        for one in script.commands
+        for name, _ in one.assignments
+        if _SECRET.match(name)
+    ]
+    if not pairings.serves(serving.argv):
+        return tuple(found)
+    options = options_of(serving.argv)
+    unknown = {one.text for one in script.unknown}
+    model = _model(serving.argv, options)
+    if model is None:
+        if pairing.model not in serving.argv and "--config" not in options:
+            found.append(
+                f"model: is {pairing.model}, and the command names none: vllm serve {{model}}"
+            )
+    elif model != pairing.model and not any(text in model for text in unknown):
+        found.append(
+            f"model: is {pairing.model}, and the command serves {model}: write {{model}} there"
+        )
+    revision = options.get("--revision")
+    if pairing.revision is not None and revision is None:
+        found.append(
+            f"revision: is {pairing.revision}, and the command has no --revision: vLLM would load the newest; "
+            "write --revision {revision} there"
+        )
+    elif revision != pairing.revision and not any(text in str(revision) for text in unknown):
+        found.append(
+            f"revision: is {pairing.revision or 'not given'}, and the command has --revision {revision}: "
+            "write --revision {revision} there"
+        )
+    return tuple(found)
+
+
+def options_of(argv: tuple[str, ...]) -> dict[str, str]:
+    """Return the value of each ``--option`` of a command, the last one of several; ``""`` if it has none."""
+    found: dict[str, str] = {}
+    for word, after in zip(argv, (*argv[1:], "--"), strict=True):
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            name = name.replace("_", "-")
+            found[name] = value if equals else "" if after.startswith("--") else after
+    return found
+
+
+def _model(argv: tuple[str, ...], options: Mapping[str, str]) -> str | None:
+    if argv[1:2] == ("serve",) and len(argv) > 2 and not argv[2].startswith("-"):
+        return argv[2]
+    return options.get("--model") or options.get("--model-tag")
+
+
+def _health(options: Mapping[str, str], port: int) -> tuple[str, ...]:
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(  # noqa: S104  (what vLLM listens on)
+        options.get("--host", ""), options.get("--host", "")
+    )
+    tls = "--ssl-certfile" in options
+    code = _ASK.format(
+        ssl=", ssl" if tls else "",
+        kind="HTTPSConnection" if tls else "HTTPConnection",
+        host=host,
+        port=port,
+        context=", context=ssl._create_unverified_context()" if tls else "",
+    )
+    return ("python3", "-c", code)
+
+
+def _is_words(text: str, script: command_line.CommandScript) -> bool:
+    """Tell whether a script is one command without anything that a shell does beside it."""
+    if len(script.commands) != 1 or script.unknown:
+        return False
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=False, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        return not any(set(token) <= set("();<>|&") for token in lexer)
+    except ValueError:
+        return False
+
+
+def _check_end(pairing: Pairing, text: str, script: command_line.CommandScript) -> None:
+    last = text.count("\n") + 1
+    ends = pairings.serving(script) == len(script.commands) - 1
+    if (
+        ends
+        and text.rstrip()[-1:] not in "&|;)"
+        and all(line < last for line, _ in script.comments)
+    ):
+        return
+    raise UsageError(
+        f"the command of pairing `{pairing.name}` does not end with what serves, so an image cannot put further "
+        "arguments behind it",
+        hint="take out of the command what comes after `vllm serve …`",
+    )
