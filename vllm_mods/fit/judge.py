@@ -12,9 +12,8 @@ from vllm_mods.fit.calls import call_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
-from vllm_mods.fit.families import classes_in, definers
+from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.flow import flow_problems
-from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.kinds import kind_problems
@@ -206,8 +205,8 @@ def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Dou
         for name in narrowed:
             binding = found.cls
             line = binding.methods[name][-1].line
-            for other in definers(after, name, (path,)):
-                if other != found and found in lineage(after, other).classes:
+            for other in subclasses(after, found):
+                if name in other.cls.methods:
                     for override in overrides_of(after, other, frozenset((name,))):
                         yield from _override(before, after, override, path, line)
 

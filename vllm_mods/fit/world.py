@@ -58,6 +58,7 @@ class World:
         # What was read already: the states before and after share it.
         self.texts = {} if texts is None else texts
         self.heirs: dict[bytes, list[str]] | None = None
+        self.stars: list[tuple[str, str]] | None = None
         self.files = files
         self.cache = cache
         self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}
