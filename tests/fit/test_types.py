@@ -50,7 +50,7 @@ def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
     row = next(
         n for n, text in enumerate((patch().after or b"").splitlines(), 1) if b"print" in text
     )
-    asked += [said(old), said(old, *(line.replace("31:", f"{row}:") for line in new))]
+    asked += [said(old, *(line.replace("31:", f"{row}:") for line in new)), said(old)]
     found = [f for f in fit((patch(),), tree_of(FILES)).findings if f.code == "fit-types"]
     errors = [f.message for f in found if f.level is Level.ERROR]
     assert [("bitz" in m, "`on`" in m, "list[None]" in m) for m in sorted(errors)] == [
@@ -62,6 +62,38 @@ def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
     assert "2 invalid" not in note.message
     assert "2 missing-attribute, 1 unknown-argument, 1 unsupported-operator" in note.message
     assert {f.scope for f in found if f.level is Level.ERROR} == {"INCConfig.pick"}
+
+
+def test_what_is_stated_as_any_object_or_any_class_is_no_concrete_owner(
+    asked: list[list[object]],
+) -> None:
+    new = (
+        "31:9: error[missing-attribute] Object of type `object` has no attribute `set`",
+        "31:9: error[not-callable] Object of type `object` is not callable",
+        "31:9: error[missing-attribute] Object of type `type` has no attribute `can_implement`",
+    )
+    asked += [said(*new), []]
+    found = [f for f in fit((patch(),), tree_of(FILES)).findings if f.code == "fit-types"]
+    assert [f.level for f in found] == [Level.NOTE]
+
+
+def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[set[str]] = []
+
+    def check(_: str, paths: set[str], *__: object) -> list[object]:
+        asked.append(set(paths))
+        return []
+
+    monkeypatch.setattr(judge, "find_spec", lambda _: True)
+    monkeypatch.setattr(types, "_check", check)
+    user = "vllm/model_executor/user.py"
+    importing = "from vllm.model_executor.layers.quantization.inc import INCConfig\n"
+    tree = tree_of({**FILES, user: importing})
+    fit((change(tree, INC, (PICK, "        print(name)\n" + PICK)),), tree)
+    fit((change(tree, INC, ("class INCConfig", "class INCConfiguration")),), tree)
+    assert [user in paths for paths in asked] == [False, False, True, False]
 
 
 def test_with_an_answer_the_proof_is_one_of_types(asked: list[list[object]]) -> None:

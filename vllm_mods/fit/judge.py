@@ -71,7 +71,7 @@ def judge(
         answers.extend(_overrides(before, after, path))
         answers.extend(dead_problems(before, after, path, expects))
     judged = tuple(c for c in changes if c.path in sound or not c.after)
-    opinion, untyped = _opinion(judged, tree, lowest)
+    opinion, untyped = _opinion(judged, before, lowest)
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
     answers.extend(one for one in opinion if (one.path, one.line) not in met)
     problems = [_honoured(after, problem) for problem in _distinct(answers)]
@@ -96,16 +96,17 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
 
 
 def _opinion(
-    changes: tuple[FileChange, ...], tree: Tree, lowest: tuple[int, int] | None
+    changes: tuple[FileChange, ...], before: World, lowest: tuple[int, int] | None
 ) -> tuple[tuple[Problem, ...], str]:
     """Ask a type checker where there is one; else say why none was asked."""
-    if tree.remote:
+    if before.tree.remote:
         return (), "the tree is remote"
     if not changes or find_spec("ty") is None:
         return (), "vllm-mods[types] is not installed"
     from vllm_mods.fit.types import second_opinion  # noqa: PLC0415  (tempfile and more: 40 ms)
 
-    return second_opinion(changes, tree, lowest)
+    paths = sorted(path for path in before.paths() if path.endswith(".py"))
+    return second_opinion(changes, {path: before.glance(path) or b"" for path in paths}, lowest)
 
 
 def _honoured(after: World, problem: Problem) -> Problem:
