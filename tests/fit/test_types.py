@@ -33,6 +33,11 @@ def patch() -> FileChange:
     return change(tree_of(FILES), INC, (PICK, "        print(name)\n" + PICK))
 
 
+def row() -> int:
+    rows = (patch().after or b"").splitlines()
+    return next(n for n, text in enumerate(rows, 1) if b"print" in text)
+
+
 def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
     asked: list[list[object]],
 ) -> None:
@@ -47,10 +52,7 @@ def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
         "31:9: error[invalid-argument-type] Argument to function `pick` is incorrect: Expected `int`, found `list[None]`",
         "31:9: error[unknown-argument] Argument `a` does not match any known parameter of `object.__init__`",
     ]
-    row = next(
-        n for n, text in enumerate((patch().after or b"").splitlines(), 1) if b"print" in text
-    )
-    asked += [said(old, *(line.replace("31:", f"{row}:") for line in new)), said(old)]
+    asked += [said(old, *(line.replace("31:", f"{row()}:") for line in new)), said(old)]
     found = [f for f in fit((patch(),), tree_of(FILES)).findings if f.code == "fit-types"]
     errors = [f.message for f in found if f.level is Level.ERROR]
     assert [("bitz" in m, "`on`" in m, "list[None]" in m) for m in sorted(errors)] == [
@@ -70,11 +72,33 @@ def test_what_is_stated_as_any_object_or_any_class_is_no_concrete_owner(
     new = (
         "31:9: error[missing-attribute] Object of type `object` has no attribute `set`",
         "31:9: error[not-callable] Object of type `object` is not callable",
+        "31:9: error[not-callable] Object of type `None` is not callable",
         "31:9: error[missing-attribute] Object of type `type` has no attribute `can_implement`",
     )
-    asked += [said(*new), []]
+    asked += [said(*(line.replace("31:", f"{row()}:") for line in new)), []]
     found = [f for f in fit((patch(),), tree_of(FILES)).findings if f.code == "fit-types"]
     assert [f.level for f in found] == [Level.NOTE]
+
+
+def test_an_attribute_that_a_class_below_the_stated_one_has_is_a_note(
+    asked: list[list[object]],
+) -> None:
+    below = "vllm/below.py"
+    files = {
+        **FILES,
+        "vllm/one.py": "class Owner: ...\n\n\nclass Between(\n    Owner\n):\n    near = 1\n",
+        below: "class Low(Generic[T], one.Between):\n    def late(self): ...\n",
+        "vllm/other.py": "class Other:\n    far = 1\n",
+    }
+    lines = [
+        f"31:9: error[missing-attribute] Object of type `{kind}` has no attribute `{name}`"
+        for kind in ("Owner", "type[Owner]", "<class 'Owner'>")
+        for name in ("near", "late", "far")
+    ]
+    asked += [said(*(line.replace("31:", f"{row()}:") for line in lines)), []]
+    found = [f for f in fit((patch(),), tree_of(files)).findings if f.code == "fit-types"]
+    assert [f.message.count("`far`") for f in found if f.level is Level.ERROR] == [1, 1, 1]
+    assert "6 missing-attribute" in next(f.message for f in found if f.level is Level.NOTE)
 
 
 def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(

@@ -70,13 +70,11 @@ def type_name(node: ast.expr | None) -> str | None:
         return type_name(sides[0]) if len(sides) == 1 else None
     if isinstance(node, ast.Subscript):
         head = (dotted(node.value) or "").rpartition(".")[2]
-        if head in _CLASSES:
-            of = type_name(node.slice)
-            return f"type[{of}]" if of and "[" not in of else None
-        if head not in _OPTIONAL:
+        if head not in _OPTIONAL | _CLASSES:
             return None
         inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
-        return type_name(inner)
+        of = type_name(inner)
+        return of if head in _OPTIONAL or of is None or "[" in of else f"type[{of}]"
     name = dotted(node)
     return None if name is None or name.rpartition(".")[2] in _UNTYPED else name
 

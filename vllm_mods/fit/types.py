@@ -39,10 +39,11 @@ _RULES = _SURE | words(
     "unused-awaitable invalid-attribute-access"
 )
 _LINE = re.compile(r"(?P<path>[^:\n]+):(?P<line>\d+):\d+: \w+\[(?P<rule>[\w-]+)\] (?P<text>.*)")
-# What is no one class: a union, a narrowed type, something from outside, anything at all.
+# What is no one class: a union, a narrowed type, something from outside, anything at all, or what
+# somebody asked to be there before.
 _VAGUE = re.compile(
     r"`[^`]*(?:\||&|Unknown|Any|Self|@|Literal|Protocol|typing|\.\.\.)[^`]*`"
-    r"|^Object of type `(?:object|type)`"
+    r"|^Object of type `(?:object|type|None)`"
 )
 _CALLED = re.compile(r"(?:of|to) (?:[a-z]+ )*`([\w.]+)`")
 # A builtin where another one is wanted; what else does not suit, a program may well take.
@@ -50,6 +51,8 @@ _UNLIKE = re.compile(
     r"Expected `(?:int|str|bytes|bool)`, found `(?:list|dict|tuple|set)\[.*\]`"
     r"|Expected `(?:int|bool)`, found `(?:str|bytes)`|Expected `(?:str|bytes)`, found `(?:int|float)`"
 )
+_LACKS = re.compile(r"`(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:'>|\])?` has no attribute `(\w+)`")
+_CLASS = re.compile(rb"class\s+(\w+)[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
 _DEFINED = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 _SECONDS = 60
 _USERS = 40
@@ -181,6 +184,9 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     """Tell whether a program breaks on it, whatever else may be true of its types."""
     if rule not in _SURE or _VAGUE.search(text):
         return False
+    lacks = _LACKS.search(text)
+    if rule == "missing-attribute" and lacks and _below(lacks[1], lacks[2], files):
+        return False
     if rule == "invalid-argument-type" and not _UNLIKE.search(text):
         return False
     called = _CALLED.search(text) if "argument" in rule else None
@@ -190,6 +196,24 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     name = called[1].removesuffix(".__init__").rpartition(".")[0] or called[1].partition(".")[0]
     defined = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+%b\b" % name.encode(), re.MULTILINE)
     return any(defined.search(data) for data in files.values())
+
+
+def _below(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether a file with a class below one of that name may give it such an attribute."""
+    sets = re.compile(rb"(?:\bdef\s+|\bself\.|\bcls\.|^[ \t]*)%b\b" % name.encode(), re.MULTILINE)
+    known, queue = {owner.encode()}, [owner.encode()]
+    while queue:
+        one = queue.pop()
+        for data in files.values():
+            if one not in data:
+                continue
+            for found, bases in _CLASS.findall(data):
+                if found not in known and one in re.findall(rb"\w+", bases):
+                    known.add(found)
+                    queue.append(found)
+                    if sets.search(data):
+                        return True
+    return False
 
 
 def _problem(
