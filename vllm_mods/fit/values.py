@@ -79,6 +79,8 @@ def _arguments(inference: Inference, node: ast.Call, scope: CodeScope) -> Iterat
             continue
         if world.lookup(path, parameter.type or "").exists is not False:
             continue  # a class of that name
+        if _overridden(world, things[0]):
+            return
         stated = f"{path}:{line} states {parameter.name}: {parameter.type}"
         yield (
             f"the call of {name} passes a {kind.__name__} for {parameter.name}, and {stated}",
@@ -97,15 +99,18 @@ def _parameters(world: World, thing: Thing) -> tuple[tuple[Parameter, ...], str,
         plain = thing.exact and not made.why and made.text.startswith(".__init__")
         return (made.parameters or () if plain else ()), made.path, made.line
     function = thing.functions[0]
-    below = () if thing.exact or thing.on is None else subclasses(world, thing.on)
-    if (
-        opaque_decorator(function)
-        or has_kind(function, "overload")
-        or any(function.name in other.cls.methods for other in below)
-    ):
+    if opaque_decorator(function) or has_kind(function, "overload"):
         return (), "", 0
     parameters = unbound(function) if thing.bound else function.parameters
     return parameters, thing.found.path, function.line
+
+
+def _overridden(world: World, thing: Thing) -> bool:
+    """Tell whether a subclass may have another method there."""
+    if thing.exact or thing.on is None or not thing.functions:
+        return False
+    name = thing.functions[0].name
+    return any(name in other.cls.methods for other in subclasses(world, thing.on))
 
 
 def _used(node: ast.AST) -> Iterator[ast.expr]:
