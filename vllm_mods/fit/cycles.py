@@ -54,28 +54,25 @@ def cycle_problems(
     added = [s for s in _steps(data, path) if data.count(b"\n", 0, s.start) + 1 in lines]
     if after.tree.remote or not added:
         return
-    for step in added:
-        for target in _targets(after, step):
-            way = None if target == path else _way(after, target, path)
-            if way is None:
-                continue
-            stuck = _Loading(after).load(path)
-            if stuck is None or _Loading(before).load(path) is not None:
-                continue
-            always = all(_Loading(after).load(other) is not None for other in way)
-            text = f"a cycle of imports, {path} -> {' -> '.join(way)}"
-            yield Problem(
-                code="fit-import",
-                key=("fit-import", "cycle", path, target),
-                token=step.module.rpartition(".")[2],
-                path=path,
-                line=data.count(b"\n", 0, step.start) + 1,
-                scope="",
-                message=f"{text}: {stuck.path}:{stuck.line} asks {stuck.module} for {stuck.name}, "
-                f"which is not defined yet{'' if always else ' if this file comes first'}",
-                level=Level.ERROR if always else Level.NOTE,
-            )
-            return
+    ways = _ways(after, {t: s for s in reversed(added) for t in _targets(after, s)}, path)
+    stuck = _Loading(after).load(path) if ways else None
+    if stuck is None or _Loading(before).load(path) is not None:
+        return
+    way, step = min(ways, key=lambda found: stuck.path not in found[0])
+    after.consulted.update(way)
+    always = all(_Loading(after).load(other) is not None for other in way)
+    yield Problem(
+        code="fit-import",
+        key=("fit-import", "cycle", path, way[0]),
+        token=step.module.rpartition(".")[2],
+        path=path,
+        line=data.count(b"\n", 0, step.start) + 1,
+        scope="",
+        message=f"a cycle of imports, {' -> '.join((path, *way))}: {stuck.path}:{stuck.line} asks "
+        f"{stuck.module} for {stuck.name}, which is not defined yet"
+        f"{'' if always else ' if this file comes first'}",
+        level=Level.ERROR if always else Level.NOTE,
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -105,11 +102,9 @@ def _names(text: bytes) -> Iterator[str]:
 
 def _file(world: World, dotted: str) -> str | None:
     """Return the path of a module of the tree, a folder's ``__init__.py`` included."""
-    if dotted.partition(".")[0] not in world.roots:
-        return None
-    found = world.locate(dotted).found
-    path = found[0].module if found else None
-    return path if path and path.endswith(".py") else None
+    root, stem = dotted.partition(".")[0], dotted.replace(".", "/")
+    there = world.paths(root) if root in world.roots else frozenset[str]()
+    return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in there), None)
 
 
 def _targets(world: World, step: _Step) -> Iterator[str]:
@@ -122,23 +117,24 @@ def _targets(world: World, step: _Step) -> Iterator[str]:
         yield from (one for one in below if one is not None)
 
 
-def _way(world: World, start: str, goal: str) -> tuple[str, ...] | None:
-    """Return the files by which one file imports another."""
-    came: dict[str, str] = {start: ""}
-    queue = [start]
+def _ways(world: World, starts: dict[str, _Step], goal: str) -> list[tuple[tuple[str, ...], _Step]]:
+    """Return the files by which some files import another, each with the step it starts from."""
+    came = dict.fromkeys(starts, "")
+    queue = [start for start in starts if start != goal]
+    found: list[tuple[tuple[str, ...], _Step]] = []
     for path in queue:
-        for step in _steps(world.glance(path) or b"", path):
-            for target in _targets(world, step):
-                if target == goal:
-                    found = [path]
-                    while came[found[-1]]:
-                        found.append(came[found[-1]])
-                    world.consulted.update(found)
-                    return tuple(reversed(found))
-                if target not in came:
-                    came[target] = path
-                    queue.append(target)
-    return None
+        for target in {
+            t for s in _steps(world.glance(path) or b"", path) for t in _targets(world, s)
+        }:
+            if target == goal:
+                way = [path]
+                while came[way[-1]]:
+                    way.append(came[way[-1]])
+                found.append((tuple(reversed(way)), starts[way[-1]]))
+            elif target not in came:
+                came[target] = path
+                queue.append(target)
+    return found
 
 
 class _Loading:

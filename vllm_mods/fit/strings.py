@@ -218,10 +218,12 @@ def _lonely(
 ) -> Iterator[tuple[str, str, Level]]:
     """Say that nothing of the tree but this one place has a name: a note, since it may be the patch's own."""
     world = inference.world
-    for name in _literals(nodes) if candidates(world, (inference.path,))[1] else ():
+    for name in _literals(nodes):
+        if not table.shape.fullmatch(name) or not candidates(world, (inference.path,))[1]:
+            continue
         word = re.compile(rb"\b%b\b" % re.escape(name.encode()))
         files = files_mentioning(world, frozenset((name.encode(),)), ())
-        if table.shape.fullmatch(name) and sum(len(word.findall(d)) for _, d in files) == 1:
+        if sum(len(word.findall(data)) for _, data in files) == 1:
             found = (
                 one.decode()
                 for path in world.paths("vllm")
