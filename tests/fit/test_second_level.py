@@ -7,6 +7,7 @@ from textwrap import dedent, indent
 import pytest
 from fit_tree import errors, findings, tree_of
 
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Expectation, FileChange, Level
 from vllm_mods.fit import fit
 
@@ -368,21 +369,28 @@ def test_a_hook_that_the_release_before_had_is_said_first_and_refused_where_it_i
     None
 ):
     parts = FILES["vllm/parts.py"]
-    origin = tree_of({**FILES, "vllm/parts.py": parts.replace("def hook(", "def on_hook(")})
+    origin = tree_of({**FILES, "vllm/parts.py": parts.replace("def hook(", "def early_hook(")})
     tree = tree_of(FILES)
     before = tree.files[USE]
     after = before.replace(
-        b"        return 1\n", b"        return 1\n\n    def on_hook(self): ...\n", 1
+        b"        return 1\n", b"        return 1\n\n    def early_hook(self): ...\n", 1
     )
     new = FileChange(path=USE, before=before, after=after)
     first = fit((new,), tree, origin=origin).findings[0]
     assert (first.code, first.level) == ("fit-dead", Level.NOTE)
-    assert "Mine.on_hook overrides Flash.on_hook in" in first.message
+    assert "Mine.early_hook overrides Flash.early_hook in" in first.message
     assert "no base defines it here: nobody calls it; the nearest is hook" in first.message
     assert not [f for f in fit((new,), origin, origin=origin).findings if f.code == "fit-dead"]
-    wants = Expectation(path="vllm/parts.py", symbol="Flash.on_hook")
+    wants = Expectation(path="vllm/parts.py", symbol="Flash.early_hook")
     found = fit((new,), tree, expects=(wants,), origin=origin).findings
     assert "fit-dead" in {f.code for f in found if f.level is Level.ERROR}
     # A remote tree is not searched for who calls it, and the bases say enough.
     far = tree_of(FILES, remote=True)
     assert [f.code for f in fit((new,), far, origin=origin).findings][:1] == ["fit-dead"]
+    # Of an origin only what was read before may be in the cache.
+    origin.read = _nothing  # type: ignore[method-assign]
+    assert "fit-dead" in {f.code for f in fit((new,), tree, origin=origin).findings}
+
+
+def _nothing(path: str) -> bytes | None:
+    raise TreeError(f"the cache does not have {path}")

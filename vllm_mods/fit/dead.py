@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Level
 from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
@@ -30,7 +32,10 @@ def dead_problems(
     ``origin`` is the release that the patch was written for, where it can be had.
     """
     asked = {expect.symbol for expect in expects}
-    gone = {} if origin is None else dict(_gone(before, after, origin, path))
+    gone: dict[str, Problem] = {}
+    # An origin of which only a part can be had decides nothing.
+    with suppress(TreeError):
+        gone = {} if origin is None else dict(_gone(before, after, origin, path))
     for scope, problem in gone.items():
         named = {f"{base}.{problem.token}" for base in (scope.rpartition(".")[0], problem.key[2])}
         yield problem._replace(level=Level.NOTE if asked.isdisjoint(named) else Level.ERROR)
