@@ -27,8 +27,10 @@ from fit_kinds import Code, kinds
 from fit_mutations import Index, Mutant, mutants
 
 from vllm_mods.base.model import FileChange, Level
-from vllm_mods.fit import fit
+from vllm_mods.fit import fit, judge
 from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.syntax import lowest_python
+from vllm_mods.fit.types import second_opinion
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.trees.open import open_tree
 
@@ -97,6 +99,14 @@ def found(tree: Tree, change: FileChange, cache: SummaryCache, origin: Tree) -> 
     }
 
 
+def typed(tree: Tree, change: FileChange) -> set[str]:
+    """Return the errors of the second opinion alone."""
+    said, why = second_opinion((change,), tree, lowest_python(tree))
+    if why:
+        raise SystemExit(why)
+    return {f"{one.code}: {one.message}" for one in said if one.level is Level.ERROR}
+
+
 def sample(
     old: Tree, code: Code, per_kind: int, seed: int, wanted: str
 ) -> list[tuple[FileChange, Mutant]]:
@@ -107,12 +117,12 @@ def sample(
     others = [path for path in code.files if old.read(path) == code.files[path]]
     chooser.shuffle(changed)
     chooser.shuffle(others)
-    for path in [*changed, *others[:150]]:
+    for path in [*changed, *others[:90]]:
         before, after = old.read(path), code.files[path]
         change = FileChange(path=path, before=before, after=after)
         every = frozenset(range(1, after.count(b"\n") + 2))
         lines = added_lines(before, after) if path in changed else every
-        code.full = {kind for kind, several in pool.items() if len(several) >= 3 * per_kind}
+        code.full = {kind for kind, several in pool.items() if len(several) >= 2 * per_kind}
         found = list(kinds(path, after, lines, code))
         if path in changed and len(_FIRST & code.full) < len(_FIRST):
             found += [m for m in mutants(before, after, lines, code.index) if m.decidable]
@@ -133,12 +143,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", default="", help="only the kinds that have this in their name")
     parser.add_argument("--show", action="store_true", help="print what was found, too")
+    parser.add_argument(
+        "--types", action="store_true", help="ask the type checker of what was missed without it"
+    )
     options = parser.parse_args()
+    judge.find_spec = lambda _name: None  # type: ignore[attr-defined,assignment]
     # Syntax trees have no cycles, and looking for some doubles the time.
     gc.disable()
     made: Counter[str] = Counter()
     caught: Counter[str] = Counter()
     refused: Counter[str] = Counter()
+    second: Counter[str] = Counter()
     for one, other in pairwise(options.trees):
         start = time.perf_counter()
         old, new = open_tree(one), open_tree(other)
@@ -167,6 +182,10 @@ def main() -> int:
             made[mutant.kind] += 1
             caught[mutant.kind] += bool(news)
             refused[mutant.kind] += any(said[text] is Level.ERROR for text in news)
+            if not news and options.types:
+                sound = FileChange(path=path, before=before, after=clean)
+                news = typed(tree, faulty) - (set() if clean is None else typed(right, sound))
+                second[mutant.kind] += bool(news)
             if not news:
                 print(f"    missed: {mutant.kind}: {path}:{mutant.line} {mutant.what}")
             elif options.show:
@@ -174,18 +193,20 @@ def main() -> int:
         gc.collect()
         names = f"{os.path.basename(one)} -> {os.path.basename(other)}"
         print(f"{names}: {time.perf_counter() - start:.0f} s", flush=True)
-    return table(made, refused, caught)
+    return table(made, refused, caught, second)
 
 
-def table(made: Counter[str], refused: Counter[str], caught: Counter[str]) -> int:
-    print(f"{'kind':46} {'made':>5} {'refused':>8} {'found':>6} {'rate':>7}")
-    for kind in sorted(made):
-        print(f"{kind:46} {made[kind]:5} {refused[kind]:8} {caught[kind]:6} "
-              f"{caught[kind] / made[kind]:7.1%}")  # fmt: skip
-    share = caught.total() / made.total() if made else 0.0
-    print(f"{f'all {len(made)} kinds':46} {made.total():5} {refused.total():8} {caught.total():6} "
-          f"{share:7.1%}")  # fmt: skip
-    return 0 if share >= 0.65 else 1
+def table(
+    made: Counter[str], refused: Counter[str], caught: Counter[str], second: Counter[str]
+) -> int:
+    print(f"{'kind':46} {'made':>5} {'refused':>8} {'found':>6} {'rate':>7} {'with types':>11}")
+    rows = [
+        (kind, *(one[kind] for one in (made, refused, caught, second))) for kind in sorted(made)
+    ]
+    totals = (one.total() for one in (made, refused, caught, second))
+    for name, many, no, yes, more in [*rows, (f"all {len(made)} kinds", *totals)]:
+        print(f"{name:46} {many:5} {no:8} {yes:6} {yes / many:7.1%} {(yes + more) / many:11.1%}")
+    return 0 if caught.total() >= 0.65 * made.total() else 1
 
 
 if __name__ == "__main__":
