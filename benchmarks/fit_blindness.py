@@ -22,12 +22,13 @@ import warnings
 from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from fit_kinds import Code, kinds
 from fit_mutations import Index, Mutant, mutants
 
 from vllm_mods.base.model import FileChange, Level
-from vllm_mods.fit import fit, judge
+from vllm_mods.fit import fit
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.syntax import lowest_python
 from vllm_mods.fit.types import second_opinion
@@ -147,7 +148,7 @@ def main() -> int:
         "--types", action="store_true", help="ask the type checker of what was missed without it"
     )
     options = parser.parse_args()
-    judge.find_spec = lambda _name: None  # type: ignore[attr-defined,assignment]
+    mock.patch("vllm_mods.fit.judge.find_spec", return_value=None).start()
     # Syntax trees have no cycles, and looking for some doubles the time.
     gc.disable()
     made: Counter[str] = Counter()
@@ -200,11 +201,10 @@ def table(
     made: Counter[str], refused: Counter[str], caught: Counter[str], second: Counter[str]
 ) -> int:
     print(f"{'kind':46} {'made':>5} {'refused':>8} {'found':>6} {'rate':>7} {'with types':>11}")
-    rows = [
-        (kind, *(one[kind] for one in (made, refused, caught, second))) for kind in sorted(made)
-    ]
-    totals = (one.total() for one in (made, refused, caught, second))
-    for name, many, no, yes, more in [*rows, (f"all {len(made)} kinds", *totals)]:
+    counts = (made, refused, caught, second)
+    for kind in [*sorted(made), ""]:
+        many, no, yes, more = (one[kind] if kind else one.total() for one in counts)
+        name = kind or f"all {len(made)} kinds"
         print(f"{name:46} {many:5} {no:8} {yes:6} {yes / many:7.1%} {(yes + more) / many:11.1%}")
     return 0 if caught.total() >= 0.65 * made.total() else 1
 
