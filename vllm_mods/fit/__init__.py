@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 # Faults that no check here is made for, and why.
 _NEVER = (
-    ("names unset on some paths only", "which paths are taken is not in the text"),
-    ("cycles of imports", "which module comes first is not in the text"),
+    (
+        "names unset on some paths",
+        "only what one `if` sets and the block after it reads is looked at",
+    ),
+    ("cycles of imports", "only imports at the left margin are followed"),
     ("compiled operators", "torch.ops._C and the like are not in the tree as Python"),
     ("packages outside the tree", "only what is installed beside vLLM is looked at"),
 )
-_TYPED = "types of arguments, results that may be None"
+_TYPED = "types of arguments that are no literals, and of results"
 _SEARCHED = "users, overrides and subclasses elsewhere, what nobody calls, operators by name"
 
 
