@@ -137,7 +137,7 @@ def sample(
     return chosen
 
 
-def main() -> int:
+def asked_for() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trees", nargs="+", required=True, help="releases, oldest first")
     parser.add_argument("--per-kind", type=int, default=8)
@@ -147,7 +147,11 @@ def main() -> int:
     parser.add_argument(
         "--types", action="store_true", help="ask the type checker of what was missed without it"
     )
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = asked_for()
     mock.patch("vllm_mods.fit.judge.find_spec", return_value=None).start()
     # Syntax trees have no cycles, and looking for some doubles the time.
     gc.disable()
@@ -162,6 +166,7 @@ def main() -> int:
         chosen = sample(old, code, options.per_kind, options.seed, options.kind)
         print(f"{len(chosen)} mutants: {time.perf_counter() - start:.0f} s", flush=True)
         cache = SummaryCache()
+        typed_of: dict[tuple[str, bool], set[str]] = {}
         clean_of: dict[tuple[str, bool], dict[str, Level]] = {}
         for change, mutant in sorted(chosen, key=lambda pair: pair[0].path):
             moved = {path: data for path, data in mutant.tree.items() if path != "NEW"}
@@ -184,8 +189,10 @@ def main() -> int:
             caught[mutant.kind] += bool(news)
             refused[mutant.kind] += any(said[text] is Level.ERROR for text in news)
             if not news and options.types:
-                sound = FileChange(path=path, before=before, after=clean)
-                news = typed(tree, faulty) - (set() if clean is None else typed(right, sound))
+                if key not in typed_of:
+                    sound = FileChange(path=path, before=before, after=clean)
+                    typed_of[key] = set() if clean is None else typed(right, sound)
+                news = typed(tree, faulty) - typed_of[key]
                 second[mutant.kind] += bool(news)
             if not news:
                 print(f"    missed: {mutant.kind}: {path}:{mutant.line} {mutant.what}")

@@ -178,6 +178,7 @@ NOES = [
     ("from vllm.config import Stated\nStated()", "fit-call", "does not pass name"),
     ("print('%s %s' % (c,))", "fit-string", "takes 2 values and gets 1"),
     ("print('{} {}'.format(c))", "fit-string", "takes 2 values and gets 1"),
+    ("if fetch():\n    pass", "fit-kind", "it is a coroutine that nothing awaits"),
     ("count('a')", "fit-call", "passes a str for n, and vllm/parts.py:36 states n: int"),
     ("count(n=[None])", "fit-call", "passes a list for n"),
     ("count(3, label=3)", "fit-call", "passes a int for label"),
@@ -395,3 +396,10 @@ def test_a_hook_that_the_release_before_had_is_said_first_and_refused_where_it_i
 
 def _nothing(path: str) -> bytes | None:
     raise TreeError(f"the cache does not have {path}")
+
+
+def test_a_line_that_is_taken_out_of_a_call_is_looked_at() -> None:
+    long = "    count(\n        3,\n    )\n"
+    files = {**FILES, USE: FILES[USE].replace("            pass\n", indent(long, "        "))}
+    found = errors(USE, ("        3,\n", ""), files=files)
+    assert [(f.code, "does not pass n" in f.message) for f in found] == [("fit-call", True)]

@@ -131,9 +131,9 @@ def _honoured(after: World, problem: Problem) -> Problem:
 def _reached(
     before: World, after: World, changes: tuple[FileChange, ...], sound: dict[str, bytes]
 ) -> dict[str, frozenset[int]]:
-    """Return the lines to judge: those added, and those that use what the patch takes away."""
+    """Return the lines to judge: those added or beside a gap, and those that use what is taken away."""
     lines = {
-        change.path: added_lines(change.before, sound[change.path])
+        change.path: touched_lines(change.before, sound[change.path])
         for change in changes
         if change.path in sound
     }

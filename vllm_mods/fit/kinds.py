@@ -125,7 +125,8 @@ def _lack(  # noqa: PLR0911 - an answer per kind of thing
     world: World, thing: Thing, wanted: str, node: ast.expr
 ) -> str | None:
     plain, special = builtin(thing), wanted.startswith("__")
-    if wanted == "__bool__" and not (thing.kind == "function" and thing.bound):
+    method = thing.kind == "function" and thing.bound
+    if wanted == "__bool__" and not method and thing.kind != "coroutine":
         return None
     if plain and special:
         return None if _has(plain, wanted) else f"it is a {plain.__name__}"
