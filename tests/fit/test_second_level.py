@@ -403,3 +403,18 @@ def test_a_line_that_is_taken_out_of_a_call_is_looked_at() -> None:
     files = {**FILES, USE: FILES[USE].replace("            pass\n", indent(long, "        "))}
     found = errors(USE, ("        3,\n", ""), files=files)
     assert [(f.code, "does not pass n" in f.message) for f in found] == [("fit-call", True)]
+
+
+def test_a_fault_that_was_there_before_is_no_news_where_the_patch_moves_what_it_names() -> None:
+    tree = tree_of(
+        {**FILES, USE: FILES[USE].replace("            pass\n", "            count('a')\n")}
+    )
+    pairs = (
+        (USE, b"count('a')", b"count('a', 'b')"),
+        ("vllm/parts.py", b"import con", b"\nimport con"),
+    )
+    changes = tuple(
+        FileChange(path, tree.files[path], tree.files[path].replace(old, new))
+        for path, old, new in pairs
+    )
+    assert [f for f in fit(changes, tree).findings if f.level is Level.ERROR] == []

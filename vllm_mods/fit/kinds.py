@@ -13,7 +13,7 @@ from vllm_mods.fit.binding import has_kind, is_property, opaque_decorator
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.problems import Problem, lasting
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.things import builtin, call_text
 
@@ -47,7 +47,7 @@ def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[P
         for text, token, level in found:
             yield Problem(
                 code="fit-kind",
-                key=("fit-kind", site.scope.name, text),
+                key=("fit-kind", site.scope.name, lasting(text)),
                 token=token,
                 path=inference.path,
                 line=site.node.lineno,

@@ -10,7 +10,7 @@ from vllm_mods.fit.binding import has_kind, opaque_decorator, passed, unbound
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.families import subclasses
-from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.problems import Problem, lasting
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.things import builtin, call_text
 from vllm_mods.formats import syntax_tree
@@ -55,7 +55,7 @@ def _problem(inference: Inference, site: CodeSite, text: str, token: str, level:
     code = "fit-call" if level is Level.ERROR else "fit-kind"
     return Problem(
         code=code,
-        key=(code, site.scope.name, text),
+        key=(code, site.scope.name, lasting(text)),
         token=token,
         path=inference.path,
         line=site.node.lineno,
