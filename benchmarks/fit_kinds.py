@@ -633,7 +633,8 @@ def _strings(file: File, node: ast.Constant, code: Code) -> Iterator[Mutant]:
     compared = isinstance(parent, ast.Compare) and ast.unparse(parent.left).endswith("quantization")
     if (returned or compared) and text in code.once("names", lambda: _quantization(code)):
         yield file.mutant("quantization name", node, text, after)
-    if re.fullmatch(r"VLLM_\w+", text) and re.search("environ|getenv", ast.unparse(parent or node)):
+    read = isinstance(parent, ast.Call | ast.Subscript) and ast.unparse(parent)
+    if re.fullmatch(r"VLLM_\w+", text) and read and re.search("environ|getenv", read):
         yield file.mutant("environment variable by its name", node, text, after)
     left = parent.left if isinstance(parent, ast.Compare) else None
     if isinstance(left, ast.Call) and last_name(left.func) == "get_name" and text.isupper():
