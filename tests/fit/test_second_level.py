@@ -193,6 +193,11 @@ NOTES = [
         "fit-undefined-name",
         "not every path from line 16 sets it",
     ),
+    (
+        "if c:\n    x = 1\nif m:\n    return\nwith open('a') as f:\n    print(x)",
+        "fit-undefined-name",
+        "x is read whatever `if c` says",
+    ),
     ("find(c).run()", "fit-kind", "find() may be None, as vllm/parts.py:39 states"),
     ("found = find(c)\nprint(found.run())", "fit-kind", "and use does not ask"),
     ("import os\nos.environ['VLLM_LOG'] = '1'", "fit-string", "the nearest is VLLM_LOGGING"),

@@ -18,7 +18,7 @@ from vllm_mods.fit.signatures import every
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert, ast.Yield, ast.Await)
+_EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 _LATER = (*FUNCTIONS, ast.Lambda, ast.IfExp, ast.BoolOp, ast.GeneratorExp)
 _LATER_TOO = (ast.ListComp, ast.SetComp, ast.DictComp)
 
@@ -59,7 +59,7 @@ def _function(
                 continue
             names = _sometimes(branch)
             names -= shared | _above(node, branch.lineno) if names else shared
-            for name, read in _reads(block[index + 1 :], names):
+            for name, read in _reads(block[index + 1 :], names, _words(branch.test)):
                 if read in lines or not lines.isdisjoint(_rows(branch)):
                     yield Problem(
                         code="fit-undefined-name",
@@ -111,16 +111,31 @@ def _above(node: ast.AST, line: int) -> set[str]:
     return found
 
 
-def _reads(block: list[ast.stmt], names: set[str]) -> Iterator[tuple[str, int]]:
-    """Yield the first reading of each name that happens whatever the branches before it took."""
-    left = set(names)
-    for node in block:
-        for name, line in _loads(_at_once(node)) if left else ():
+def _words(node: ast.AST) -> set[str]:
+    """Return the names and attributes that stand in a piece of code."""
+    every_node = list(every(node))
+    found = {inner.id for inner in every_node if isinstance(inner, ast.Name)}
+    return found | {inner.attr for inner in every_node if isinstance(inner, ast.Attribute)}
+
+
+def _reads(block: list[ast.stmt], names: set[str], asked: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield the first reading of each name that happens whatever the branch before it took.
+
+    ``asked`` is what the branch asks about: an exit that asks about it too may know better.
+    """
+    left, rest = set(names), list(block)
+    while rest and left:
+        node = rest.pop(0)
+        for name, line in _loads(_at_once(node)):
             if name in left:
                 left.discard(name)
                 yield name, line
+        if isinstance(node, ast.With | ast.AsyncWith):
+            left -= bound_by(node.items)
+            rest = [*node.body, *rest]
+            continue
         left -= bound_by([node])
-        if any(isinstance(inner, _EXITS) for inner in every(node)):
+        if any(isinstance(inner, _EXITS) for inner in every(node)) and asked & _words(node):
             return
 
 
