@@ -62,7 +62,7 @@ def once(old: Path, new: Path, paths: list[str], *, types: bool) -> None:
         FileChange(path=path, before=data, after=(new / path).read_bytes())
         for path, data in before.items()
     )
-    proof = fit(changes, Older(open_tree(str(new)), before)).proof
+    proof = fit(changes, Older(open_tree(str(new)), before, {})).proof
     print(json.dumps([proof, *used()]))
 
 

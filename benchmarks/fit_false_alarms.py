@@ -143,7 +143,7 @@ def explanation(finding: Finding) -> str:
 def held(spec: str) -> Tree:
     """Return a release with its files in memory: each is read for many patches."""
     tree = open_tree(spec)
-    return Older(tree, {p: tree.read(p) for p in tree.paths("vllm") if p.endswith(".py")})
+    return Older(tree, {}, {p: tree.read(p) or b"" for p in tree.paths() if p.endswith(".py")})
 
 
 def changes_between(old: Tree, new: Tree) -> tuple[FileChange, ...]:
@@ -162,8 +162,10 @@ def judge(
     if not alone:
         yield from fit(changes, old, cache=cache).findings
         return
+    kept = {path: new.read(path) or b"" for path in new.paths()}
     for change in changes:
-        yield from fit((change,), Older(new, {change.path: change.before}), cache=cache).findings
+        tree = Older(new, {change.path: change.before}, kept)
+        yield from fit((change,), tree, cache=cache).findings
 
 
 def main() -> int:

@@ -1,6 +1,4 @@
-"""The static proof is what these tests are about, whether or not a type checker is installed."""
-
-from __future__ import annotations
+"""What the checks here say does not depend on whether a type checker is installed."""
 
 import pytest
 
@@ -8,5 +6,5 @@ from vllm_mods.fit import judge
 
 
 @pytest.fixture(autouse=True)
-def untyped(monkeypatch: pytest.MonkeyPatch) -> None:
+def _untyped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "find_spec", lambda _: None)

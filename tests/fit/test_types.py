@@ -139,7 +139,7 @@ def test_a_checker_that_fails_leaves_the_static_proof_and_is_said(
     assert done.proof == "static"
     assert any("ty failed: no answer" in finding.message for finding in done.findings)
     assert (
-        "types of arguments, results that may be None",
+        "types of arguments that are no literals, and of results",
         "ty failed: no answer",
     ) in done.unexamined
 
@@ -148,5 +148,5 @@ def test_of_a_remote_tree_it_is_not_asked() -> None:
     done = fit((patch(),), tree_of(FILES, remote=True))
     assert done.proof == "static"
     whys = dict(done.unexamined)
-    assert whys["types of arguments, results that may be None"] == "the tree is remote"
+    assert whys["types of arguments that are no literals, and of results"] == "the tree is remote"
     assert any("only some files" in why for why in whys.values())

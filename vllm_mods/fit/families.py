@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.found import Symbol
@@ -64,11 +65,17 @@ def _heirs(world: World, near: str) -> dict[bytes, list[str]]:
         world.heirs = {}
         for path in candidates(world, (near,))[0]:
             data = world.glance(path) or b""
-            bases = {word for text in _CLASS.findall(data) for word in _WORD.findall(text)}
-            bases |= {real for used in bases for real in _real_names(data, used)}
-            for name in bases:
+            digest, known = sha256(data).digest(), world.cache.bases
+            if digest not in known:
+                known[digest] = _bases(data)
+            for name in known[digest]:
                 world.heirs.setdefault(name, []).append(path)
     return world.heirs
+
+
+def _bases(data: bytes) -> frozenset[bytes]:
+    bases = {word for text in _CLASS.findall(data) for word in _WORD.findall(text)}
+    return frozenset(bases.union(*(_real_names(data, used) for used in bases)))
 
 
 def _real_names(data: bytes, used: bytes) -> Iterator[bytes]:

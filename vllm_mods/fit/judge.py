@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import attribute_problems
 from vllm_mods.fit.calls import call_problems
+from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
@@ -20,11 +21,13 @@ from vllm_mods.fit.kinds import kind_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import changed_methods, override_problems, overrides_of
+from vllm_mods.fit.paths import path_problems
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
 from vllm_mods.fit.search import candidates
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
+from vllm_mods.fit.values import value_problems
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -45,8 +48,11 @@ def judge(
     tree: Tree,
     expects: tuple[Expectation, ...],
     cache: SummaryCache,
+    origin: Tree | None = None,
 ) -> tuple[tuple[Finding, ...], frozenset[str], str]:
     """Run every check; return the problems, then a note per file for what can't be told.
+
+    ``origin`` is the release that the patch was written for, where it can be had.
 
     The second part is the paths of the files that the answers rest on, the third why no type
     checker was asked (``""`` if one was).
@@ -54,6 +60,7 @@ def judge(
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     after = World(tree, {change.path: change.after for change in changes}, cache, texts)
+    written = None if origin is None else World(origin, {}, cache)
     answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
     lowest = lowest_python(tree) if changes else None
     sound: dict[str, bytes] = {}
@@ -67,9 +74,11 @@ def judge(
     reached = _reached(before, after, changes, sound)
     for path, lines in reached.items():
         answers.extend(_file(before, after, path, lines, sound.get(path)))
-    for path in sound:
+    for path, data in sound.items():
         answers.extend(_overrides(before, after, path))
-        answers.extend(dead_problems(before, after, path, expects))
+        answers.extend(dead_problems(before, after, path, expects, written))
+        lines = added_lines(before.read(path), data)
+        answers.extend(cycle_problems(before, after, path, lines))
     judged = tuple(c for c in changes if c.path in sound or not c.after)
     opinion, untyped = _opinion(judged, before, lowest)
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
@@ -122,9 +131,9 @@ def _honoured(after: World, problem: Problem) -> Problem:
 def _reached(
     before: World, after: World, changes: tuple[FileChange, ...], sound: dict[str, bytes]
 ) -> dict[str, frozenset[int]]:
-    """Return the lines to judge: those added, and those that use what the patch takes away."""
+    """Return the lines to judge: those added or beside a gap, and those that use what is taken away."""
     lines = {
-        change.path: added_lines(change.before, sound[change.path])
+        change.path: touched_lines(change.before, sound[change.path])
         for change in changes
         if change.path in sound
     }
@@ -153,6 +162,7 @@ def _file(
         answers.extend(name_problems(after, path, data, tree))
         old = before.read(path)
         answers.extend(flow_problems(path, tree, touched_lines(old, data)))
+        answers.extend(path_problems(path, tree, touched_lines(old, data)))
         answers.extend(duplicate_problems(path, tree, added_lines(old, data)))
     problems = [answer for answer in answers if isinstance(answer, Problem)]
     known = _known(before, path, problems) if problems else frozenset()
@@ -177,6 +187,7 @@ def _look(
     yield from attribute_problems(inference, sites)
     yield from kind_problems(inference, sites)
     yield from string_problems(inference, sites)
+    yield from value_problems(inference, sites)
 
 
 def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple[str, ...]]:
@@ -195,6 +206,7 @@ def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple
         *_look(before, path, tree, lines),
         *name_problems(before, path, data, tree),
         *flow_problems(path, tree, lines),
+        *path_problems(path, tree, lines),
     ]
     return frozenset(answer.key for answer in answers if isinstance(answer, Problem))
 
