@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fit_tree import FILES, INC, change, tree_of
 
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit, judge, types
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import FileChange
 
 PICK = "        return Layer(name, self.bits)\n"
 
@@ -96,7 +91,8 @@ def test_an_attribute_that_a_class_below_the_stated_one_has_is_a_note(
         for name in ("near", "late", "far")
     ]
     asked += [said(*(line.replace("31:", f"{row()}:") for line in lines)), []]
-    found = [f for f in fit((patch(),), tree_of(files)).findings if f.code == "fit-types"]
+    brought = FileChange(path=below, before=b"", after=files.pop(below).encode())
+    found = [f for f in fit((patch(), brought), tree_of(files)).findings if f.code == "fit-types"]
     assert [f.message.count("`far`") for f in found if f.level is Level.ERROR] == [1, 1, 1]
     assert "6 missing-attribute" in next(f.message for f in found if f.level is Level.NOTE)
 

@@ -168,7 +168,7 @@ def _news(
             continue
         line = int(found["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
-        if meant and _sure(rule, text, files):
+        if meant and _sure(rule, text, scopes):
             problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
         else:
             notes.setdefault(path, Counter())[rule] += 1
