@@ -6,6 +6,10 @@ explained in ``EXPLAINED``, with what is really wrong in the release, or a false
 command fails for the latter.
 
     python benchmarks/fit_false_alarms.py --trees trees/0.19.0 trees/0.19.1 pypi:0.20.0
+
+``--reversed`` goes from each release back to the one before, ``--alone`` takes each changed file
+as a patch of its own on a tree that is the newer release otherwise, ``--types`` asks the type
+checker, too.
 """
 
 from __future__ import annotations
@@ -14,9 +18,11 @@ import argparse
 import gc
 import os
 import resource
-import time
+import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from fit_blindness import Older
 
 from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit
@@ -24,6 +30,8 @@ from vllm_mods.fit.world import SummaryCache
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vllm_mods.base.model import Finding, Tree
 
 # What upstream shipped and fit is right about, by code, file and a text of the scope or the
@@ -132,6 +140,12 @@ def explanation(finding: Finding) -> str:
     return ""
 
 
+def held(spec: str) -> Tree:
+    """Return a release with its files in memory: each is read for many patches."""
+    tree = open_tree(spec)
+    return Older(tree, {}, {p: tree.read(p) or b"" for p in tree.paths() if p.endswith(".py")})
+
+
 def changes_between(old: Tree, new: Tree) -> tuple[FileChange, ...]:
     """Return upstream's change of every Python file, as one patch."""
     paths = {path for tree in (old, new) for path in tree.paths("vllm") if path.endswith(".py")}
@@ -141,36 +155,50 @@ def changes_between(old: Tree, new: Tree) -> tuple[FileChange, ...]:
     return tuple(change for change in found if change.before != change.after)
 
 
-def judge(old: Tree, new: Tree, cache: SummaryCache) -> tuple[int, int, tuple[Finding, ...]]:
-    """Return how many files and added lines were judged, and what was found."""
-    changes = changes_between(old, new)
-    lines = sum(len((c.after or b"").splitlines()) for c in changes)
-    return len(changes), lines, fit(changes, old, cache=cache).findings
+def judge(
+    changes: tuple[FileChange, ...], old: Tree, new: Tree, cache: SummaryCache, *, alone: bool
+) -> Iterator[Finding]:
+    """Yield what is found of a release's changes, taken as one patch or each as one."""
+    if not alone:
+        yield from fit(changes, old, cache=cache).findings
+        return
+    kept = {path: new.read(path) or b"" for path in new.paths()}
+    for change in changes:
+        tree = Older(new, {change.path: change.before}, kept)
+        yield from fit((change,), tree, cache=cache).findings
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trees", nargs="+", required=True, help="releases, oldest first")
+    parser.add_argument("--reversed", action="store_true", help="from the newer to the older")
+    parser.add_argument("--alone", action="store_true", help="each file as a patch of its own")
+    parser.add_argument("--types", action="store_true", help="ask the type checker, too")
     parser.add_argument("--show-notes", action="store_true")
     options = parser.parse_args()
+    if not options.types:
+        sys.modules["ty"] = None  # type: ignore[assignment]
     print(
-        f"{'pair':24} {'files':>6} {'lines':>8} {'errors':>6} {'false':>6} {'notes':>6} {'time':>7} {'MB':>5}"
+        f"{'pair':24} {'files':>6} {'lines':>8} {'errors':>6} {'false':>6} {'notes':>6} {'CPU s':>7} {'MB':>5}"
     )
     # Syntax trees have no cycles, and looking for some doubles the time.
     gc.disable()
     cache = SummaryCache()
     pairs = right = wrong = files_judged = 0
-    for one, other in pairwise(options.trees):
-        start = time.perf_counter()
-        files, lines, found = judge(open_tree(one), open_tree(other), cache)
-        seconds = time.perf_counter() - start
+    for one, other in pairwise(reversed(options.trees) if options.reversed else options.trees):
+        start = sum(os.times()[:4])
+        old, new = held(one), held(other)
+        changes = changes_between(old, new)
+        found = list(judge(changes, old, new, cache, alone=options.alone))
+        files, lines = len(changes), sum(len((c.after or b"").splitlines()) for c in changes)
+        seconds = sum(os.times()[:4]) - start
         errors = [finding for finding in found if finding.level is Level.ERROR]
         false = [finding for finding in errors if not explanation(finding)]
         names = f"{os.path.basename(one)} -> {os.path.basename(other)}"
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         print(
             f"{names:24} {files:6} {lines:8} {len(errors):6} {len(false):6}"
-            f" {len(found) - len(errors):6} {seconds:6.1f}s {memory:5}",
+            f" {len(found) - len(errors):6} {seconds:7.1f} {memory:5}",
             flush=True,
         )
         for finding in errors:

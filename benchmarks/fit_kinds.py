@@ -586,6 +586,11 @@ def _classes(file: File, node: ast.ClassDef, code: Code) -> Iterator[Mutant]:
                     len(name) > 8
                     and code.words[name] < 40
                     and "hook renamed upstream" not in code.full
+                    and not any(
+                        above[name] in one.body
+                        for one in file.tree.body
+                        if isinstance(one, ast.ClassDef)
+                    )  # else it is renamed nowhere
                 ):
                     word = re.compile(rb"\b%b\b" % name.encode())
                     renamed = {p: word.sub(b"renamed_" + name.encode(), d) for p, d in code.files.items()
@@ -628,6 +633,12 @@ def _strings(file: File, node: ast.Constant, code: Code) -> Iterator[Mutant]:
     compared = isinstance(parent, ast.Compare) and ast.unparse(parent.left).endswith("quantization")
     if (returned or compared) and text in code.once("names", lambda: _quantization(code)):
         yield file.mutant("quantization name", node, text, after)
+    read = isinstance(parent, ast.Call | ast.Subscript) and ast.unparse(parent)
+    if re.fullmatch(r"VLLM_\w+", text) and read and re.search("environ|getenv", read):
+        yield file.mutant("environment variable by its name", node, text, after)
+    left = parent.left if isinstance(parent, ast.Compare) else None
+    if isinstance(left, ast.Call) and last_name(left.func) == "get_name" and text.isupper():
+        yield file.mutant("attention backend name", node, text, after)
     registry = file.path.endswith("models/registry.py")
     if registry and isinstance(parent, ast.Tuple) and parent.elts[0] is node:
         yield file.mutant("model registry", node, text, after)

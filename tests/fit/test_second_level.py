@@ -7,6 +7,7 @@ from textwrap import dedent, indent
 import pytest
 from fit_tree import errors, findings, tree_of
 
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Expectation, FileChange, Level
 from vllm_mods.fit import fit
 
@@ -19,7 +20,7 @@ FILES = {
         from enum import Enum, EnumMeta
         from typing import Annotated
 
-        from pydantic import BaseModel, Field
+        from pydantic import BaseModel, Field, model_validator
 
 
         class Meta(EnumMeta):
@@ -52,6 +53,19 @@ FILES = {
             @staticmethod
             def __new__(cls, name):
                 return Made.__new__(Made, name)
+
+
+        class Base(BaseModel):
+            @model_validator(mode="wrap")
+            @classmethod
+            def look(cls, data, handler):
+                aliased = {f.alias for f in cls.model_fields.values()}
+                return handler(data)
+
+
+        class Usage(Base):
+            total: int
+            cost: int
 
 
         class Request(BaseModel):
@@ -103,10 +117,19 @@ FILES = {
 
         register(op_name="fused_add", op_func=pair)
         print(Flash().hook)
+
+
+        def count(n: int, label: str = ""): ...
+
+
+        def find(n) -> "Flash | None":
+            return None
     """,
+    "vllm/envs.py": "VLLM_LOGGING = 1\n",
+    "vllm/model_executor/layers/quantization/__init__.py": "METHODS = ['fp8']\n",
     USE: """
-        from vllm.config import Backend, Config, ModelConfig, Request
-        from vllm.parts import Flash, entered, fetch, pair, walk
+        from vllm.config import Backend, Config, ModelConfig, Request, Usage
+        from vllm.parts import Flash, count, entered, fetch, find, pair, walk
 
         import torch
 
@@ -114,6 +137,9 @@ FILES = {
         class Mine(Flash):
             def run(self):
                 return 1
+
+            def run_at(self, place: int):
+                return place
 
 
         def use(c: Config, m: ModelConfig):
@@ -127,12 +153,13 @@ NOES = [
     ("c.model_config.no_such", "fit-attribute", "ModelConfig (vllm/config.py:"),
     ("c.model_confg", "fit-attribute", "the nearest is model_config"),
     ("Config.from_confg({})", "fit-attribute", "the nearest is from_config"),
+    ("k: type[Config] = print(c)\nk.from_confg({})", "fit-attribute", "the nearest is from_config"),
     ("Backend.FLASHY", "fit-attribute", "the nearest is FLASH"),
     ("Backend['TRITN']", "fit-string", "the nearest is TRITON"),
     ("Mine().runs()", "fit-attribute", "the nearest is run"),
     ("getattr(c, 'bakend')", "fit-string", "the nearest is backend"),
-    ("print(x)\nx = 1", "fit-undefined-name", "line 14 is the first that does"),
-    ("x = 1\ndel x\nprint(x)", "fit-undefined-name", "line 14 deletes it"),
+    ("print(x)\nx = 1", "fit-undefined-name", "line 17 is the first that does"),
+    ("x = 1\ndel x\nprint(x)", "fit-undefined-name", "line 17 deletes it"),
     ("global counter\ncounter += 1", "fit-undefined-name", "counter"),
     ("n = 3\nwith n:\n    pass", "fit-kind", "it is a int"),
     ("n = 3\nn()", "fit-kind", "is called"),
@@ -152,6 +179,36 @@ NOES = [
     ("from vllm.config import Stated\nStated()", "fit-call", "does not pass name"),
     ("print('%s %s' % (c,))", "fit-string", "takes 2 values and gets 1"),
     ("print('{} {}'.format(c))", "fit-string", "takes 2 values and gets 1"),
+    ("if fetch():\n    pass", "fit-kind", "it is a coroutine that nothing awaits"),
+    ("count('a')", "fit-call", "passes a str for n, and vllm/parts.py:36 states n: int"),
+    ("count(n=[None])", "fit-call", "passes a list for n"),
+    ("count(3, label=3)", "fit-call", "passes a int for label"),
+    ("Mine().run_at('a')", "fit-call", "passes a str for place"),
+    ("Usage(cost=2)", "fit-call", "does not pass total"),
+]
+# What is likely wrong and need not be: (statements of `use`, code of the one note, its words)
+NOTES = [
+    ("if c:\n    x = 1\nprint(x)", "fit-undefined-name", "x is read whatever `if c` says"),
+    (
+        "if c:\n    x = 1\nelse:\n    y = 2\nwith open(x) as f:\n    pass",
+        "fit-undefined-name",
+        "not every path from line 16 sets it",
+    ),
+    (
+        "if c:\n    x = 1\nif m:\n    return\nwith open('a') as f:\n    print(x)",
+        "fit-undefined-name",
+        "x is read whatever `if c` says",
+    ),
+    ("find(c).run()", "fit-kind", "find() may be None, as vllm/parts.py:39 states"),
+    ("found = find(c)\nprint(found.run())", "fit-kind", "and use does not ask"),
+    ("import os\nos.environ['VLLM_LOG'] = '1'", "fit-string", "the nearest is VLLM_LOGGING"),
+    ("import os\nreturn os.getenv('VLLM_LOGING')", "fit-string", "the nearest is VLLM_LOGGING"),
+    (
+        "a_backend = c.late\nprint(a_backend.get_name() == 'FLSH')",
+        "fit-string",
+        "attention backend 'FLSH'",
+    ),
+    ("print(c.late.quant_method in ('fp8', 'fp9'))", "fit-string", "quantization method 'fp9'"),
 ]
 YESES = [
     "from vllm.config import Made, Stated\nMade('a'), Stated('a'), Stated(name='a')",
@@ -159,6 +216,8 @@ YESES = [
     "from vllm.config import Made\nclass A(Made):\n    def __new__(cls, name):\n        return super().__new__(cls, name)",
     "c.model_config.dtype.lower()",
     "c.late.anything",
+    "k: type[Config] = print(c)\nk.from_config({})\nk.__name__\nk.mro()",
+    "k: type[Flash] = Mine\nk().run()",
     "if hasattr(c, 'soon'):\n    c.soon",
     "Backend['FLASH'].name",
     "Backend.FLASH.value",
@@ -185,6 +244,25 @@ YESES = [
     "type(c).__name__",
     "Request(prompt='a', more=1)",
     "assert isinstance(c, Mine)\nc.no_such",
+    "count(True), count(3, 'a'), count(*[c]), count(c), count(3, None)",
+    "Mine().run_at(3)",
+    "Usage(cost=2, total=3)",
+]
+# Nothing is said of these, not even a note.
+SILENT = [
+    "if c:\n    x = 1\nif c:\n    print(x)",
+    "if c:\n    x = 1\nelse:\n    raise ValueError\nprint(x)",
+    "if c:\n    x = 1\nif not c:\n    return\nprint(x)",
+    "for i in (1, 2):\n    if i == 1:\n        x = 1\n    print(x)",
+    "x = 0\nif c:\n    x = 1\nprint(x)",
+    "if c:\n    x = 1\nelse:\n    exit()\nprint(x)",
+    "if (x := c) is None:\n    x = 1\nprint(x)",
+    "found = find(c)\nif found:\n    found.run()",
+    "found = find(c)\nassert found is not None\nprint(found.run())",
+    "find(c)",
+    "import os\nos.environ['VLLM_LOGGING'], os.environ['HOME']",
+    "import os\nos.environ['VLLM_OWN'] = '1'\nprint(os.environ['VLLM_OWN'])",
+    "print(c.late.quant_method == 'fp8' or c.late.quant_method == 'FP9')",
 ]
 
 
@@ -203,6 +281,19 @@ def test_no(body: str, code: str, words: str) -> None:
 @pytest.mark.parametrize("body", YESES)
 def test_no_false_alarm(body: str) -> None:
     assert errors(USE, used(body), files=dict(FILES)) == []
+
+
+@pytest.mark.parametrize(("body", "code", "words"), NOTES)
+def test_what_need_not_be_wrong_is_a_note(body: str, code: str, words: str) -> None:
+    found = [f for f in findings(USE, used(body), files=dict(FILES)) if f.code != "fit-unknown"]
+    assert [(f.code, f.level) for f in found] == [(code, Level.NOTE)], found
+    assert words in found[0].message
+
+
+@pytest.mark.parametrize("body", SILENT)
+def test_nothing_is_said(body: str) -> None:
+    found = findings(USE, used(body), files=dict(FILES))
+    assert [f for f in found if f.code != "fit-unknown"] == []
 
 
 def test_an_awaited_result_is_none_of_a_coroutine() -> None:
@@ -228,7 +319,8 @@ def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
     assert {f.code for f in found if f.level is Level.ERROR} == {"fit-kind"}
     assert "it has no stop" in found[0].message
     alone = new._replace(after=new.after and new.after.removesuffix(b"\n\nMine()\n"))
-    assert not [f for f in fit((alone,), tree).findings if f.level is Level.ERROR]
+    found = fit((alone,), tree).findings
+    assert [f.level for f in found if "it has no stop" in f.message] == [Level.NOTE]
 
 
 def test_a_hook_that_nobody_calls_is_the_first_note_and_an_error_where_it_is_expected() -> None:
@@ -281,3 +373,56 @@ def test_a_name_that_the_patch_defines_twice_is_reported() -> None:
     assert [f.code for f in errors(USE, (BODY, BODY + twice), files=dict(FILES))] == [
         "fit-duplicate"
     ]
+
+
+def test_a_hook_that_the_release_before_had_is_said_first_and_refused_where_it_is_expected() -> (
+    None
+):
+    parts = FILES["vllm/parts.py"]
+    origin = tree_of({**FILES, "vllm/parts.py": parts.replace("def hook(", "def early_hook(")})
+    tree = tree_of(FILES)
+    before = tree.files[USE]
+    after = before.replace(
+        b"        return 1\n", b"        return 1\n\n    def early_hook(self): ...\n", 1
+    )
+    new = FileChange(path=USE, before=before, after=after)
+    first = fit((new,), tree, origin=origin).findings[0]
+    assert (first.code, first.level) == ("fit-dead", Level.NOTE)
+    assert "Mine.early_hook overrides Flash.early_hook in" in first.message
+    assert "no base defines it here: nobody calls it; the nearest is hook" in first.message
+    assert not [f for f in fit((new,), origin, origin=origin).findings if f.code == "fit-dead"]
+    wants = Expectation(path="vllm/parts.py", symbol="Flash.early_hook")
+    found = fit((new,), tree, expects=(wants,), origin=origin).findings
+    assert "fit-dead" in {f.code for f in found if f.level is Level.ERROR}
+    # A remote tree is not searched for who calls it, and the bases say enough.
+    far = tree_of(FILES, remote=True)
+    assert [f.code for f in fit((new,), far, origin=origin).findings][:1] == ["fit-dead"]
+    # Of an origin only what was read before may be in the cache.
+    origin.read = _nothing  # type: ignore[method-assign]
+    assert "fit-dead" in {f.code for f in fit((new,), tree, origin=origin).findings}
+
+
+def _nothing(path: str) -> bytes | None:
+    raise TreeError(f"the cache does not have {path}")
+
+
+def test_a_line_that_is_taken_out_of_a_call_is_looked_at() -> None:
+    long = "    count(\n        3,\n    )\n"
+    files = {**FILES, USE: FILES[USE].replace("            pass\n", indent(long, "        "))}
+    found = errors(USE, ("        3,\n", ""), files=files)
+    assert [(f.code, "does not pass n" in f.message) for f in found] == [("fit-call", True)]
+
+
+def test_a_fault_that_was_there_before_is_no_news_where_the_patch_moves_what_it_names() -> None:
+    tree = tree_of(
+        {**FILES, USE: FILES[USE].replace("            pass\n", "            count('a')\n")}
+    )
+    pairs = (
+        (USE, b"count('a')", b"count('a', 'b')"),
+        ("vllm/parts.py", b"import con", b"\nimport con"),
+    )
+    changes = tuple(
+        FileChange(path, tree.files[path], tree.files[path].replace(old, new))
+        for path, old, new in pairs
+    )
+    assert [f for f in fit(changes, tree).findings if f.level is Level.ERROR] == []

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fit_tree import FILES, INC, change, tree_of
 
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit, judge, types
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import FileChange
 
 PICK = "        return Layer(name, self.bits)\n"
 
@@ -33,6 +28,11 @@ def patch() -> FileChange:
     return change(tree_of(FILES), INC, (PICK, "        print(name)\n" + PICK))
 
 
+def row() -> int:
+    rows = (patch().after or b"").splitlines()
+    return next(n for n, text in enumerate(rows, 1) if b"print" in text)
+
+
 def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
     asked: list[list[object]],
 ) -> None:
@@ -47,10 +47,7 @@ def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
         "31:9: error[invalid-argument-type] Argument to function `pick` is incorrect: Expected `int`, found `list[None]`",
         "31:9: error[unknown-argument] Argument `a` does not match any known parameter of `object.__init__`",
     ]
-    row = next(
-        n for n, text in enumerate((patch().after or b"").splitlines(), 1) if b"print" in text
-    )
-    asked += [said(old), said(old, *(line.replace("31:", f"{row}:") for line in new))]
+    asked += [said(old, *(line.replace("31:", f"{row()}:") for line in new)), said(old)]
     found = [f for f in fit((patch(),), tree_of(FILES)).findings if f.code == "fit-types"]
     errors = [f.message for f in found if f.level is Level.ERROR]
     assert [("bitz" in m, "`on`" in m, "list[None]" in m) for m in sorted(errors)] == [
@@ -62,6 +59,61 @@ def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
     assert "2 invalid" not in note.message
     assert "2 missing-attribute, 1 unknown-argument, 1 unsupported-operator" in note.message
     assert {f.scope for f in found if f.level is Level.ERROR} == {"INCConfig.pick"}
+
+
+def test_what_is_stated_as_any_object_or_any_class_is_no_concrete_owner(
+    asked: list[list[object]],
+) -> None:
+    new = (
+        "31:9: error[missing-attribute] Object of type `object` has no attribute `set`",
+        "31:9: error[not-callable] Object of type `object` is not callable",
+        "31:9: error[not-callable] Object of type `None` is not callable",
+        "31:9: error[missing-attribute] Object of type `type` has no attribute `can_implement`",
+    )
+    asked += [said(*(line.replace("31:", f"{row()}:") for line in new)), []]
+    found = [f for f in fit((patch(),), tree_of(FILES)).findings if f.code == "fit-types"]
+    assert [f.level for f in found] == [Level.NOTE]
+
+
+def test_an_attribute_that_a_class_below_the_stated_one_has_is_a_note(
+    asked: list[list[object]],
+) -> None:
+    below = "vllm/below.py"
+    files = {
+        **FILES,
+        "vllm/one.py": "class Owner: ...\n\n\nclass Between(\n    Owner\n):\n    near = 1\n",
+        below: "class Low(Generic[T], one.Between):\n    def late(self): ...\n",
+        "vllm/other.py": "class Other:\n    far = 1\n",
+    }
+    lines = [
+        f"31:9: error[missing-attribute] Object of type `{kind}` has no attribute `{name}`"
+        for kind in ("Owner", "type[Owner]", "<class 'Owner'>")
+        for name in ("near", "late", "far")
+    ]
+    asked += [said(*(line.replace("31:", f"{row()}:") for line in lines)), []]
+    brought = FileChange(path=below, before=b"", after=files.pop(below).encode())
+    found = [f for f in fit((patch(), brought), tree_of(files)).findings if f.code == "fit-types"]
+    assert [f.message.count("`far`") for f in found if f.level is Level.ERROR] == [1, 1, 1]
+    assert "6 missing-attribute" in next(f.message for f in found if f.level is Level.NOTE)
+
+
+def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[set[str]] = []
+
+    def check(_: str, paths: set[str], *__: object) -> list[object]:
+        asked.append(set(paths))
+        return []
+
+    monkeypatch.setattr(judge, "find_spec", lambda _: True)
+    monkeypatch.setattr(types, "_check", check)
+    user = "vllm/model_executor/user.py"
+    importing = "from vllm.model_executor.layers.quantization.inc import INCConfig\n"
+    tree = tree_of({**FILES, user: importing})
+    fit((change(tree, INC, (PICK, "        print(name)\n" + PICK)),), tree)
+    fit((change(tree, INC, ("class INCConfig", "class INCConfiguration")),), tree)
+    assert [user in paths for paths in asked] == [False, False, True, False]
 
 
 def test_with_an_answer_the_proof_is_one_of_types(asked: list[list[object]]) -> None:
@@ -83,7 +135,7 @@ def test_a_checker_that_fails_leaves_the_static_proof_and_is_said(
     assert done.proof == "static"
     assert any("ty failed: no answer" in finding.message for finding in done.findings)
     assert (
-        "types of arguments, results that may be None",
+        "types of arguments that are no literals, and of results",
         "ty failed: no answer",
     ) in done.unexamined
 
@@ -92,5 +144,5 @@ def test_of_a_remote_tree_it_is_not_asked() -> None:
     done = fit((patch(),), tree_of(FILES, remote=True))
     assert done.proof == "static"
     whys = dict(done.unexamined)
-    assert whys["types of arguments, results that may be None"] == "the tree is remote"
+    assert whys["types of arguments that are no literals, and of results"] == "the tree is remote"
     assert any("only some files" in why for why in whys.values())

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 # Faults that no check here is made for, and why.
 _NEVER = (
-    ("names unset on some paths only", "which paths are taken is not in the text"),
-    ("cycles of imports", "which module comes first is not in the text"),
+    (
+        "names unset on some paths",
+        "only what one `if` sets and the block after it reads is looked at",
+    ),
+    ("cycles of imports", "only imports at the left margin are followed"),
     ("compiled operators", "torch.ops._C and the like are not in the tree as Python"),
     ("packages outside the tree", "only what is installed beside vLLM is looked at"),
 )
-_TYPED = "types of arguments, results that may be None"
+_TYPED = "types of arguments that are no literals, and of results"
 _SEARCHED = "users, overrides and subclasses elsewhere, what nobody calls, operators by name"
 
 
@@ -49,13 +52,15 @@ def fit(
     expects: Iterable[Expectation] = (),
     allow: Iterable[Allowance] = (),
     cache: SummaryCache | None = None,
+    origin: Tree | None = None,
 ) -> Fit:
     """Hold changes against the tree around them.
 
     ``changes`` are relative to ``tree``, which is the tree before them. ``expects`` is judged
     on the tree before, ``allow`` turns findings into notes that carry the author's reason.
-    ``cache`` keeps what is derived from single files: share one over many trees. Raises
-    ``TreeError`` where the tree cannot be read.
+    ``cache`` keeps what is derived from single files: share one over many trees; ``origin`` is
+    the tree that the changes were written for, where it can be had. Raises ``TreeError`` where the
+    tree cannot be read.
     """
     from vllm_mods.fit.judge import judge  # noqa: PLC0415  (ast and difflib: 20 ms)
     from vllm_mods.fit.world import SummaryCache as NewCache  # noqa: PLC0415
@@ -70,7 +75,7 @@ def fit(
         return Fit()
     try:
         found, consulted, untyped = judge(
-            python, tree, expected, cache if cache is not None else NewCache()
+            python, tree, expected, cache if cache is not None else NewCache(), origin
         )
     except RecursionError as error:
         paths = ", ".join(change.path for change in python)

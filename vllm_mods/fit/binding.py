@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.fit.shapes import Function, Kind, Parameter, words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 # Decorators that leave the parameters as they are.
 _TRANSPARENT = words(
@@ -51,6 +51,19 @@ def shape_of(node: ast.Call) -> CallShape:
         star=len(plain) != len(node.args),
         double_star=any(keyword.arg is None for keyword in node.keywords),
     )
+
+
+def passed(parameters: Sequence[Parameter], node: ast.Call) -> Iterator[tuple[Parameter, ast.expr]]:
+    """Pair the arguments of a call with the parameters that they are for, as far as it is plain."""
+    positional = [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
+    for parameter, value in zip(positional, node.args, strict=False):
+        if isinstance(value, ast.Starred):
+            break
+        yield parameter, value
+    named = {p.name: p for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
+    for keyword in node.keywords:
+        if keyword.arg in named:
+            yield named[keyword.arg], keyword.value
 
 
 def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:

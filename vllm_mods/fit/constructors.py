@@ -20,7 +20,11 @@ _ANYTHING = (
     Parameter(name="args", kind=Kind.STAR, required=False),
     Parameter(name="kwargs", kind=Kind.DOUBLE_STAR, required=False),
 )
-_FILLS = re.compile(rb"alias|mode\s*=\s*[\"']before|root_validator")
+# What gives a field that is left out a value, or another name: a validator before the fields.
+_FILLS = re.compile(
+    rb"\b(?:validation_)?alias(?:_generator)?\s*=|root_validator|model_validator\((?:[^)]|\n)*?mode\s*=\s*[\"']before"
+    rb"|[\"']wrap[\"'](?:.|\n)*?(?:setdefault\(|\bdata\[[^\]]+\]\s*=[^=]|\{\s*\*\*)"
+)
 _TUPLES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Level
 from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.shapes import Class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,14 +25,28 @@ _CALLED = re.compile(r"__\w+__|(?:visit|test|do|on|handle|validate|serialize|che
 
 
 def dead_problems(
-    before: World, after: World, path: str, expects: Iterable[Expectation]
+    before: World, after: World, path: str, expects: Iterable[Expectation], origin: World | None
 ) -> Iterator[Problem]:
-    """Judge what is new in a file: notes, and errors for what the mod expects to be a hook."""
-    if not candidates(after, (path,))[1]:
-        return
+    """Judge what is new in a file: notes, and errors for what the mod expects to be a hook.
+
+    ``origin`` is the release that the patch was written for, where it can be had.
+    """
     asked = {expect.symbol for expect in expects}
-    if before.read(path) is None:
-        yield from _file(after, path)
+    gone: dict[str, Problem] = {}
+    # An origin of which only a part can be had decides nothing.
+    with suppress(TreeError):
+        gone = {} if origin is None else dict(_gone(before, after, origin, path))
+    for scope, problem in gone.items():
+        named = {f"{base}.{problem.token}" for base in (scope.rpartition(".")[0], problem.key[2])}
+        yield problem._replace(level=Level.NOTE if asked.isdisjoint(named) else Level.ERROR)
+    if candidates(after, (path,))[1]:
+        if before.read(path) is None:
+            yield from _file(after, path)
+        yield from (p for p in _unnamed(before, after, path, asked) if p.scope not in gone)
+
+
+def _unnamed(before: World, after: World, path: str, asked: set[str]) -> Iterator[Problem]:
+    """Yield the added methods that nothing names and no base defines."""
     old = dict(classes_in(before, path))
     for name, found in classes_in(after, path):
         was, line = old.get(name), lineage(after, found)
@@ -59,6 +76,45 @@ def dead_problems(
                 scope=scope,
                 message=f"nobody calls {scope}, and no base defines it{nearest(method, above)}",
                 level=Level.ERROR if scope in asked else Level.NOTE,
+            )
+
+
+def _gone(before: World, after: World, origin: World, path: str) -> Iterator[tuple[str, Problem]]:
+    """Yield the added methods that overrode one where the patch was written, and override none here."""
+    old = dict(classes_in(before, path))
+    for name, found in classes_in(after, path):
+        was, bases = old.get(name), lineage(after, found).classes[1:]
+        above = {other for one in bases for other in one.cls.methods}
+        added = found.cls.methods.keys() - (was.cls.methods.keys() if was else set()) - above
+        for method in sorted(added) if bases else ():
+            hooks = [
+                (one, owned[0])
+                for one in bases
+                for there in origin.lookup(one.path, one.cls.name).found
+                if isinstance(there.binding, Class)
+                and (owned := lineage(origin, there).owner(method))
+            ]
+            if not hooks or method.startswith("__"):
+                continue
+            base, owner = hooks[0]
+            known = {m for one in lineage(origin, owner).classes for m in one.cls.methods}
+            scope = f"{name}.{method}"
+            version = origin.tree.version or "the release it was written for"
+            instead = nearest(method, above - known) or nearest(method, above)
+            called = not candidates(after, (path,))[1] or _named(after, method, path)
+            yield (
+                scope,
+                Problem(
+                    code="fit-dead",
+                    key=("fit-dead", scope, base.cls.name),
+                    token=method,
+                    path=path,
+                    line=found.cls.methods[method][0].line,
+                    scope=scope,
+                    message=f"{scope} overrides {owner.cls.name}.{method} in {version}, and no base "
+                    f"defines it here{'' if called else ': nobody calls it'}{instead}",
+                    level=Level.NOTE,
+                ),
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from vllm_mods.fit.found import Symbol
@@ -10,10 +11,8 @@ from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.shapes import Class
 
-# The bases of a class, and what gives something another name.
-_CLASS = re.compile(rb"^[ \t]*class\s+\w+[^(:\n]*\((.*?)\)\s*:", re.MULTILINE | re.DOTALL)
-_ALIAS = re.compile(rb"\b(\w+)\s+as\s+(\w+)")
-_NAMED = re.compile(rb"^[ \t]*(\w+)\s*=\s*(?:\w+\.)*(\w+)\s*$", re.MULTILINE)
+# The bases of a class; of text that only looks like one a superset is made.
+_CLASS = re.compile(rb"class\s+\w+[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 if TYPE_CHECKING:
@@ -66,13 +65,26 @@ def _heirs(world: World, near: str) -> dict[bytes, list[str]]:
         world.heirs = {}
         for path in candidates(world, (near,))[0]:
             data = world.glance(path) or b""
-            bases = {word for text in _CLASS.findall(data) for word in _WORD.findall(text)}
-            if bases:
-                also = (*_ALIAS.findall(data), *((b, a) for a, b in _NAMED.findall(data)))
-                bases |= {real for real, used in also if used in bases}
-            for name in bases:
+            digest, known = sha256(data).digest(), world.cache.bases
+            if digest not in known:
+                known[digest] = _bases(data)
+            for name in known[digest]:
                 world.heirs.setdefault(name, []).append(path)
     return world.heirs
+
+
+def _bases(data: bytes) -> frozenset[bytes]:
+    bases = {word for text in _CLASS.findall(data) for word in _WORD.findall(text)}
+    return frozenset(bases.union(*(_real_names(data, used) for used in bases)))
+
+
+def _real_names(data: bytes, used: bytes) -> Iterator[bytes]:
+    """Yield what a name may stand for by ``import … as`` and by assignment; more does no harm."""
+    if b" as " + used in data:
+        for found in re.finditer(rb" as %b\b" % used, data):
+            yield from _WORD.findall(data[max(0, found.start() - 99) : found.start()])[-1:]
+    if used + b" = " in data:
+        yield from re.findall(rb"(?m)%b = (?:\w+\.)*(\w+)\s*$" % used, data)
 
 
 def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Symbol, ...]:

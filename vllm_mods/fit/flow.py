@@ -11,7 +11,7 @@ from vllm_mods.fit.signatures import every
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -26,9 +26,9 @@ def flow_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterato
                 range(child.lineno, (child.end_lineno or child.lineno) + 1)
             ):
                 continue
-            if isinstance(child, (*_FUNCTIONS, ast.ClassDef)):
+            if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
                 inner = f"{scope}.{child.name}".lstrip(".")
-                if isinstance(child, _FUNCTIONS):
+                if isinstance(child, FUNCTIONS):
                     yield from _function(path, tree, child, inner)
             if not isinstance(child, ast.expr):
                 stack.append((child, inner))
@@ -41,7 +41,7 @@ def _function(
     if not _early(inside):
         return
     shared = {n for i in inside if isinstance(i, ast.Global | ast.Nonlocal) for n in i.names}
-    flow = _Flow(_bound(node.body) - shared | _lonely(tree, node, inside))
+    flow = _Flow(bound_by(node.body) - shared | _lonely(tree, node, inside))
     arguments = node.args
     flow.block(
         node.body,
@@ -70,7 +70,7 @@ def _early(inside: list[ast.AST]) -> bool:
         if isinstance(node, ast.Name):
             seen = loads if isinstance(node.ctx, ast.Load) else stores
             seen[node.id] = min(seen.get(node.id, node.lineno), node.lineno)
-        elif isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.alias, ast.ExceptHandler)):
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.alias, ast.ExceptHandler)):
             for name in _binds(node):
                 stores[name] = min(stores.get(name, node.lineno), node.lineno)
     return any(name in stores and stores[name] >= line for name, line in loads.items())
@@ -91,7 +91,7 @@ def _lonely(tree: ast.Module, node: ast.AST, inside: list[ast.AST]) -> set[str]:
         n
         for inner in inside
         if isinstance(inner, ast.Assign | ast.AnnAssign)
-        for n in _bound([inner])
+        for n in bound_by([inner])
     }
     return set() if dynamic else names - held - sets
 
@@ -117,7 +117,7 @@ def _binds(node: ast.AST) -> Iterator[str]:
             pass
 
 
-def _bound(nodes: Iterable[ast.AST]) -> set[str]:
+def bound_by(nodes: Iterable[ast.AST]) -> set[str]:
     """Return every name that some nodes bind in their own scope."""
     found: set[str] = set()
     stack = list(nodes)
@@ -126,7 +126,7 @@ def _bound(nodes: Iterable[ast.AST]) -> set[str]:
         found.update(_binds(node))
         if isinstance(node, _COMPREHENSIONS):
             found |= {n.target.id for n in every(node) if isinstance(n, ast.NamedExpr)}
-        elif not isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+        elif not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
             stack.extend(ast.iter_child_nodes(node))
     return found
 
@@ -165,18 +165,18 @@ class _Flow:
                 return None
             case ast.If():
                 self.read(node.test, bound)
-                bound = bound | _bound([node.test])
+                bound = bound | bound_by([node.test])
                 ends = [self.block(node.body, bound), self.block(node.orelse, bound)]
                 reached = [end for end in ends if end is not None]
                 return set().union(*reached) if reached else None
             case ast.For() | ast.AsyncFor() | ast.While():
                 self.read(node.test if isinstance(node, ast.While) else node.iter, bound)
-                bound = bound | _bound([node])
+                bound = bound | bound_by([node])
                 self.block(node.body, bound)
                 self.block(node.orelse, bound)
             case ast.Try() | ast.With() | ast.AsyncWith() | ast.Match():
                 self.compound(node, bound)
-                bound = bound | _bound([node])
+                bound = bound | bound_by([node])
             case ast.Delete():
                 self.read(node, bound)
                 for target in node.targets:
@@ -186,10 +186,10 @@ class _Flow:
             case ast.Assign() | ast.AnnAssign():
                 if node.value is not None:
                     self.read(node.value, bound)
-                    bound |= _bound([node.value])
+                    bound |= bound_by([node.value])
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     self.read(target, bound)
-                    bound |= _bound([target]) if node.value is not None else set()
+                    bound |= bound_by([target]) if node.value is not None else set()
             case ast.AugAssign():
                 self.read(node.value, bound)
                 self.load(node.target, bound)
@@ -200,14 +200,14 @@ class _Flow:
                 }
             case _:
                 self.read(node, bound)
-                bound |= _bound([node])
+                bound |= bound_by([node])
         return bound
 
     def compound(
         self, node: ast.Try | ast.With | ast.AsyncWith | ast.Match, bound: set[str]
     ) -> None:
         """Follow what may be left anywhere inside."""
-        every_name = bound | _bound([node])
+        every_name = bound | bound_by([node])
         if isinstance(node, ast.Try):
             self.block(node.body, bound)
             for block in (*(h.body for h in node.handlers), node.orelse, node.finalbody):
@@ -216,24 +216,25 @@ class _Flow:
             self.read(node.subject, bound)
             for case in node.cases:
                 self.block(
-                    case.body, bound | _bound([case.pattern]) | _bound([case.guard or case.pattern])
+                    case.body,
+                    bound | bound_by([case.pattern]) | bound_by([case.guard or case.pattern]),
                 )
         else:
             for item in node.items:
                 self.read(item.context_expr, bound)
-                bound = bound | _bound([item])
+                bound = bound | bound_by([item])
             self.block(node.body, bound)
 
     def read(self, node: ast.AST, bound: set[str]) -> None:
         """Look at every name that evaluating an expression reads at once."""
-        held = bound | _bound([node])
+        held = bound | bound_by([node])
         stack: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset())]
         while stack:
             inner, hidden = stack.pop()
-            if isinstance(inner, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            if isinstance(inner, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
                 continue
             if isinstance(inner, _COMPREHENSIONS):
-                hidden |= {n for g in inner.generators for n in _bound([g.target])}
+                hidden |= {n for g in inner.generators for n in bound_by([g.target])}
             if isinstance(inner, ast.Name) and inner.id not in hidden:
                 if isinstance(inner.ctx, ast.Load):
                     self.load(inner, held)

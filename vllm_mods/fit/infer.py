@@ -40,6 +40,13 @@ _PLAIN = frozenset(
 )
 
 
+def _classes(instances: tuple[Thing, ...]) -> tuple[Thing, ...]:
+    """Return the classes, or subclasses of these, that make such instances."""
+    if any(thing.kind != "instance" for thing in instances):
+        return unknown("its type is not a plain class")
+    return tuple(thing._replace(kind="class") for thing in instances)
+
+
 class Inference:
     """Answers for one file in one world."""
 
@@ -146,6 +153,8 @@ class Inference:
         """Return an instance of a class named by an annotation, or of a subclass of it."""
         if kind is None:
             return unknown("its type is not stated")
+        if kind.startswith("type["):
+            return _classes(self._instance(kind[5:-1], scope, depth))
         head = kind.partition(".")[0]
         current: CodeScope | None = scope
         while current is not None:
@@ -161,6 +170,8 @@ class Inference:
 
     def _stated(self, kind: str, depth: int) -> tuple[Thing, ...]:
         """Return an instance of the class that a dotted name means at module level."""
+        if kind.startswith("type["):
+            return _classes(self._stated(kind[5:-1], depth))
         if kind in _BELIEVED and self.world.lookup(self.path, kind).exists is False:
             return (outside(f"builtins.{kind}()"),)
         return self._instances(self.world.resolve(self.path, kind, depth).found)

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import attribute_problems
 from vllm_mods.fit.calls import call_problems
+from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
-from vllm_mods.fit.families import classes_in, definers
+from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.flow import flow_problems
-from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.kinds import kind_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import changed_methods, override_problems, overrides_of
+from vllm_mods.fit.paths import path_problems
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
 from vllm_mods.fit.search import candidates
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
+from vllm_mods.fit.values import value_problems
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -46,8 +48,11 @@ def judge(
     tree: Tree,
     expects: tuple[Expectation, ...],
     cache: SummaryCache,
+    origin: Tree | None = None,
 ) -> tuple[tuple[Finding, ...], frozenset[str], str]:
     """Run every check; return the problems, then a note per file for what can't be told.
+
+    ``origin`` is the release that the patch was written for, where it can be had.
 
     The second part is the paths of the files that the answers rest on, the third why no type
     checker was asked (``""`` if one was).
@@ -55,6 +60,7 @@ def judge(
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     after = World(tree, {change.path: change.after for change in changes}, cache, texts)
+    written = None if origin is None else World(origin, {}, cache)
     answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
     lowest = lowest_python(tree) if changes else None
     sound: dict[str, bytes] = {}
@@ -68,11 +74,13 @@ def judge(
     reached = _reached(before, after, changes, sound)
     for path, lines in reached.items():
         answers.extend(_file(before, after, path, lines, sound.get(path)))
-    for path in sound:
+    for path, data in sound.items():
         answers.extend(_overrides(before, after, path))
-        answers.extend(dead_problems(before, after, path, expects))
+        answers.extend(dead_problems(before, after, path, expects, written))
+        lines = added_lines(before.read(path), data)
+        answers.extend(cycle_problems(before, after, path, lines))
     judged = tuple(c for c in changes if c.path in sound or not c.after)
-    opinion, untyped = _opinion(judged, tree, lowest)
+    opinion, untyped = _opinion(judged, before, lowest)
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
     answers.extend(one for one in opinion if (one.path, one.line) not in met)
     problems = [_honoured(after, problem) for problem in _distinct(answers)]
@@ -97,16 +105,17 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
 
 
 def _opinion(
-    changes: tuple[FileChange, ...], tree: Tree, lowest: tuple[int, int] | None
+    changes: tuple[FileChange, ...], before: World, lowest: tuple[int, int] | None
 ) -> tuple[tuple[Problem, ...], str]:
     """Ask a type checker where there is one; else say why none was asked."""
-    if tree.remote:
+    if before.tree.remote:
         return (), "the tree is remote"
     if not changes or find_spec("ty") is None:
         return (), "vllm-mods[types] is not installed"
     from vllm_mods.fit.types import second_opinion  # noqa: PLC0415  (tempfile and more: 40 ms)
 
-    return second_opinion(changes, tree, lowest)
+    paths = sorted(path for path in before.paths() if path.endswith(".py"))
+    return second_opinion(changes, {path: before.glance(path) or b"" for path in paths}, lowest)
 
 
 def _honoured(after: World, problem: Problem) -> Problem:
@@ -122,9 +131,9 @@ def _honoured(after: World, problem: Problem) -> Problem:
 def _reached(
     before: World, after: World, changes: tuple[FileChange, ...], sound: dict[str, bytes]
 ) -> dict[str, frozenset[int]]:
-    """Return the lines to judge: those added, and those that use what the patch takes away."""
+    """Return the lines to judge: those added or beside a gap, and those that use what is taken away."""
     lines = {
-        change.path: added_lines(change.before, sound[change.path])
+        change.path: touched_lines(change.before, sound[change.path])
         for change in changes
         if change.path in sound
     }
@@ -153,6 +162,7 @@ def _file(
         answers.extend(name_problems(after, path, data, tree))
         old = before.read(path)
         answers.extend(flow_problems(path, tree, touched_lines(old, data)))
+        answers.extend(path_problems(path, tree, touched_lines(old, data)))
         answers.extend(duplicate_problems(path, tree, added_lines(old, data)))
     problems = [answer for answer in answers if isinstance(answer, Problem)]
     known = _known(before, path, problems) if problems else frozenset()
@@ -177,6 +187,7 @@ def _look(
     yield from attribute_problems(inference, sites)
     yield from kind_problems(inference, sites)
     yield from string_problems(inference, sites)
+    yield from value_problems(inference, sites)
 
 
 def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple[str, ...]]:
@@ -195,6 +206,7 @@ def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple
         *_look(before, path, tree, lines),
         *name_problems(before, path, data, tree),
         *flow_problems(path, tree, lines),
+        *path_problems(path, tree, lines),
     ]
     return frozenset(answer.key for answer in answers if isinstance(answer, Problem))
 
@@ -206,8 +218,8 @@ def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Dou
         for name in narrowed:
             binding = found.cls
             line = binding.methods[name][-1].line
-            for other in definers(after, name, (path,)):
-                if other != found and found in lineage(after, other).classes:
+            for other in subclasses(after, found):
+                if name in other.cls.methods:
                     for override in overrides_of(after, other, frozenset((name,))):
                         yield from _override(before, after, override, path, line)
 

@@ -7,12 +7,13 @@ import operator
 import re
 from typing import TYPE_CHECKING
 
+from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing, narrowed
 from vllm_mods.fit.binding import has_kind, is_property, opaque_decorator
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.problems import Problem, lasting
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.things import builtin, call_text
 
@@ -40,15 +41,19 @@ def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[P
     for site in sites:
         if site.scope.tolerant or site.scope.typing_only:
             continue
-        for text, token in _wrong(inference, site.node, site.scope):
+        found = [(*one, Level.ERROR) for one in _wrong(inference, site.node, site.scope)]
+        if isinstance(site.node, ast.ClassDef):
+            found += _incomplete(inference, site.node, site.scope)
+        for text, token, level in found:
             yield Problem(
                 code="fit-kind",
-                key=("fit-kind", site.scope.name, text),
+                key=("fit-kind", site.scope.name, lasting(text)),
                 token=token,
                 path=inference.path,
                 line=site.node.lineno,
                 scope=site.scope.name,
                 message=text,
+                level=level,
             )
 
 
@@ -80,7 +85,6 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch
         case ast.ClassDef():
             for base in node.bases:
                 yield from _no_class(inference, base, scope, "a base class")
-            yield from _incomplete(inference, node, scope)
         case ast.Expr(value=ast.Call() as call):
             if _kinds(inference, call, scope) == {"coroutine"}:
                 yield f"{call_text(call)}() makes a coroutine, and nothing awaits it", _token(call)
@@ -121,7 +125,8 @@ def _lack(  # noqa: PLR0911 - an answer per kind of thing
     world: World, thing: Thing, wanted: str, node: ast.expr
 ) -> str | None:
     plain, special = builtin(thing), wanted.startswith("__")
-    if wanted == "__bool__" and not (thing.kind == "function" and thing.bound):
+    method = thing.kind == "function" and thing.bound
+    if wanted == "__bool__" and not method and thing.kind != "coroutine":
         return None
     if plain and special:
         return None if _has(plain, wanted) else f"it is a {plain.__name__}"
@@ -312,8 +317,11 @@ def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Iterato
 
 def _incomplete(
     inference: Inference, node: ast.ClassDef, scope: CodeScope
-) -> Iterator[tuple[str, str]]:
-    """Say that a class at the end of its line leaves some of its base's abstract methods open."""
+) -> Iterator[tuple[str, str, Level]]:
+    """Say that a class at the end of its line leaves some of its base's abstract methods open.
+
+    A class may only hold static methods: where nobody calls it by its name, that is a note.
+    """
     world = inference.world
     found = next(
         (
@@ -340,11 +348,9 @@ def _incomplete(
         or subclasses(world, found)
     ):
         return
-    # A class may only hold static methods: one that nobody calls is made by nobody.
     made = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
     files = files_mentioning(world, frozenset((node.name.encode(),)), (inference.path,))
-    if not any(made.search(data) for _, data in files):
-        return
+    level = Level.ERROR if any(made.search(data) for _, data in files) else Level.NOTE
     name, owner = next(iter(sorted(left.items())))
     where = f"{owner.path}:{owner.cls.methods[name][0].line}"
-    yield f"{node.name} cannot be made: it has no {name}, which {where} asks for", node.name
+    yield f"{node.name} cannot be made: it has no {name}, which {where} asks for", node.name, level

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,6 +10,8 @@ from vllm_mods.base.model import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_LINES = re.compile(r":\d+")
 
 
 class Problem(NamedTuple):
@@ -40,6 +43,11 @@ def nearest(name: str, names: Iterable[str]) -> str:
     own = sorted(other for other in names if not other.startswith("__"))
     close = get_close_matches(name, own, n=1, cutoff=0.4)
     return f"; the nearest is {close[0]}" if close else ""
+
+
+def lasting(text: str) -> str:
+    """Return a text without its line numbers, which a patch moves."""
+    return _LINES.sub("", text)
 
 
 def finding(problem: Problem) -> Finding:

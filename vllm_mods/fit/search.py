@@ -45,11 +45,13 @@ def candidates(world: World, near: Iterable[str]) -> tuple[tuple[str, ...], bool
     vLLM's callers live are asked: beside ``near``, then the configuration, the model
     loader and the worker.
     """
-    every = sorted(
-        path for root in sorted(world.roots) for path in world.paths(root) if path.endswith(".py")
-    )
+    if world.python is None:
+        roots = sorted(world.roots)
+        found = (path for root in roots for path in world.paths(root) if path.endswith(".py"))
+        world.python = tuple(sorted(found))
+    every = world.python
     if not world.tree.remote:
-        return tuple(every), True
+        return every, True
     near = tuple(near)
     folders = tuple(path.rpartition("/")[0] for path in near)
 

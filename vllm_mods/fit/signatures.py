@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
 _OPTIONAL = {"Optional", "Final", "Annotated", "Required", "NotRequired"}
-_UNTYPED = {"Any", "object", "None", "Callable", "Union", "type", "Type"}
+_CLASSES = {"type", "Type"}
+_UNTYPED = {"Any", "object", "None", "Callable", "Union"} | _CLASSES
 
 
 def every(node: ast.AST) -> Iterator[ast.AST]:
@@ -56,8 +57,8 @@ def dotted(node: ast.AST | None) -> str | None:
 def type_name(node: ast.expr | None) -> str | None:
     """Return the dotted name of the one class that an annotation names, ``None`` otherwise.
 
-    ``X | None``, ``Optional[X]`` and ``"X"`` are ``X``; a union of two classes, a container
-    or a type variable in brackets is nothing that a call could be judged by.
+    ``X | None``, ``Optional[X]`` and ``"X"`` are ``X``; ``type[X]`` stays as it is; a union of two
+    classes, a container or a type variable in brackets is nothing that a call could be judged by.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         try:
@@ -69,10 +70,11 @@ def type_name(node: ast.expr | None) -> str | None:
         return type_name(sides[0]) if len(sides) == 1 else None
     if isinstance(node, ast.Subscript):
         head = (dotted(node.value) or "").rpartition(".")[2]
-        if head not in _OPTIONAL:
+        if head not in _OPTIONAL | _CLASSES:
             return None
         inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
-        return type_name(inner)
+        of = type_name(inner)
+        return of if head in _OPTIONAL or of is None or "[" in of else f"type[{of}]"
     name = dotted(node)
     return None if name is None or name.rpartition(".")[2] in _UNTYPED else name
 

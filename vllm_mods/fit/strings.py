@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing
@@ -31,6 +31,27 @@ _LOGGING = frozenset(("debug", "info", "warning", "error", "critical", "exceptio
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
 
 
+class _Table(NamedTuple):
+    """What strings of one kind look like, and where the names that there are stand."""
+
+    what: str
+    shape: re.Pattern[str]
+    path: str
+    names: re.Pattern[bytes]
+
+
+_VARIABLE = _Table(
+    "environment variable", re.compile(r"VLLM_\w+"), "vllm/envs.py", re.compile(rb"\bVLLM_\w+")
+)
+_METHOD = _Table(
+    "quantization method", re.compile(r"[a-z][\w-]+"), _QUANTIZATION, re.compile(rb"\"([\w-]+)\"")
+)
+_BACKEND = _Table(
+    "attention backend",
+    re.compile(r"[A-Z][A-Z0-9_]{3,}"),
+    "attention/backends/registry.py",
+    re.compile(rb"\b([A-Z][A-Z0-9_]{3,})\s*="),
+)
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
 
 
@@ -58,6 +79,8 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
 ) -> Iterator[tuple[str, str, Level]]:
     world, error = inference.world, Level.ERROR
     match node:
+        case ast.Subscript(value=ast.Attribute(attr="environ"), slice=slice_):
+            yield from _lonely(inference, [slice_], _VARIABLE)
         case ast.Subscript(slice=ast.Constant(value=str(name))):
             yield from _member_of_enum(inference, node, name, scope)
         case ast.Attribute(attr=name) if dotted(node.value) == "torch.ops.vllm":
@@ -78,14 +101,26 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
                     yield f"{text}: {answers[0].text}", name, Level.NOTE
         case ast.Call():
             yield from _formats(node)
-            if dotted(node.func) == "get_quantization_config" and node.args:
+            called = (dotted(node.func) or "").rpartition(".")[2]
+            if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
+            if called == "getenv" or (dotted(node.func) or "").startswith("os.environ."):
+                yield from _lonely(inference, node.args[:1], _VARIABLE)
+            backends = [
+                k.value for k in node.keywords if (k.arg or "").endswith("attention_backend")
+            ]
+            yield from _lonely(inference, backends, _BACKEND)
         case ast.BinOp(
             op=ast.Mod(), left=ast.Constant(value=str(text)), right=ast.Tuple(elts=given)
         ):
             yield from _count(text, given, node)
         case ast.Compare(left=ast.Attribute(attr="quantization")):
             yield from _quantization(world, node.comparators)
+        case ast.Compare(left=left) if _asks(left) == "quant_method":
+            yield from _lonely(inference, node.comparators, _METHOD)
+        case ast.Compare(left=ast.Call(func=ast.Attribute(attr="get_name", value=value))):
+            if "backend" in ast.unparse(value):
+                yield from _lonely(inference, node.comparators, _BACKEND)
         case ast.Return(value=ast.Constant() as value) if _returns(scope) == "QuantizationMethods":
             yield from _quantization(world, [value])
         case ast.Constant(value=str(text)) if _QUALNAME.fullmatch(text):
@@ -146,20 +181,60 @@ def _mentioned(world: World, name: str, known: frozenset[str]) -> bool:
 
 
 def _quantization(world: World, nodes: Iterable[ast.expr]) -> Iterator[tuple[str, str, Level]]:
-    names = [
-        inner.value
-        for node in nodes
-        for inner in (node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node])
-        if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
-    ]
     table = world.read(_QUANTIZATION) or b""
     known = {name.decode() for name in re.findall(rb"[\"']([\w-]+)[\"']", table)}
-    for name in names:
+    for name in _literals(nodes):
         if known and name not in known:
             files = files_mentioning(world, frozenset((b"register_quantization_config",)), ())
             if not any(name.encode() in _REGISTERED.findall(data) for _, data in files):
                 text = f"{_QUANTIZATION} has no quantization method {name!r}"
                 yield text + nearest(name, known), name, Level.ERROR
+
+
+def _asks(node: ast.expr) -> str:
+    """Return the name of what is compared: ``x.name``, ``x["name"]`` or ``x.get("name")``."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name
+        case ast.Name(id=name):
+            return name
+        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
+            return name
+        case _:
+            return ""
+
+
+def _literals(nodes: Iterable[ast.expr]) -> list[str]:
+    return [
+        inner.value
+        for node in nodes
+        for inner in (node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node])
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
+    ]
+
+
+def _lonely(
+    inference: Inference, nodes: Iterable[ast.expr], table: _Table
+) -> Iterator[tuple[str, str, Level]]:
+    """Say that nothing of the tree but this one place has a name: a note, since it may be the patch's own."""
+    world = inference.world
+    for name in _literals(nodes):
+        if not table.shape.fullmatch(name) or not candidates(world, (inference.path,))[1]:
+            continue
+        word = re.compile(rb"\b%b\b" % re.escape(name.encode()))
+        files = files_mentioning(world, frozenset((name.encode(),)), ())
+        if sum(len(word.findall(data)) for _, data in files) == 1:
+            found = (
+                one.decode()
+                for path in world.paths("vllm")
+                if path.endswith(table.path)
+                for one in table.names.findall(world.read(path) or b"")
+            )
+            yield (
+                f"nothing else knows the {table.what} {name!r}{nearest(name, found)}",
+                name,
+                Level.NOTE,
+            )
 
 
 def _qualname(world: World, text: str) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.fit.binding import implementations, stands_in, unbound
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.families import classes_in
+from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.shapes import Function, Module
 
 if TYPE_CHECKING:
@@ -19,15 +19,22 @@ if TYPE_CHECKING:
 
 # A method name that more files than this mention is followed only where its class is named too.
 _COMMON = 40
+_STAR = re.compile(rb"\bfrom +(?:[\w.]*\.)?(\w+) +import +\*")
+_WORDS = re.compile(rb"[A-Za-z_]\w*")
 
 
 class Trace(NamedTuple):
-    """A word whose lines are to be judged. A file also has to mention one of ``context``."""
+    """A word whose lines are to be judged. A file also has to mention one of ``context``.
+
+    ``called`` leaves the lines where the word is called, ``within`` the files.
+    """
 
     word: str
     path: str
     context: frozenset[str] = frozenset()
     always: bool = False
+    called: bool = False
+    within: frozenset[str] | None = None
 
 
 def traces(before: World, after: World, path: str) -> Iterator[Trace]:
@@ -38,17 +45,30 @@ def traces(before: World, after: World, path: str) -> Iterator[Trace]:
     new = after.module(path)
     if new is None:
         # A deleted module: whoever names it, and whoever names what was in it.
-        stem = path.removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
-        yield Trace(word=stem, path=path)
+        yield Trace(word=_stem(path), path=path)
     for name in old.names:
-        if (
-            new is None
-            or name not in new.names
-            or _narrowed(_functions(old, name), _functions(new, name), methods=False)
-        ):
+        if new is None or name not in new.names:
+            # Others get at it by naming the module, or one that imports all of it.
+            yield Trace(word=name, path=path, context=_stems(after, path), always=True)
+        elif _narrowed(_functions(old, name), _functions(new, name), methods=False):
             yield Trace(word=name, path=path)
     if new is not None:
         yield from _of_classes(before, after, path)
+
+
+def _stem(path: str) -> str:
+    return path.removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
+
+
+def _stems(world: World, path: str) -> frozenset[str]:
+    """Return the last words of the modules through which others get at a module's names."""
+    if world.stars is None:
+        found = ((p, _STAR.findall(world.glance(p) or b"")) for p in candidates(world, (path,))[0])
+        world.stars = [(_stem(p), source.decode()) for p, several in found for source in several]
+    stems = {_stem(path)}
+    for _ in world.stars:
+        stems |= {through for through, source in world.stars if source in stems}
+    return frozenset(stems)
 
 
 def _functions(module: Module, name: str) -> tuple[Function, ...]:
@@ -80,8 +100,9 @@ def _of_classes(before: World, after: World, path: str) -> Iterator[Trace]:
         if not made.why and (
             makes.why or not stands_in(made.parameters or (), makes.parameters or ())
         ):
-            yield Trace(word=new.name, path=path)
-            yield Trace(word="__init__", path=path, context=context, always=True)
+            yield Trace(word=new.name, path=path, called=True)
+            heirs = frozenset(heir.path for heir in subclasses(after, found))
+            yield Trace(word="__init__", path=path, within=heirs)
         for method, functions in old.methods.items():
             if method == "__init__":
                 continue
@@ -120,35 +141,35 @@ def mentions(
                 counts[word] = counts.get(word, 0) + 1
     result: dict[str, frozenset[int]] = {}
     for path, held in files.items():
-        wanted = {
-            word
+        wanted = [
+            trace
             for word in held & by_word.keys()
-            if any(_applies(t, held, path, counts[word]) for t in by_word[word])
-        }
-        if wanted:
-            lines = _lines(world.read(path) or b"", wanted)
-            if lines:
-                result[path] = lines
+            for trace in by_word[word]
+            if _applies(trace, held, path, counts[word])
+        ]
+        plain = {trace.word for trace in wanted if not trace.called}
+        called = {trace.word for trace in wanted} - plain
+        lines = _lines(world.read(path) or b"", plain, called) if wanted else None
+        if lines:
+            result[path] = lines
     return result
 
 
-_WORDS = re.compile(rb"[A-Za-z_]\w*")
-
-
 def _applies(trace: Trace, held: frozenset[str], path: str, count: int) -> bool:
+    if trace.within is not None:
+        return path in trace.within
     if trace.path == path or not trace.context:
         return True
     if not trace.always and count <= _COMMON:
         return True
+    if trace.path.endswith("/__init__.py") and path.startswith(trace.path[: -len("__init__.py")]):
+        return True  # ``from . import X`` does not name it
     return not trace.context.isdisjoint(held)
 
 
-def _lines(data: bytes, words: set[str]) -> frozenset[int]:
+def _lines(data: bytes, words: set[str], called: set[str]) -> frozenset[int]:
     # Judging costs by the line, so a line has to hold a whole word.
-    wanted = {word.encode() for word in words}
-    first = re.compile(b"|".join(re.escape(word) for word in sorted(wanted)))
-    return frozenset(
-        number
-        for number, text in enumerate(data.splitlines(), 1)
-        if first.search(text) and not wanted.isdisjoint(_WORDS.findall(text))
-    )
+    texts = [rf"\b{re.escape(word)}\b" for word in sorted(words)]
+    texts += [rf"\b{re.escape(word)}\s*[(\[]" for word in sorted(called)]
+    pattern = re.compile("|".join(texts).encode())
+    return frozenset(n for n, text in enumerate(data.splitlines(), 1) if pattern.search(text))

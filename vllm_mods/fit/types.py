@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import Level
@@ -22,13 +23,14 @@ from vllm_mods.fit.shapes import words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from vllm_mods.base.model import FileChange, Tree
+    from vllm_mods.base.model import FileChange
 
-# Rules of names and calls, which a program breaks on, and members, which it may.
+# Rules of names and calls, which a program breaks on, and members, which it may. What a module has
+# is for the static proof: it knows of imports to fall back on, and of names that are made when asked.
 _SURE = words(
     "missing-argument too-many-positional-arguments unknown-argument parameter-already-assigned "
     "positional-only-parameter-as-kwarg not-callable unresolved-reference unresolved-global "
-    "missing-module-member missing-attribute invalid-argument-type"
+    "missing-attribute invalid-argument-type"
 )
 _RULES = _SURE | words(
     "abstract-class-instantiation index-out-of-bounds invalid-await invalid-base invalid-assignment "
@@ -37,52 +39,62 @@ _RULES = _SURE | words(
     "unused-awaitable invalid-attribute-access"
 )
 _LINE = re.compile(r"(?P<path>[^:\n]+):(?P<line>\d+):\d+: \w+\[(?P<rule>[\w-]+)\] (?P<text>.*)")
-# What is no one class: a union, a narrowed type, something from outside.
-_VAGUE = re.compile(r"`[^`]*(?:\||&|Unknown|Any|Self|@|Literal|Protocol|typing|\.\.\.)[^`]*`")
+# What is no one class: a union, a narrowed type, something from outside, anything at all, or what
+# somebody asked to be there before.
+_VAGUE = re.compile(
+    r"`[^`]*(?:\||&|Unknown|Any|Self|@|Literal|Protocol|typing|\.\.\.)[^`]*`"
+    r"|^Object of type `(?:object|type|None)`"
+)
 _CALLED = re.compile(r"(?:of|to) (?:[a-z]+ )*`([\w.]+)`")
 # A builtin where another one is wanted; what else does not suit, a program may well take.
 _UNLIKE = re.compile(
     r"Expected `(?:int|str|bytes|bool)`, found `(?:list|dict|tuple|set)\[.*\]`"
     r"|Expected `(?:int|bool)`, found `(?:str|bytes)`|Expected `(?:str|bytes)`, found `(?:int|float)`"
 )
+_LACKS = re.compile(r"`(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:'>|\])?` has no attribute `(\w+)`")
+_CLASS = re.compile(rb"class\s+(\w+)[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
 _DEFINED = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 _SECONDS = 60
 _USERS = 40
 
 
 def second_opinion(
-    changes: tuple[FileChange, ...], tree: Tree, lowest: tuple[int, int] | None
+    changes: tuple[FileChange, ...], files: Mapping[str, bytes], lowest: tuple[int, int] | None
 ) -> tuple[tuple[Problem, ...], str]:
     """Return what the checker says of the changed files and their direct users that is new.
 
-    The second part is why there is no answer, ``""`` where there is one.
+    ``files`` are the Python files of the tree before. The second part is why there is no
+    answer, ``""`` where there is one.
     """
-    paths = sorted(path for path in tree.paths("vllm") if path.endswith(".py"))
-    files = {path: tree.read(path) or b"" for path in paths}
-    asked = {change.path for change in changes} | _users(changes, files)
+    names = _changed_names(changes)
+    asked = {change.path for change in changes} | _users(changes, files, names)
     with tempfile.TemporaryDirectory(prefix="vllm-mods-types-") as folder:
         try:
-            _lay(folder, {**files, **{change.path: change.before for change in changes}})
-            before = _check(folder, asked, lowest)
-            _lay(folder, {change.path: change.after for change in changes})
+            _lay(folder, {**files, **{change.path: change.after for change in changes}})
             after = _check(folder, asked, lowest)
+            _lay(folder, {change.path: change.before for change in changes})
+            # Of what nothing is said now, nothing that was said before is asked.
+            before = _check(folder, {found["path"] for found in after}, lowest)
         except (OSError, RuntimeError) as error:
             return (), f"ty failed: {error}"
-    return _news(changes, before, after, files), ""
+    return _news(changes, before, after, files, names), ""
 
 
-def _users(changes: Iterable[FileChange], files: Mapping[str, bytes]) -> set[str]:
-    """Return the files that import a changed module by its name."""
+def _users(changes: Iterable[FileChange], files: Mapping[str, bytes], names: set[str]) -> set[str]:
+    """Return the files that import a changed module by its name, and name what was changed."""
     stems = {
         change.path.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2].encode()
         for change in changes
         if change.before is not None
     }
-    if not stems:
+    own = sorted(name.encode() for name in names if not name.startswith("__"))
+    if not stems or not own:
         return set()
+    named = re.compile(rb"\b(?:%b)\b" % b"|".join(own))
     words_ = b"|".join(sorted(map(re.escape, stems)))
     imports = re.compile(rb"^[ \t]*(?:from|import)\s[^\n]*\b(?:%b)\b" % words_, re.MULTILINE)
-    return set([path for path, data in files.items() if imports.search(data)][:_USERS])
+    users = (p for p, data in files.items() if imports.search(data) and named.search(data))
+    return set(islice(users, _USERS))
 
 
 def _lay(folder: str, files: Mapping[str, bytes | None]) -> None:
@@ -140,11 +152,11 @@ def _news(
     before: list[re.Match[str]],
     after: list[re.Match[str]],
     files: Mapping[str, bytes],
+    names: set[str],
 ) -> tuple[Problem, ...]:
     """Leave what was not said before; an error where the patch is plainly the reason."""
     old = Counter(found.group("path", "rule", "text") for found in before)
     added = {c.path: added_lines(c.before, c.after) for c in changes if c.after is not None}
-    names = _changed_names(changes)
     scopes = {**files, **{c.path: c.after for c in changes if c.after is not None}}
     problems: list[Problem] = []
     notes: dict[str, Counter[str]] = {}
@@ -156,7 +168,7 @@ def _news(
             continue
         line = int(found["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
-        if meant and _sure(rule, text, files):
+        if meant and _sure(rule, text, scopes):
             problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
         else:
             notes.setdefault(path, Counter())[rule] += 1
@@ -172,6 +184,9 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     """Tell whether a program breaks on it, whatever else may be true of its types."""
     if rule not in _SURE or _VAGUE.search(text):
         return False
+    lacks = _LACKS.search(text)
+    if rule == "missing-attribute" and lacks and _below(lacks[1], lacks[2], files):
+        return False
     if rule == "invalid-argument-type" and not _UNLIKE.search(text):
         return False
     called = _CALLED.search(text) if "argument" in rule else None
@@ -181,6 +196,24 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     name = called[1].removesuffix(".__init__").rpartition(".")[0] or called[1].partition(".")[0]
     defined = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+%b\b" % name.encode(), re.MULTILINE)
     return any(defined.search(data) for data in files.values())
+
+
+def _below(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether a file with a class below one of that name may give it such an attribute."""
+    sets = re.compile(rb"(?:\bdef\s+|\bself\.|\bcls\.|^[ \t]*)%b\b" % name.encode(), re.MULTILINE)
+    known, queue = {owner.encode()}, [owner.encode()]
+    while queue:
+        one = queue.pop()
+        for data in files.values():
+            if one not in data:
+                continue
+            for found, bases in _CLASS.findall(data):
+                if found not in known and one in re.findall(rb"\w+", bases):
+                    known.add(found)
+                    queue.append(found)
+                    if sets.search(data):
+                        return True
+    return False
 
 
 def _problem(

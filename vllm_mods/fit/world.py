@@ -35,9 +35,13 @@ _DEPTH = 12
 
 @dataclass(slots=True)
 class SummaryCache:
-    """What was derived from files, by the sha256 of their bytes. Share one among many trees."""
+    """What was derived from files, by the sha256 of their bytes. Share one among many trees.
+
+    ``bases`` are the names that classes of a file have as bases.
+    """
 
     modules: dict[bytes, Module | None] = field(default_factory=dict)
+    bases: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
 
 
 _MISSING = Lookup(exists=False)
@@ -58,6 +62,8 @@ class World:
         # What was read already: the states before and after share it.
         self.texts = {} if texts is None else texts
         self.heirs: dict[bytes, list[str]] | None = None
+        self.stars: list[tuple[str, str]] | None = None
+        self.python: tuple[str, ...] | None = None
         self.files = files
         self.cache = cache
         self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}

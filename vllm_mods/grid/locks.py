@@ -63,19 +63,20 @@ def updated(mod: Mod, computed: Sequence[Computed]) -> Updated:
     if before.digest != mod.digest:
         gone = _in_order(_labels(before) - looked_at)
         return Updated(fresh, lost=gone, why=f"was made from another state of {mod.name}")
+    fresh = _lifted(fresh, before)
     trees = {_bare(tree): tree for tree in fresh.trees}
     lost: set[str] = set()
     for tree in before.trees:
         rest = set(tree.vllm) - looked_at
-        same = trees.get(_bare(tree))
-        there = set(same.vllm) if same is not None else set[str]()
+        there = {label for one in fresh.trees if _alike(one, tree) for label in one.vllm}
         if not set(tree.vllm) & looked_at <= there:
             # a witness says not which release it is of, and one of these is void now
             lost |= rest
         elif rest:
-            witness = tree.witness if same is None else (*tree.witness, *same.witness)
+            same = trees.get(_bare(tree), tree._replace(vllm=()))
             trees[_bare(tree)] = tree._replace(
-                vllm=_in_order(rest | there), witness=tuple(dict.fromkeys(witness))
+                vllm=_in_order(rest | set(same.vllm)),
+                witness=tuple(dict.fromkeys((*tree.witness, *same.witness))),
             )
     others = {*fresh.others, *(one for one in before.others if one[0] not in looked_at)}
     whole = fresh._replace(
@@ -116,7 +117,31 @@ def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def _bare(tree: LockedTree) -> LockedTree:
-    return tree._replace(vllm=(), witness=(), proof="static")
+    return tree._replace(vllm=(), witness=())
+
+
+def _alike(one: LockedTree, other: LockedTree) -> bool:
+    """Tell whether two states are the same but for what proved them."""
+    return _bare(one)._replace(proof="") == _bare(other)._replace(proof="")
+
+
+def _lifted(fresh: Lock, before: Lock) -> Lock:
+    """Leave a release the proof that a lock has of it where the same was found with less.
+
+    A type checker that is not installed, or that a remote tree is not given to, refutes nothing.
+    """
+    found: list[tuple[LockedTree, str, str]] = []
+    for tree in fresh.trees:
+        known = {
+            label
+            for was in before.trees
+            if was.proof == "types" and _alike(was, tree) and {*tree.witness} <= {*was.witness}
+            for label in was.vllm
+        }
+        for label in tree.vllm:
+            proof = "types" if label in known else tree.proof
+            found += ((_bare(tree)._replace(proof=proof), label, one) for one in tree.witness)
+    return fresh._replace(trees=lock_entries.merged(found))
 
 
 def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[CellProblem, ...]:
@@ -150,7 +175,7 @@ def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
             f"mod.lock was made from another state of {mod.name}: {_UPDATE}",
         )
         return
-    differing = _differing(_only(committed, seen), _only(fresh, seen))
+    differing = _differing(_only(committed, seen), _only(_lifted(fresh, committed), seen))
     if differing:
         what = f"what these releases are now ({', '.join(differing)})"
         yield CellProblem("stale-lock", mod.name, None, f"mod.lock does not say {what}: {_UPDATE}")

@@ -179,7 +179,9 @@ class _Planner(NamedTuple):
         if against is not None:
             return Attempt(variant, ok=False, verdict=Verdict.MISPLACED, findings=(against,))
         view, expects, allow = self.context.view, variant.expects, variant.allow
-        looked = fit.fit(tried.changes, view, expects=expects, allow=allow, cache=self.cache)
+        looked = fit.fit(
+            tried.changes, view, expects=expects, allow=allow, cache=self.cache, origin=origin
+        )
         found = looked.findings
         tried = tried._replace(
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined

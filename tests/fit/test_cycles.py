@@ -1,0 +1,67 @@
+"""Cycles of imports that a patch closes."""
+
+from __future__ import annotations
+
+from fit_tree import change, findings, tree_of
+
+from vllm_mods.base.model import FileChange, Level
+from vllm_mods.fit import fit
+
+ONE, TWO, THREE = "vllm/one.py", "vllm/two.py", "vllm/three.py"
+FILES = {
+    "vllm/__init__.py": '"""Shows\n\nfrom vllm.two import B\n"""\n',
+    ONE: "import os\n\n\nclass A: ...\n\n\ndef late(): ...\n",
+    TWO: "from vllm.three import C\n\n\nclass B(C): ...\n",
+    THREE: "from .one import (\n    A,  # the base\n)\n\n\nclass C(A): ...\n",
+}
+
+
+def said(new: str, old: str = "import os\n", **files: str) -> list[tuple[str, Level, str]]:
+    named = {f"vllm/{name}.py": text for name, text in files.items()}
+    found = findings(ONE, (old, new), files={**FILES, **named})
+    return [(f.code, f.level, f.message) for f in found if f.code == "fit-import"]
+
+
+def test_a_cycle_in_which_every_module_asks_for_what_is_not_there_yet_is_an_error() -> None:
+    ((code, level, message),) = said("import os\nfrom vllm.two import B\n")
+    assert (code, level) == ("fit-import", Level.ERROR)
+    assert "vllm/one.py -> vllm/two.py -> vllm/three.py: vllm/three.py:1 asks" in message
+    assert message.startswith("vllm/one.py:2: ")
+    assert "vllm.one for A, which is not defined yet" in message
+
+
+def test_a_cycle_that_only_one_beginning_is_stuck_in_is_a_note() -> None:
+    # two has all that one asks of it before it comes to its own import
+    two = "class B: ...\n\n\nfrom vllm.one import A\n"
+    ((_, level, message),) = said("import os\nfrom vllm.two import B\n", two=two)
+    assert (level, message.endswith("if this file comes first")) == (Level.NOTE, True)
+
+
+def test_a_cycle_is_nothing_where_no_name_is_asked_for_too_early() -> None:
+    assert said("import os\n\ndef f():\n    from vllm.two import B\n") == []
+    assert said("def late(): ...\nfrom vllm.two import B\n", "def late(): ...\n") == []
+    assert said("import os\nimport vllm.two\n", three="import vllm.one\nclass C: ...\n") == []
+    guarded = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from vllm.one import A\n"
+    assert said("import os\nfrom vllm.two import B\n", three=f"{guarded}class C: ...\n") == []
+    made = "import os\nif os.name:\n    A = 1\nfrom vllm.two import B\n"
+    assert said(made) == []
+
+
+def test_a_cycle_that_was_there_before_is_no_news() -> None:
+    one = "from vllm.two import B\n\n\nclass A: ...\n"
+    new = "from vllm.two import B\nfrom vllm.three import C\n"
+    assert said(new, "from vllm.two import B\n", one=one) == []
+
+
+def test_submodules_of_a_package_that_is_being_loaded_are_there() -> None:
+    files = {
+        "vllm/__init__.py": "",
+        "vllm/pack/__init__.py": "from vllm.pack import one\n",
+        "vllm/pack/one.py": "import os\n",
+        "vllm/pack/two.py": "from vllm.pack import one\n",
+    }
+    tree = tree_of(files)
+    new = change(tree, "vllm/pack/one.py", ("import os\n", "from vllm.pack import two\n"))
+    assert not [f for f in fit((new,), tree).findings if f.level is Level.ERROR]
+    whole = FileChange("vllm/pack/three.py", None, b"from . import one, two\n")
+    assert not [f for f in fit((whole,), tree).findings if f.level is Level.ERROR]

@@ -1,0 +1,198 @@
+"""Cycles of imports that a patch closes: names asked of a module that has not come to them yet.
+
+Modules are read as text, for what stands at their left margin: imports and what binds names. What
+stands indented (``try``, ``if``) may bind anything it mentions, and imports nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.model import Level
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.world import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vllm_mods.fit.world import World
+
+_IMPORT = re.compile(
+    rb"^(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t]*(?:\((?P<several>[^)]*)\)|(?P<names>[^\n]*))"
+    rb"|import[ \t]+(?P<whole>[^\n#]+))",
+    re.MULTILINE,
+)
+_COMMENT = re.compile(rb"#[^\n]*")
+# A text over several lines may have anything at its margin.
+_TEXT = re.compile(rb"\"\"\".*?(?:\"\"\"|\Z)|'''.*?(?:'''|\Z)", re.DOTALL)
+
+
+class _Step(NamedTuple):
+    """An import at the left margin; ``names`` are those asked of the module, none for ``import x``."""
+
+    start: int
+    module: str
+    names: tuple[str, ...]
+
+
+class _Stuck(NamedTuple):
+    """An import that fails: where, of what, and through which modules it was come to."""
+
+    path: str
+    line: int
+    name: str
+    module: str
+
+
+def cycle_problems(
+    before: World, after: World, path: str, lines: frozenset[int]
+) -> Iterator[Problem]:
+    """Judge the imports at the margin of some lines of a file."""
+    data = after.read(path) or b""
+    added = [s for s in _steps(data, path) if data.count(b"\n", 0, s.start) + 1 in lines]
+    if after.tree.remote or not added:
+        return
+    ways = _ways(after, {t: s for s in reversed(added) for t in _targets(after, s)}, path)
+    stuck = _Loading(after).load(path) if ways else None
+    if stuck is None or _Loading(before).load(path) is not None:
+        return
+    way, step = min(ways, key=lambda found: stuck.path not in found[0])
+    after.consulted.update(way)
+    always = all(_Loading(after).load(other) is not None for other in way)
+    yield Problem(
+        code="fit-import",
+        key=("fit-import", "cycle", path, way[0]),
+        token=step.module.rpartition(".")[2],
+        path=path,
+        line=data.count(b"\n", 0, step.start) + 1,
+        scope="",
+        message=f"a cycle of imports, {' -> '.join((path, *way))}: {stuck.path}:{stuck.line} asks "
+        f"{stuck.module} for {stuck.name}, which is not defined yet"
+        f"{'' if always else ' if this file comes first'}",
+        level=Level.ERROR if always else Level.NOTE,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _steps(data: bytes, path: str) -> tuple[_Step, ...]:
+    """Return the imports of a file that stand at its margin."""
+    found: list[_Step] = []
+    last = max((match.end() for match in _IMPORT.finditer(data)), default=0)
+    hidden = _TEXT.sub(lambda match: re.sub(rb"[^\n]", b" ", match[0]), data[:last])
+    for match in _IMPORT.finditer(hidden):
+        if match["whole"]:
+            found += (_Step(match.start(), one, ()) for one in _names(match["whole"]))
+            continue
+        module = match["module"].decode()
+        level = len(module) - len(module.lstrip("."))
+        target = absolute(path, level, module.lstrip("."))
+        asked = _names(match["several"] or match["names"] or b"")
+        found.append(_Step(match.start(), target, tuple(asked)))
+    return tuple(found)
+
+
+def _names(text: bytes) -> Iterator[str]:
+    for one in _COMMENT.sub(b"", text).split(b","):
+        name = one.split(b" as ")[0].strip().decode(errors="replace")
+        if name:
+            yield name
+
+
+def _file(world: World, dotted: str) -> str | None:
+    """Return the path of a module of the tree, a folder's ``__init__.py`` included."""
+    root, stem = dotted.partition(".")[0], dotted.replace(".", "/")
+    there = world.paths(root) if root in world.roots else frozenset[str]()
+    return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in there), None)
+
+
+def _targets(world: World, step: _Step) -> Iterator[str]:
+    """Yield the files that one import loads, packages around the module left out."""
+    path = _file(world, step.module)
+    if path is not None:
+        yield path
+    if path is None or path.endswith("__init__.py"):
+        below = (_file(world, f"{step.module}.{name}") for name in step.names)
+        yield from (one for one in below if one is not None)
+
+
+def _ways(world: World, starts: dict[str, _Step], goal: str) -> list[tuple[tuple[str, ...], _Step]]:
+    """Return the files by which some files import another, each with the step it starts from."""
+    came = dict.fromkeys(starts, "")
+    queue = [start for start in starts if start != goal]
+    found: list[tuple[tuple[str, ...], _Step]] = []
+    for path in queue:
+        for target in {
+            t for s in _steps(world.glance(path) or b"", path) for t in _targets(world, s)
+        }:
+            if target == goal:
+                way = [path]
+                while came[way[-1]]:
+                    way.append(came[way[-1]])
+                found.append((tuple(reversed(way)), starts[way[-1]]))
+            elif target not in came:
+                came[target] = path
+                queue.append(target)
+    return found
+
+
+class _Loading:
+    """Loads modules as Python does, as far as their margins say."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        # How far each module has come; ``-1`` for one that is done.
+        self.at: dict[str, int] = {}
+
+    def load(self, path: str) -> _Stuck | None:
+        """Load a file and the packages around it; return the first import that fails."""
+        parts = path.split("/")[:-1]
+        for depth in range(1, len(parts) + 1):
+            package = "/".join((*parts[:depth], "__init__.py"))
+            stuck = None if package == path else self._one(package)
+            if stuck is not None:
+                return stuck
+        return self._one(path)
+
+    def _one(self, path: str) -> _Stuck | None:
+        data = self.world.glance(path)
+        if path in self.at or data is None:
+            return None
+        self.at[path] = 0
+        for step in _steps(data, path):
+            self.at[path] = step.start
+            target = _file(self.world, step.module)
+            stuck = None if target is None else self.load(target)
+            for name in step.names if stuck is None else ():
+                stuck = stuck or self._name(path, data, step, target, name)
+            if stuck is not None:
+                return stuck
+        self.at[path] = -1
+        return None
+
+    def _name(
+        self, path: str, data: bytes, step: _Step, target: str | None, name: str
+    ) -> _Stuck | None:
+        done = target is None or self.at.get(target, -1) < 0
+        if name == "*" or (done and not (target or "__init__.py").endswith("__init__.py")):
+            return None
+        below = _file(self.world, f"{step.module}.{name}")
+        if target is None or done:
+            return None if below is None or self._binds(target, name) else self.load(below)
+        there = self.world.glance(target) or b""
+        word = re.compile(
+            rb"\b%b\b|^from[^\n]*import[ \t]*\*" % re.escape(name.encode()), re.MULTILINE
+        )
+        if word.search(there[: self.at[target]]) or b"__getattr__" in there:
+            return None
+        if below is not None:
+            return self.load(below)
+        # Whether it is there at all, others ask.
+        if not word.search(there[self.at[target] :]):
+            return None
+        return _Stuck(path, data.count(b"\n", 0, step.start) + 1, name, step.module)
+
+    def _binds(self, target: str | None, name: str) -> bool:
+        module = None if target is None else self.world.module(target)
+        return module is not None and name in module.names

@@ -1,0 +1,168 @@
+"""Names that one branch sets and another does not, read after both in the same block.
+
+A note, not an error: a branch may be the only one that is ever taken. Loops count as run, and
+nothing is said where a condition or an exit between the branch and the use may know better.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from vllm_mods.base.model import Level
+from vllm_mods.fit.bodies import own
+from vllm_mods.fit.flow import FUNCTIONS, bound_by
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.signatures import every
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
+_LATER = (*FUNCTIONS, ast.Lambda, ast.IfExp, ast.BoolOp, ast.GeneratorExp)
+_LATER_TOO = (ast.ListComp, ast.SetComp, ast.DictComp)
+
+
+def path_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterator[Problem]:
+    """Judge every function that has one of some lines."""
+    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    while stack:
+        node, scope = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.stmt) or lines.isdisjoint(_rows(child)):
+                continue
+            inner = scope
+            if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+                inner = f"{scope}.{child.name}".lstrip(".")
+            if isinstance(child, FUNCTIONS):
+                yield from _function(path, child, inner, lines)
+            stack.append((child, inner))
+
+
+def _rows(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _function(
+    path: str, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: str, lines: frozenset[int]
+) -> Iterator[Problem]:
+    blocks: list[list[ast.stmt]] = [node.body]
+    for inner in own(node):
+        nested = isinstance(inner, (*FUNCTIONS, ast.ClassDef))
+        if isinstance(inner, ast.stmt | ast.ExceptHandler | ast.match_case) and not nested:
+            blocks += [getattr(inner, name, []) for name in ("body", "orelse", "finalbody")]
+    shared = {n for i in every(node) if isinstance(i, ast.Global | ast.Nonlocal) for n in i.names}
+    shared |= {a.arg for a in every(node.args) if isinstance(a, ast.arg)}
+    for block in blocks:
+        for index, branch in enumerate(block):
+            if not isinstance(branch, ast.If):
+                continue
+            names = _sometimes(branch)
+            names -= shared | _above(node, branch.lineno) if names else shared
+            for name, read in _reads(block[index + 1 :], names, _words(branch.test)):
+                if read in lines or not lines.isdisjoint(_rows(branch)):
+                    yield Problem(
+                        code="fit-undefined-name",
+                        key=("fit-undefined-name", scope, name, "one path"),
+                        token=name,
+                        path=path,
+                        line=read,
+                        scope=scope,
+                        message=f"{name} is read whatever `if {ast.unparse(branch.test)[:60]}` says, "
+                        f"and not every path from line {branch.lineno} sets it",
+                        level=Level.NOTE,
+                    )
+
+
+def _sometimes(node: ast.If) -> set[str]:
+    """Return what one way through an ``if`` sets and another, that goes on, does not."""
+    if isinstance(node.test, ast.Constant):
+        return set()
+    ways = [_sets(node.body), _sets(node.orelse)]
+    going = [way for way in ways if way is not None]
+    if len(going) < 2:
+        return set()
+    return (going[0] ^ going[1]) - bound_by([node.test])
+
+
+def _sets(block: list[ast.stmt]) -> set[str] | None:
+    """Return what a block sets for certain or by a branch; ``None`` if its end may not be reached."""
+    names: set[str] = set()
+    for node in block:
+        if any(isinstance(inner, _EXITS) for inner in every(node)):
+            return None
+        names |= bound_by([node])
+    last = block[-1] if block else None
+    # A function that never returns looks like any other.
+    alone = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and not names
+    return None if alone else names
+
+
+def _above(node: ast.AST, line: int) -> set[str]:
+    """Return what a function binds above a line, and what a loop around it may have bound."""
+    found: set[str] = set()
+    for inner in own(node):
+        if isinstance(inner, ast.stmt) and inner.lineno < line:
+            around = line <= (inner.end_lineno or 0)
+            if around and isinstance(inner, ast.With | ast.AsyncWith | ast.If):
+                found |= bound_by([inner.test] if isinstance(inner, ast.If) else inner.items)
+            elif not around or isinstance(inner, ast.For | ast.AsyncFor | ast.While):
+                found |= bound_by([inner])
+    return found
+
+
+def _words(node: ast.AST) -> set[str]:
+    """Return the names and attributes that stand in a piece of code."""
+    every_node = list(every(node))
+    found = {inner.id for inner in every_node if isinstance(inner, ast.Name)}
+    return found | {inner.attr for inner in every_node if isinstance(inner, ast.Attribute)}
+
+
+def _reads(block: list[ast.stmt], names: set[str], asked: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield the first reading of each name that happens whatever the branch before it took.
+
+    ``asked`` is what the branch asks about: an exit that asks about it too may know better.
+    """
+    left, rest = set(names), list(block)
+    while rest and left:
+        node = rest.pop(0)
+        for name, line in _loads(_at_once(node)):
+            if name in left:
+                left.discard(name)
+                yield name, line
+        if isinstance(node, ast.With | ast.AsyncWith):
+            left -= bound_by(node.items)
+            rest = [*node.body, *rest]
+            continue
+        left -= bound_by([node])
+        if any(isinstance(inner, _EXITS) for inner in every(node)) and asked & _words(node):
+            return
+
+
+def _at_once(node: ast.stmt) -> list[ast.AST]:
+    """Return what a statement evaluates before it chooses a way."""
+    match node:
+        case ast.If() | ast.While():
+            return [node.test]
+        case ast.For() | ast.AsyncFor():
+            return [node.iter]
+        case ast.With() | ast.AsyncWith():
+            return [item.context_expr for item in node.items]
+        case ast.Match():
+            return [node.subject]
+        case ast.Try() | ast.ClassDef() | ast.Delete():
+            return []
+        case _:
+            return [node]
+
+
+def _loads(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Yield the names that evaluating some nodes reads at once, whatever they contain."""
+    stack = nodes
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (*_LATER, *_LATER_TOO)):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id, node.lineno
+        stack.extend(ast.iter_child_nodes(node))
