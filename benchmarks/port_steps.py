@@ -39,12 +39,14 @@ if TYPE_CHECKING:
 class Named(FolderTree):
     """A folder of a release's files that says which release it is."""
 
-    version = None
+    @property
+    def version(self) -> str | None:
+        return self.spec.removeprefix("pypi:")
 
 
 def trees(folder: str | None, first: str, last: str) -> Iterator[tuple[str, Tree]]:
+    releases = Releases()
     if folder is None:
-        releases = Releases()
         names = {file.version for file in releases.files() if file.yanked is None}
     else:
         names = {one.name for one in Path(folder).iterdir() if (one / "vllm").is_dir()}
@@ -54,9 +56,7 @@ def trees(folder: str | None, first: str, last: str) -> Iterator[tuple[str, Tree
         if folder is None:
             yield name, releases.open(name)
         else:
-            tree = Named(f"{folder}/{name}", spec=f"pypi:{name}")
-            tree.version = name
-            yield name, tree
+            yield name, Named(f"{folder}/{name}", spec=f"pypi:{name}")
 
 
 def result(mod: Mod, tree: Tree) -> tuple[FileChange, ...] | None:
