@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PYTHON = os.environ.get("VLLM_MODS_BEHAVIOUR_PYTHON", "")
 TREES = [t for t in os.environ.get("VLLM_MODS_TEMPLATE_TREES", "").split(os.pathsep) if t]
 SCRIPT = os.path.join(os.path.dirname(__file__), "template_round_trip.py")
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TEMPLATES = ("qwen3.5-enhanced", "qwen3.6-enhanced")
 PARSERS = ("qwen3_coder", "qwen3_xml")
 ALL_AT_ONCE = 1_000_000
@@ -175,7 +176,7 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         for name in TEMPLATES
     }
     (folder / "cases.json").write_text(json.dumps(cases))
-    paths = [request.param, *filter(None, [os.environ.get("VLLM_MODS_BEHAVIOUR_PATH")])]
+    paths = [request.param, os.environ.get("VLLM_MODS_BEHAVIOUR_PATH", ""), REPOSITORY]
     done = subprocess.run(
         [PYTHON, SCRIPT, str(folder / "cases.json")],
         capture_output=True,
@@ -185,7 +186,7 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         cwd=folder,
         env=os.environ
         | {
-            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "PYTHONDONTWRITEBYTECODE": "1",
             "HF_HUB_OFFLINE": "1",
         },
