@@ -45,7 +45,7 @@ from vllm_mods.run import engine, evidence, waiting
 from vllm_mods.run.service import service
 from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.site import site as writing
-from vllm_mods.template import rendering
+from vllm_mods.template import parser_process, rendering
 from vllm_mods.template.conversation import Conversation
 from vllm_mods.trees import git
 from vllm_mods.trees.archive import TarArchive, ZipArchive
@@ -231,6 +231,10 @@ def repository(where: Path) -> object:
 def rendered(text: str) -> None:
     (one,) = rendering.render(text.encode(), "x", (HELLO,)).rendered
     raise ValueError(one.error)
+
+
+def parsers(text: str) -> None:
+    parser_process.open_release(MemoryTree({"vllm/tool_parsers/__init__.py": text.encode()}))
 
 
 def silence(_: Path) -> object:
@@ -441,6 +445,12 @@ ENOUGH: dict[
         1,
         "to the end after 1 seconds",
         lambda _: evidence.of_mods([seen("(a+)+$")], b"a" * 99 + b"b"),
+    ),
+    "PARSER_SECONDS": (1, "more than 1 seconds", lambda _: parsers("while True: pass")),
+    "PARSER_OUTPUT": (
+        1 << 20,
+        "say more than 1 MiB",
+        lambda _: parsers("import sys\nwhile True: sys.stdout.write('x' * 9999)"),
     ),
     "PLACES": (3, "more than 3 places", in_many_places),
     "EXPLAINED": (1, "said", looked_for),
