@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from toy_release import TEMPLATE, toy_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable

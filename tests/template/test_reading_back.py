@@ -17,9 +17,11 @@ TOY = ("toy", "toy")
 
 
 def _checked(
-    text: bytes = TEMPLATE, pair: tuple[str | None, str | None] = TOY, **more: str
+    text: bytes = TEMPLATE,
+    pair: tuple[str | None, str | None] = TOY,
+    files: dict[str, str] = {},  # noqa: B006  (nothing changes it)
 ) -> Checked:
-    release = parser_process.open_release(toy_release(**more))
+    release = parser_process.open_release(toy_release(**files))
     return check.check(Template("t.jinja", "t.jinja", text), (), release, pair)
 
 
@@ -69,7 +71,7 @@ def test_what_only_a_rare_delta_loses_is_a_note() -> None:
     lossy = reads.replace(
         "        done = ", "        if len(text) > 20: return None\n        done = "
     )
-    found = _checked(**{"vllm/tool_parsers/toy.py": lossy})
+    found = _checked(files={"vllm/tool_parsers/toy.py": lossy})
     assert found.back is not None
     (pair,) = found.back.pairs
     assert pair.read[:3] == (12, 12, 12)
@@ -85,7 +87,7 @@ def test_a_parser_that_fails_or_never_ends_has_the_others_go_on() -> None:
         '        logger.info_once("read")\n',
         "        while 'granite' in text: pass\n        if 'Öl' in text: raise SystemExit(3)\n",
     )
-    found = _checked(**{"vllm/tool_parsers/toy.py": bad})
+    found = _checked(files={"vllm/tool_parsers/toy.py": bad})
     assert found.back is not None
     (pair,) = found.back.pairs
     assert pair.read == (10, 10, 10, 10)
@@ -105,7 +107,7 @@ def test_gpt_oss_needs_a_release_whose_parser_can_be_asked() -> None:
     with pytest.raises(UsageError, match="its server reads gpt-oss's answers itself"):
         _checked(
             pair=("openai", None),
-            **{"vllm/tool_parsers/__init__.py": tools.replace('"toy":', '"openai":')},
+            files={"vllm/tool_parsers/__init__.py": tools.replace('"toy":', '"openai":')},
         )
 
 

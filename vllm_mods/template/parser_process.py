@@ -46,7 +46,7 @@ _INSTALL = "pip install 'vllm-mods[parsers]'"
 class ReadingJob(NamedTuple):
     """An answer behind its prompt, the parsers that are to read it, and how (``reading_back.WAYS``).
 
-    ``ended`` by the token that ends a turn.
+    ``ended`` by the token that ends a turn; ``tags`` are tokens too.
     """
 
     prompt: str
@@ -55,7 +55,8 @@ class ReadingJob(NamedTuple):
     tool: str | None
     reasoning: str | None
     tools: Sequence[Any]
-    ways: tuple[str, ...]
+    tags: Sequence[str]
+    ways: Sequence[str]
 
 
 class Release(NamedTuple):

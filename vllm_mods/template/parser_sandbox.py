@@ -28,20 +28,27 @@ _FIRST = 0x110000
 
 
 class _Vocabulary(dict[str, int]):
-    """A vocabulary that has every tag that it is asked for: that is what a model's tokenizer would."""
+    """A vocabulary that has every tag that it is asked for: that is what a model's tokenizer would.
+
+    But one: which of Mistral's tokenizers it is, only the text that the model writes can tell.
+    """
 
     def __missing__(self, text: str) -> int:
-        if len(text) < 2:
+        if len(text) == 1:
             return ord(text)
-        self[text] = _FIRST + len(self)
-        return self[text]
+        if text not in self:
+            raise KeyError(text)
+        return self.add(text)
+
+    def add(self, text: str) -> int:
+        """Make a token of a text, or return the one that it is."""
+        return self.setdefault(text, _FIRST + len(self))
 
     def get(self, text: str, default: Any = None) -> Any:
-        del default
-        return self[text]
+        return self[text] if text in self else default  # noqa: SIM401  (this is that)
 
     def __contains__(self, text: object) -> bool:
-        return isinstance(text, str)
+        return isinstance(text, str) and (text != "[ARGS]" or super().__contains__(text))
 
 
 class _Tokenizer:
@@ -54,7 +61,12 @@ class _Tokenizer:
 
     def __init__(self) -> None:
         self.vocab = _Vocabulary()
-        self.eos_token, self.eos_token_id = _END, self.vocab[_END]
+        self.eos_token, self.eos_token_id = _END, self.vocab.add(_END)
+
+    def learn(self, tags: Sequence[str]) -> None:
+        """Take more texts for one token each."""
+        for tag in tags:
+            self.vocab.add(tag)
 
     def get_vocab(self) -> dict[str, int]:
         return self.vocab
@@ -187,6 +199,7 @@ def _read(job: Mapping[str, Any]) -> dict[str, Any]:
         signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
         try:
             tokenizer = _tokenizer(job)
+            tokenizer.learn(job["tags"])
             made = answers.reader(tokenizer, job["tool"], job["reasoning"], job["tools"], {})
             ids = tokenizer.encode(job["text"])
             if job["ended"]:  # by a token that has no text

@@ -7,6 +7,7 @@ models needs code of its own here. The parsers are the release's own code: ``par
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from vllm_mods.template.rendering import Rendered
 WAYS = ("whole", "1", "3", "1000000")
 """An answer at once, and streamed by so many tokens."""
 _LIKELY = WAYS[:3]  # a delta with all of an answer in it is rare
+_TAG = re.compile(r"<\|[^<>|\s]+\|?>|<[^<>|\s]+\|>|\[/?[A-Z_]{2,}\]")
 _SHOWN = 160
 ParserPair = tuple[str | None, str | None]
 """The names of a tool parser and of a reasoning parser."""
@@ -76,7 +78,8 @@ _REASONED = "reasoning and an answer"
 class Written(NamedTuple):
     """One answer as a model would have written it, behind its prompt.
 
-    ``opened``: all that the prompt opens shows in the history. ``ended``: so does what ends a turn.
+    ``opened``: all that the prompt opens shows in the history. ``ended``: so does what ends a turn. ``tags``
+    are tokens of their own by their looks, of all answers.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Written(NamedTuple):
     text: str
     opened: bool
     ended: bool
+    tags: tuple[str, ...]
 
 
 class PairRead(NamedTuple):
@@ -164,29 +168,25 @@ def answers_of(
         jobs.append(Conversation("asked", tuple(turns[:1]), tools))
         jobs.append(Conversation("told", tuple(turns), tools, add_generation_prompt=False))
     rendered = iter(render(jobs))
-    plain = tail = ""
+    before = tail = ""
     found, findings = [], []
     for (name, message), prompt, told in zip(asked.items(), rendered, rendered, strict=True):
         if prompt.prompt is None or told.prompt is None:
             why = prompt.error or told.error or ""
             findings.append(Finding("not-rendered", f"{name}: {why}", level=Level.NOTE))
             continue
-        if not plain:
-            plain, tail = told.prompt, told.prompt.rpartition(message["content"])[2]
+        if not tail:
+            before, _, tail = told.prompt.rpartition(message["content"])
         opened = told.prompt.startswith(prompt.prompt)
-        # what a prompt opens and a history does not show may begin as the answer does
-        sides = [prompt.prompt] if opened else [prompt.prompt, told.prompt, plain]
-        same = _common(*sides)
+        # What a prompt opens and a history does not show is left out: all begin as a plain answer does.
+        same = len(prompt.prompt) if opened else len(os.path.commonprefix([told.prompt, before]))  # noqa: RUF071  (letters)
         text = told.prompt[same:]
         ended = text.endswith(tail)
         if message.get("reasoning", "") in text:
             text = text.removesuffix(tail)
-            found.append(Written(name, message, told.prompt[:same], text, opened, ended))
-    return found, findings
-
-
-def _common(*texts: str) -> int:
-    return len(os.path.commonprefix(texts))  # noqa: RUF071  (letters are meant)
+            found.append(Written(name, message, told.prompt[:same], text, opened, ended, ()))
+    tags = tuple({tag: None for one in found for tag in _TAG.findall(one.prompt + one.text)})
+    return [one._replace(tags=tags) for one in found], findings
 
 
 def _handed_over(message: Message, content_format: str) -> Message:
@@ -222,7 +222,8 @@ def _job(one: Written, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
         tool,
         reasoning if one.opened else None,
         TOOLS if tool is not None else (),
-        tuple(ways),
+        one.tags,
+        ways,
     )
 
 

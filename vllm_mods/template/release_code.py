@@ -6,6 +6,7 @@ is stood in for by a module that has any name. It belongs into a process that is
 
 from __future__ import annotations
 
+import enum
 import functools
 import importlib
 import importlib.abc
@@ -95,9 +96,20 @@ def _made() -> dict[str, Any]:
         "get_tool_call_id_type": lambda *_, **__: "random",
         "random_uuid": lambda: f"{next(numbers):032x}",
         "iinfo": lambda *_: SimpleNamespace(min=-(2**63), max=2**63 - 1),
+        "SpecialTokens": _MistralTokens,
         "is_mistral_tokenizer": lambda *_: False,
         "check_json_nesting": lambda *_, **__: None,
     }
+
+
+class _MistralTokens(enum.StrEnum):
+    """What ``mistral_common`` calls ``SpecialTokens``."""
+
+    tool_calls = "[TOOL_CALLS]"
+    args = "[ARGS]"
+    call_id = "[CALL_ID]"
+    begin_think = "[THINK]"
+    end_think = "[/THINK]"
 
 
 class _Stood(ModuleType):
