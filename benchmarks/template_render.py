@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.library.catalog import Library
@@ -48,11 +49,11 @@ def history(written: int) -> list[dict[str, Any]]:
     return messages
 
 
-def milliseconds(render: Callable[..., str], *given: Any, **variables: Any) -> float:
+def milliseconds(render: Callable[[], str]) -> float:
     took = []
     for _ in range(ROUNDS):
         before = time.process_time()
-        render(*given, **variables)
+        render()
         took.append(time.process_time() - before)
     return 1000 * min(took)
 
@@ -73,8 +74,8 @@ def main() -> None:
         base: tuple[float, float] | None = None
         for name, text in sources.items():
             took = (
-                milliseconds(environment().from_string(text).render, given, tools=None),
-                milliseconds(rust_environment(text).render_template, "", **given),
+                milliseconds(partial(environment().from_string(text).render, given, tools=None)),
+                milliseconds(partial(rust_environment(text).render_template, "", **given)),
             )
             base = base or took
             print(

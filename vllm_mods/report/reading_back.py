@@ -26,11 +26,14 @@ def lines(back: ReadBack) -> list[str]:
         ("reasoning", [pair for pair in back.pairs if not pair.tool]),
     ):
         whole = [_names(pair) for pair in pairs if pair.whole]
+        partly = [pair for pair in pairs if not pair.whole]
         found += [f"    read all its {what}: {', '.join(whole)}"] * bool(whole)
-        for pair in pairs:
-            if not pair.whole:
-                found.append(f"    reads {what}: {_names(pair)}: {_counts(pair)}")
-                found += text.findings(pair.findings, "      ")
+        if whole and partly:
+            found.append(f"    read some of its {what}: {', '.join(map(_names, partly))}")
+            continue
+        for pair in partly:
+            found.append(f"    reads {what}: {_names(pair)}: {_counts(pair)}")
+            found += text.findings(pair.findings, "      ")
     return [*found, *text.findings(back.findings, "    ")]
 
 
