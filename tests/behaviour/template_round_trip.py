@@ -19,7 +19,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from vllm_mods.template.answers import Reader, reader, streamed
+from vllm_mods.template.answers import AnswerReader, reader, streamed
 
 Message = dict[str, Any]
 # Reasoning is kept until the next question; a result is none.
@@ -221,7 +221,7 @@ def _turn(
     read = {}
     for parser in parsers:
 
-        def new(parser: str = parser) -> Reader:
+        def new(parser: str = parser) -> AnswerReader:
             tools = conversation["reader_tools"]
             return reader(vllm.tokenizer, parser, "qwen3", tools, kwargs)
 

@@ -232,6 +232,7 @@ def release(tmp_path: Path) -> str:
         file = tmp_path / "site" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
+    (tmp_path / "site/vllm/__init__.py").touch()
     (tmp_path / "site/vllm/_version.py").write_text('__version__ = version = "0.21.0"\n')
     return str(tmp_path / "site")
 

@@ -15,14 +15,14 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 
-class Tokenizer(Protocol):
+class Decoder(Protocol):
     """What is asked of a tokenizer here."""
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """Return the text of tokens."""
 
 
-class Reader(Protocol):
+class AnswerReader(Protocol):
     """How a server reads one answer: reasoning, content, calls."""
 
     def whole(self, text: str, ids: list[int], prompt: list[int]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def reader(
     reasoning: str | None,
     tools: Sequence[Any],
     kwargs: dict[str, Any],
-) -> Reader:
+) -> AnswerReader:
     """Return the release's parsers for one answer, put together as its server does."""
     protocol = importlib.import_module("vllm.entrypoints.openai.chat_completion.protocol")
     request = protocol.ChatCompletionRequest(
@@ -186,7 +186,7 @@ def _json(arguments: str | None) -> Any:
         return arguments
 
 
-def _pieces(tokenizer: Tokenizer, ids: list[int], size: int) -> Iterator[tuple[str, list[int]]]:
+def _pieces(tokenizer: Decoder, ids: list[int], size: int) -> Iterator[tuple[str, list[int]]]:
     """Give ``size`` tokens at a time, and the text that is whole by then, as vLLM streams them."""
     given = 0
     for start in range(0, len(ids), size):
@@ -197,7 +197,7 @@ def _pieces(tokenizer: Tokenizer, ids: list[int], size: int) -> Iterator[tuple[s
 
 
 def streamed(
-    reader: Reader, tokenizer: Tokenizer, ids: list[int], prompt: list[int], size: int
+    reader: AnswerReader, tokenizer: Decoder, ids: list[int], prompt: list[int], size: int
 ) -> dict[str, Any]:
     """Read an answer in pieces of ``size`` tokens, and put together what a client would."""
     reasoning = content = ""

@@ -11,7 +11,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.template import calls, reading_back, rendering, replay
 from vllm_mods.template.about import About
 from vllm_mods.template.conversation import Conversation, Expected, ToolCall
-from vllm_mods.template.parser_process import Release
+from vllm_mods.template.parser_process import ReleaseParsers
 from vllm_mods.template.reading_back import ParserPair, ReadBack
 from vllm_mods.template.rendering import RenderAnswer, Rendered
 from vllm_mods.template.replay import Replayed
@@ -58,7 +58,7 @@ def _only_notes(findings: Sequence[Finding]) -> bool:
 def check(
     template: Template,
     conversations: Sequence[Conversation],
-    release: Release | None = None,
+    release: ReleaseParsers | None = None,
     parsers: ParserPair = (None, None),
 ) -> Checked:
     """Render conversations with a template, and hold everything against what is said of it.

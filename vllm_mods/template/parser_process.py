@@ -59,7 +59,7 @@ class ReadingJob(NamedTuple):
     ways: Sequence[str]
 
 
-class Release(NamedTuple):
+class ReleaseParsers(NamedTuple):
     """The parsers of a release; ``missing`` are the libraries that are not installed here."""
 
     spec: str
@@ -97,7 +97,7 @@ class Release(NamedTuple):
         return found
 
 
-def open_release(tree: Tree) -> Release:
+def open_release(tree: Tree) -> ReleaseParsers:
     """Read the parsers of a tree, and start them once to hear their names.
 
     Raises ``TreeError`` if it has none that run, ``UsageError`` if what they need is not installed.
@@ -116,7 +116,7 @@ def open_release(tree: Tree) -> Release:
     missing = _texts(lines[0].get("missing")) if lines else ()
     if len(lines) > 1 and "error" not in lines[1]:
         said = lines[1]
-        return Release(
+        return ReleaseParsers(
             tree.spec,
             tree.version,
             sources,

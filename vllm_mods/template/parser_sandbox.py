@@ -51,7 +51,7 @@ class _Vocabulary(dict[str, int]):
         return isinstance(text, str) and (text != "[ARGS]" or super().__contains__(text))
 
 
-class _Tokenizer:
+class _LetterTokenizer:
     """A tokenizer of letters and of the tags that parsers ask for."""
 
     is_fast = True
@@ -124,7 +124,7 @@ class _Tokenizer:
         return chr(number) if number < _FIRST else list(self.vocab)[number - _FIRST]
 
 
-class _Harmony(_Tokenizer):
+class _Harmony(_LetterTokenizer):
     """The one of gpt-oss: its parsers read tokens, and their library has the vocabulary."""
 
     def __init__(self) -> None:
@@ -141,12 +141,12 @@ class _Harmony(_Tokenizer):
 
 
 @functools.cache
-def _harmony() -> _Tokenizer:
+def _harmony() -> _LetterTokenizer:
     return _Harmony()
 
 
-def _tokenizer(job: Mapping[str, Any]) -> _Tokenizer:
-    return _harmony() if answers.is_harmony(job["tool"], job["reasoning"]) else _Tokenizer()
+def _tokenizer(job: Mapping[str, Any]) -> _LetterTokenizer:
+    return _harmony() if answers.is_harmony(job["tool"], job["reasoning"]) else _LetterTokenizer()
 
 
 def main() -> None:
@@ -161,7 +161,7 @@ def main() -> None:
     except OSError as error:
         _say(error=f"they are run behind a fence of the kernel only, and there is none: {error}")
         return
-    release_code.Release(case["sources"]).install()
+    release_code.ReleaseModules(case["sources"]).install()
     try:
         tools, reasoners = answers.names()
     except BaseException as error:  # noqa: BLE001  (whatever it is, the release has it)

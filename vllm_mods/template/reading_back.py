@@ -16,7 +16,7 @@ from packaging.version import Version
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.template.about import OPENAI
 from vllm_mods.template.conversation import Conversation, Message
-from vllm_mods.template.parser_process import ReadingJob, Release, as_text
+from vllm_mods.template.parser_process import ReadingJob, ReleaseParsers, as_text
 from vllm_mods.template.rendering import Rendered
 
 WAYS = ("whole", "1", "3", "1000000")
@@ -75,7 +75,7 @@ _FIRST = "a call"
 _REASONED = "reasoning and an answer"
 
 
-class Written(NamedTuple):
+class WrittenAnswer(NamedTuple):
     """One answer as a model would have written it, behind its prompt.
 
     ``opened``: all that the prompt opens shows in the history. ``ended``: so does what ends a turn. ``tags``
@@ -109,7 +109,7 @@ class PairRead(NamedTuple):
 class ReadBack(NamedTuple):
     """What the parsers of a release make of a template's answers; ``named`` if somebody named them."""
 
-    release: Release
+    release: ReleaseParsers
     named: bool
     pairs: tuple[PairRead, ...]
     findings: tuple[Finding, ...]
@@ -122,7 +122,7 @@ class ReadBack(NamedTuple):
 
 
 def read_back(
-    release: Release,
+    release: ReleaseParsers,
     render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
     formats: Sequence[tuple[str, str]],
     named: ParserPair,
@@ -157,7 +157,7 @@ def answers_of(
     content_format: str,
     *,
     with_tools: bool,
-) -> tuple[list[Written], list[Finding]]:
+) -> tuple[list[WrittenAnswer], list[Finding]]:
     """Return what a model writes in the words of a template, and what the template cannot write."""
     asked = {name: one for name, one in ANSWERS.items() if with_tools or "tool_calls" not in one}
     question: Message = {"role": "user", "content": "Well?"}
@@ -184,7 +184,7 @@ def answers_of(
         ended = text.endswith(tail)
         if message.get("reasoning", "") in text:
             text = text.removesuffix(tail)
-            found.append(Written(name, message, told.prompt[:same], text, opened, ended, ()))
+            found.append(WrittenAnswer(name, message, told.prompt[:same], text, opened, ended, ()))
     tags = tuple({tag: None for one in found for tag in _TAG.findall(one.prompt + one.text)})
     return [one._replace(tags=tags) for one in found], findings
 
@@ -195,7 +195,7 @@ def _handed_over(message: Message, content_format: str) -> Message:
     return message | {"content": [{"type": "text", "text": message["content"]}]}
 
 
-def _pairs(release: Release, written: Sequence[Written]) -> list[ParserPair]:
+def _pairs(release: ReleaseParsers, written: Sequence[WrittenAnswer]) -> list[ParserPair]:
     """Return the tool parsers that read a call, and the reasoning parsers that read reasoning."""
     by_name = {one.name: one for one in written}
     call, thought = by_name.get(_FIRST), by_name.get(_REASONED)
@@ -213,7 +213,7 @@ def _pairs(release: Release, written: Sequence[Written]) -> list[ParserPair]:
     ]
 
 
-def _job(one: Written, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
+def _job(one: WrittenAnswer, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
     tool, reasoning = pair
     return ReadingJob(
         one.prompt,
@@ -228,8 +228,8 @@ def _job(one: Written, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
 
 
 def _judged(
-    release: Release,
-    written: Sequence[Written],
+    release: ReleaseParsers,
+    written: Sequence[WrittenAnswer],
     pairs: Sequence[ParserPair],
     *,
     named: bool,
@@ -255,7 +255,7 @@ def _judged(
     return tuple(found)
 
 
-def _concerns(one: Written, pair: ParserPair) -> bool:
+def _concerns(one: WrittenAnswer, pair: ParserPair) -> bool:
     if pair[0] is not None:
         return bool(one.message.get("tool_calls")) and "reasoning" not in one.message
     return "reasoning" in one.message
@@ -279,7 +279,7 @@ def way_name(way: str) -> str:
 
 
 def _difference(
-    one: Written,
+    one: WrittenAnswer,
     read: dict[str, Any],
     pair: ParserPair,
     *,

@@ -123,7 +123,7 @@ class _Stood(ModuleType):
         return made
 
 
-class Release(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """The modules of ``sources``, by their paths; what else is not there yet is stood in for."""
 
     def __init__(self, sources: Mapping[str, str]) -> None:
