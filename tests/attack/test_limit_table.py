@@ -45,7 +45,7 @@ from vllm_mods.run import engine, evidence, waiting
 from vllm_mods.run.service import service
 from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.site import site as writing
-from vllm_mods.template import rendering
+from vllm_mods.template import parser_process, rendering
 from vllm_mods.template.conversation import Conversation
 from vllm_mods.trees import git
 from vllm_mods.trees.archive import TarArchive, ZipArchive
@@ -231,6 +231,10 @@ def repository(where: Path) -> object:
 def rendered(text: str) -> None:
     (one,) = rendering.render(text.encode(), "x", (HELLO,)).rendered
     raise ValueError(one.error)
+
+
+def parsers(text: str) -> None:
+    parser_process.open_release(MemoryTree({"vllm/tool_parsers/__init__.py": text.encode()}))
 
 
 def silence(_: Path) -> object:
@@ -424,6 +428,12 @@ ENOUGH: dict[
         256 << 20,
         "MemoryError|more than 256 MiB",
         lambda _: rendered("{% set x = 'x' * 999999999 %}{{ x }}"),
+    ),
+    "PARSER_SECONDS": (1, "more than 1 seconds", lambda _: parsers("while True: pass")),
+    "PARSER_OUTPUT": (
+        1 << 20,
+        "say more than 1 MiB",
+        lambda _: parsers("import sys\nwhile True: sys.stdout.write('x' * 9999)"),
     ),
     "CHECKPOINT_CONFIG": (9, "9 bytes is the most", lambda at: looked_at(at, a="x" * 9)),
     "CHECKPOINT_INDEX": (9, "9 bytes is the most", looked_at),

@@ -5,7 +5,7 @@ usage: python template_round_trip.py CASES   (a JSON object; what a case holds: 
 
 vLLM's own functions are called in its own order: detection of the content format, its reading of
 messages and tools, its call of the template; then, for each assistant message, its reasoning and
-tool parsers on what the model must have written for the history to look as it does. What is stood
+tool parsers (``vllm_mods.template.answers``) on what the model must have written for the history to look as it does. What is stood
 in for: the tokenizer (one token per byte, and the tags that Qwen's has as tokens), the download of
 pictures, and the model's processor, which would count them. Prints one JSON object.
 """
@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import inspect
 import json
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from vllm_mods.template.answers import AnswerReader, reader, streamed
 
 Message = dict[str, Any]
 # Reasoning is kept until the next question; a result is none.
@@ -126,33 +124,6 @@ class _VLLM:
         )
         return str(prompt)
 
-    def request(self, tools: list[Any]) -> Any:
-        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-
-        question = [{"role": "user", "content": "Q"}]
-        return ChatCompletionRequest(model="m", messages=question, tools=tools, tool_choice="auto")
-
-    def reader(self, parser: str, tools: list[Any], thinking: dict[str, Any]) -> _Reader:
-        """Return the release's parsers for one answer, put together as its server does."""
-        from vllm.parser import ParserManager
-
-        request = self.request(tools)
-        made = ParserManager.get_parser(
-            tool_parser_name=parser, reasoning_parser_name="qwen3", enable_auto_tools=True
-        )
-        if hasattr(made, "parse"):
-            both = made(self.tokenizer, request.tools, chat_template_kwargs=thinking)
-            return _Both(both.adjust_request(request), both)
-        reasoning = ParserManager.get_reasoning_parser("qwen3")(
-            self.tokenizer, chat_template_kwargs=thinking
-        )
-        kind = ParserManager.get_tool_parser(parser, enable_auto_tools=True)
-        try:
-            tool = kind(self.tokenizer, request.tools)
-        except TypeError:  # up to 0.17 the tools come with each call only
-            tool = kind(self.tokenizer)
-        return _Apart(tool.adjust_request(request), reasoning, tool)
-
 
 def _as_sent(message: Message) -> Message:
     """Copy a message, the arguments of its calls as the text that clients send."""
@@ -161,125 +132,6 @@ def _as_sent(message: Message) -> Message:
         if not isinstance(call["function"]["arguments"], str):
             call["function"]["arguments"] = json.dumps(call["function"]["arguments"])
     return copied
-
-
-class _Reader(Protocol):
-    """How a server reads one answer, whole or in pieces: reasoning, content, calls."""
-
-    def whole(self, text: str, ids: list[int], prompt: list[int]) -> dict[str, Any]:
-        """Read an answer that is there at once."""
-
-    def piece(self, text: str, ids: list[int], prompt: list[int], *, last: bool) -> Any:
-        """Read the next piece of a streamed one, and return vLLM's delta message, if any."""
-
-
-class _Both:
-    """From 0.23 one object does it all."""
-
-    def __init__(self, request: Any, parser: Any) -> None:
-        self.request, self.parser = request, parser
-
-    def whole(self, text: str, ids: list[int], prompt: list[int]) -> dict[str, Any]:
-        if hasattr(self.parser, "set_prompt_token_ids"):
-            self.parser.set_prompt_token_ids(prompt)
-        taken = inspect.signature(self.parser.parse).parameters
-        more = {"model_output_token_ids": ids} if "model_output_token_ids" in taken else {}
-        reasoning, content, calls = self.parser.parse(
-            text, self.request, enable_auto_tools=True, **more
-        )
-        return _answer(reasoning, content, calls or [])
-
-    def piece(self, text: str, ids: list[int], prompt: list[int], *, last: bool) -> Any:
-        return self.parser.parse_delta(text, ids, self.request, prompt, finished=last)
-
-
-class _Apart:
-    """Up to 0.22: the steps that the chat completion server of those releases takes itself."""
-
-    def __init__(self, request: Any, reasoning: Any, tool: Any) -> None:
-        self.request, self.reasoning, self.tool = request, reasoning, tool
-        self.text, self.ids = "", list[int]()
-        self.reasoned = self.calling = False
-
-    def whole(self, text: str, ids: list[int], prompt: list[int]) -> dict[str, Any]:
-        del ids, prompt
-        reasoning, content = self.reasoning.extract_reasoning(text, self.request)
-        found = self.tool.extract_tool_calls(content or "", self.request)
-        calls = [call.function for call in found.tool_calls]
-        return _answer(reasoning, found.content if found.tools_called else content, calls)
-
-    def piece(self, text: str, ids: list[int], prompt: list[int], *, last: bool) -> Any:
-        del last
-        before, before_ids = self.text, self.ids
-        now, now_ids, delta = before + text, before_ids + ids, None
-        if not self.reasoned and self.reasoning.is_reasoning_end(prompt):
-            self.reasoned, now_ids = True, ids
-        elif not self.reasoned:
-            delta = self.reasoning.extract_reasoning_streaming(
-                before, now, text, before_ids, now_ids, ids
-            )
-            if self.reasoning.is_reasoning_end(ids):
-                self.reasoned = True
-                now_ids = self.reasoning.extract_content_ids(ids)
-                now = (delta.content if delta else None) or ""
-                if delta:
-                    delta.content = None
-        if self.reasoned:
-            thought = delta.reasoning if delta else None
-            if not self.calling:
-                self.calling, before, before_ids, text, ids = True, "", [], now, now_ids
-            delta = self.tool.extract_tool_calls_streaming(
-                before, now, text, before_ids, now_ids, ids, self.request
-            )
-            if thought and delta is None:
-                delta = SimpleNamespace(reasoning=thought, content=None, tool_calls=[])
-            elif thought:
-                delta.reasoning = thought
-        self.text, self.ids = now, now_ids
-        return delta
-
-
-def _answer(reasoning: str | None, content: str | None, calls: list[Any]) -> dict[str, Any]:
-    return {
-        "reasoning": reasoning or "",
-        "content": content or "",
-        "calls": [{"name": call.name, "arguments": _json(call.arguments)} for call in calls],
-    }
-
-
-def _json(arguments: str | None) -> Any:
-    """Read the arguments of a call; text that is none comes back as text, for the test to see."""
-    try:
-        return json.loads(arguments or "{}")
-    except ValueError:
-        return arguments
-
-
-def _pieces(tokenizer: Any, ids: list[int], size: int) -> Iterator[tuple[str, list[int]]]:
-    """Give ``size`` tokens at a time, and the text that is whole by then, as vLLM streams them."""
-    given = 0
-    for start in range(0, len(ids), size):
-        text = tokenizer.decode(ids[: start + size], skip_special_tokens=True)
-        text = text.rstrip("\ufffd")  # a letter of several tokens, half of which are there
-        yield text[given:], ids[start : start + size]
-        given = len(text)
-
-
-def _streamed(reader: _Reader, vllm: _VLLM, ids: list[int], prompt: list[int], size: int) -> Any:
-    reasoning = content = ""
-    calls: dict[int, SimpleNamespace] = {}
-    pieces = list(_pieces(vllm.tokenizer, ids, size))
-    for i, (text, some) in enumerate(pieces):
-        delta = reader.piece(text, some, prompt, last=i == len(pieces) - 1)
-        if delta is None:
-            continue
-        reasoning += getattr(delta, "reasoning", None) or ""
-        content += delta.content or ""
-        for part in delta.tool_calls or []:
-            call = calls.setdefault(part.index, SimpleNamespace(name="", arguments=""))
-            call.name += (part.function and part.function.name) or ""
-            call.arguments += (part.function and part.function.arguments) or ""
-    return _answer(reasoning, content, [calls[index] for index in sorted(calls)])
 
 
 def _message(answer: dict[str, Any]) -> Message:
@@ -369,12 +221,13 @@ def _turn(
     read = {}
     for parser in parsers:
 
-        def new(parser: str = parser) -> _Reader:
-            return vllm.reader(parser, conversation["reader_tools"], kwargs)
+        def new(parser: str = parser) -> AnswerReader:
+            tools = conversation["reader_tools"]
+            return reader(vllm.tokenizer, parser, "qwen3", tools, kwargs)
 
         answers = {"whole": new().whole(written, ids, prompt_ids)}
         for size in sizes:
-            answers[str(size)] = _streamed(new(), vllm, ids, prompt_ids, size)
+            answers[str(size)] = streamed(new(), vllm.tokenizer, ids, prompt_ids, size)
         for answer in answers.values():
             try:
                 again = history(_message(answer))

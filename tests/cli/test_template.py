@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from toy_release import TEMPLATE, toy_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,7 @@ def test_list_names_what_is_faulty_and_lists_the_rest(call: Call, small: Path) -
     assert [one["name"] for one in answer.json["templates"]] == [
         "qwen3.5-enhanced",
         "qwen3.6-enhanced",
+        "qwen3.8-enhanced",
     ]
     (fault,) = answer.json["faulty"]
     assert "name: is required" in fault["problems"]
@@ -222,3 +224,45 @@ def test_a_pinned_library_pins_its_templates_too(call: Call, library: Path, smal
     answer = call("template", "check", "small", *pins)
     assert answer.code == 3
     assert "more.json is in no list of hashes" in answer.err
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> str:
+    for path, data in toy_release().files.items():
+        file = tmp_path / "site" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    (tmp_path / "site/vllm/__init__.py").touch()
+    (tmp_path / "site/vllm/_version.py").write_text('__version__ = version = "0.21.0"\n')
+    return str(tmp_path / "site")
+
+
+def test_parsers_of_a_release_read_what_a_template_writes(
+    call: Call, tmp_path: Path, release: str
+) -> None:
+    (tmp_path / "t.jinja").write_bytes(TEMPLATE)
+    asked = ("template", "check", f"{tmp_path}/t.jinja", "--parsers", "--target", release)
+    answer = call(*asked)
+    assert answer.code == 0
+    assert "  of 1 tool parsers and 1 reasoning parsers of vLLM 0.21.0\n" in answer.out
+    assert "    read all its calls: toy\n    read all its reasoning: toy\n" in answer.out
+    answer = call(*asked, "--tool-call-parser", "toy", "--reasoning-parser", "toy")
+    assert answer.code == 0
+    assert "    toy with toy: all 12, whole and streamed\n" in answer.out
+    (found,) = call(*asked, "--tool-call-parser", "toy", "--json").json["templates"]
+    (pair,) = found["parsers"]["pairs"]
+    assert (pair["tool_call_parser"], pair["reasoning_parser"]) == ("toy", None)
+    assert pair["answers"] == 12
+    assert pair["read"]["whole"] < 12
+    assert not found["ok"]
+    assert call(*asked, "--tool-call-parser", "toy").code == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("--parsers",), ("--target", "x"), ("--tool-call-parser", "x"), ("--reasoning-parser", "x")],
+)
+def test_a_release_is_run_only_if_that_is_what_is_asked(call: Call, given: tuple[str, ...]) -> None:
+    answer = call("template", "check", "qwen3.5-enhanced", *given)
+    assert answer.code == 2
+    assert "--parsers --target" in answer.err

@@ -261,4 +261,5 @@ def test_the_bundled_pairings() -> None:
         "qwen3.5-122b-hybrid",
         "qwen3.5-122b-int4",
         "qwen3.5-122b-int4-flashqla",
+        "qwen3.6-35b",
     )

@@ -212,8 +212,8 @@ def test_behind_the_fence_nothing_can_be_opened(tmp_path: Path) -> None:
 
     tried = f"""
 import os, socket, subprocess
-from vllm_mods.template import sandbox
-sandbox._fence(5, 1 << 30)
+from vllm_mods.template import fence
+fence.limit(5, 1 << 30)
 for what in (
     lambda: open("/etc/passwd"),
     lambda: open({str(tmp_path / "x")!r}, "w"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -27,12 +28,14 @@ from vllm_mods.template.calls import turns
 from vllm_mods.trees.open import open_tree
 
 QWEN35, QWEN36 = NAMES = ("qwen3.5-enhanced", "qwen3.6-enhanced")
+QWEN38 = "qwen3.8-enhanced"
 MODES = range(1, 16)
 NOT_ESCAPED = ("27-tags-left-alone", "36-results-are-not-touched")
 """Text that is handed over as it is may end a turn anywhere."""
-CONVERSATIONS = {name: conversations(name) for name in NAMES}
-ALL = [(name, slug) for name in NAMES for slug in CONVERSATIONS[name]]
-EACH_TEMPLATE = pytest.mark.parametrize("name", NAMES)
+EVERY = (*NAMES, QWEN38)
+CONVERSATIONS = {name: conversations(name) for name in EVERY}
+ALL = [(name, slug) for name in EVERY for slug in CONVERSATIONS[name]]
+EACH_TEMPLATE = pytest.mark.parametrize("name", EVERY)
 EACH = pytest.mark.parametrize(("name", "slug"), ALL)
 
 
@@ -49,7 +52,7 @@ def _render(name: str, conversation: dict[str, Any]) -> str:
 # ---- the conversations that lie beside the templates -------------------------------------------
 
 
-@EACH_TEMPLATE
+@pytest.mark.parametrize("name", NAMES)
 def test_every_failure_mode_has_a_conversation(name: str) -> None:
     assert {one["failure_mode"] for one in CONVERSATIONS[name].values()} == set(MODES)
 
@@ -71,6 +74,38 @@ def test_the_templates_differ_in_their_names_only() -> None:
     assert "for Qwen3.6." in source(QWEN36)
     for slug, one in CONVERSATIONS[QWEN35].items():
         assert CONVERSATIONS[QWEN36][slug] == one
+
+
+def test_that_of_qwen38_is_that_of_qwen36_with_the_effort_put_in() -> None:
+    old, new = (source(name).splitlines() for name in (QWEN36, QWEN38))
+    gone = [line for line in difflib.ndiff(old, new) if line.startswith("- ")]
+    assert gone == [
+        "-     Chat template for Qwen3.6. Content format: openai (a list of parts; strings work too).",
+        "-         <|im_start|>system      tool definitions, then every leading system and developer message",
+        "- {%- if tools or head.text %}",
+        "-     {{- '<|im_start|>system\\n' }}",
+    ]
+
+
+@pytest.mark.parametrize("slug", CONVERSATIONS[QWEN36])
+def test_without_a_sentence_of_effort_qwen38_has_the_prompts_of_qwen36(slug: str) -> None:
+    one = CONVERSATIONS[QWEN36][slug]
+    medium = one | {"kwargs": one["kwargs"] | {"reasoning_effort": "medium"}}
+    variables = {
+        "tools": one.get("tools"),
+        "documents": None,
+        "add_generation_prompt": one["add_generation_prompt"],
+        **medium["kwargs"],
+    }
+    if "error" in one["expect"]:
+        with pytest.raises(jinja2.TemplateError, match=re.escape(one["expect"]["error"])):
+            _render(QWEN38, medium)
+        with pytest.raises(jinja2.TemplateError, match=re.escape(one["expect"]["error"])):
+            render_by_minijinja(QWEN38, one["messages"], **variables)
+        return
+    prompt = _render(QWEN36, one)
+    assert _render(QWEN38, medium) == prompt
+    assert render_by_minijinja(QWEN38, one["messages"], **variables) == prompt
 
 
 @EACH
@@ -165,7 +200,7 @@ def test_kwargs_are_the_ones_the_template_reads(name: str) -> None:
     kwargs = manifest(name)["kwargs"]
     assert set(kwargs) <= undeclared(source(name))
     for key, kwarg in kwargs.items():
-        messages = CONVERSATIONS[name]["12-reasoning-of-answered-questions"]["messages"]
+        messages = CONVERSATIONS[QWEN36]["12-reasoning-of-answered-questions"]["messages"]
         default = {key: kwarg["default"]}
         assert render(name, messages, add_generation_prompt=True, **default) == render(
             name, messages, add_generation_prompt=True
@@ -207,7 +242,7 @@ def test_releases_detect_the_stated_content_format(version: str) -> None:
     renderer = open_tree(f"pypi:{version}").read("vllm/renderers/hf.py")
     assert renderer is not None
     detect = detector(renderer)
-    for name in NAMES:
+    for name in EVERY:
         assert detect(source(name)) == manifest(name)["content_format"]
     # A detector that always answered the same would pass so far.
     assert detect("{% for message in messages %}{{ message.content }}{% endfor %}") == "string"

@@ -118,7 +118,9 @@ SERVE_COMMAND = Limit(128 << 10, "letters", "a serve command")
 TEMPLATE = Limit(1 << 20, "bytes", "a chat template")
 PROMPT = Limit(16 << 20, "letters", "a prompt")
 TEMPLATE_SECONDS = Limit(20, "seconds", "computing all prompts of a chat template")
-TEMPLATE_MEMORY = Limit(1 << 30, "bytes", "memory for a chat template")
+TEMPLATE_MEMORY = Limit(1 << 30, "bytes", "memory for a chat template, or for a release's parsers")
+PARSER_SECONDS = Limit(120, "seconds", "computing of a release's parsers, of one process of them")
+PARSER_OUTPUT = Limit(64 << 20, "bytes", "what a release's parsers say")
 
 # Checkpoints.
 CHECKPOINT_CONFIG = Limit(4 << 20, "bytes", "the config.json of a model")

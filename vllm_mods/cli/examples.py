@@ -130,6 +130,7 @@ EXAMPLES = {
     "template check": (
         "vllm-mods template check qwen3.5-enhanced",
         "vllm-mods template check ./chat_template.jinja --conversations qwen3.5-enhanced",
+        "vllm-mods template check ./chat_template.jinja --parsers --target pypi:0.33.0",
     ),
     "template render": (
         "vllm-mods template render qwen3.5-enhanced 08-parallel-calls",

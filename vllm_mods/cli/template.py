@@ -17,6 +17,7 @@ from vllm_mods.report import template as report
 from vllm_mods.template import check as checking
 from vllm_mods.template import conversation, rendering
 from vllm_mods.template.conversation import Conversation
+from vllm_mods.template.parser_process import open_release
 from vllm_mods.template.source import Template, conversations, open_template
 
 _complete = options.completer(Library.template_names)
@@ -62,20 +63,49 @@ def list_(libraries: tuple[str, ...], *, as_json: bool) -> int:
 @command.command(name="check")
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
+@click.option(
+    "--parsers",
+    is_flag=True,
+    help="Run the parsers of --target, fenced in: do they read what the template writes?",
+)
+@click.option("--target", metavar="TREE", help="The vLLM for --parsers: a folder, pypi:VERSION, …")
+@click.option("--tool-call-parser", "tool", metavar="NAME", help="This one [template.toml's; all].")
+@click.option("--reasoning-parser", "reasoner", metavar="NAME", help="The same for reasoning.")
 @options.libraries
+@options.offline
 @options.json_output
 def check(
-    templates: tuple[str, ...], others: str | None, libraries: tuple[str, ...], *, as_json: bool
+    templates: tuple[str, ...],
+    others: str | None,
+    libraries: tuple[str, ...],
+    *,
+    parsers: bool,
+    target: str | None,
+    tool: str | None,
+    reasoner: str | None,
+    offline: bool,
+    as_json: bool,
 ) -> int:
     """Tell whether templates make the prompts that they should; all of them without TEMPLATE.
 
     Also which content format each vLLM takes a template for, which arguments it reads, and
     whether its template.toml says so. Exit code 1 if anything is not as it should be.
     """
+    if parsers != (target is not None) or ((tool or reasoner) and not parsers):
+        raise UsageError(
+            "--parsers runs code of --target: both or neither",
+            hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
+        )
     library = options.open_library(libraries)
     given = conversations(library, others) if others is not None else None
     opened = [open_template(library, name) for name in templates or library.template_names()]
-    found = [checking.check(one, one.conversations if given is None else given) for one in opened]
+    release = open_release(options.open_tree(target, offline=offline)) if target else None
+    found = [
+        checking.check(
+            one, one.conversations if given is None else given, release, (tool, reasoner)
+        )
+        for one in opened
+    ]
     if as_json:
         options.print_json(report.checked_data(found))
     else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.report import data, text
+from vllm_mods.report import data, reading_back, text
 from vllm_mods.template.check import CaseOutcome, Checked
 from vllm_mods.template.rendering import Rendered, place
 from vllm_mods.template.source import SPECIAL, Template
@@ -73,6 +73,7 @@ def checked_data(found: Sequence[Checked]) -> dict[str, Any]:
                     }
                     for replay in one.replays
                 ],
+                **({"parsers": reading_back.parsers_data(one.back)} if one.back else {}),
             }
             for one in found
         ],
@@ -147,6 +148,8 @@ def _checked_lines(one: Checked) -> list[str]:
         said_names = [kwarg.name for kwarg in said.kwargs] if said else one.answer.arguments
         names = ", ".join(name for name in said_names if name not in _GIVEN)
         lines.append(f"  reads {names or 'no arguments'}")
+    if one.back is not None:
+        lines += reading_back.lines(one.back)
     lines += text.findings(one.findings, "  ")
     told = [(outcome.conversation, outcome.findings) for outcome in one.outcomes]
     told += [(replay.conversation, replay.findings) for replay in one.replays]

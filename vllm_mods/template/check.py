@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.template import calls, rendering, replay
+from vllm_mods.template import calls, reading_back, rendering, replay
 from vllm_mods.template.about import About
 from vllm_mods.template.conversation import Conversation, Expected, ToolCall
+from vllm_mods.template.parser_process import ReleaseParsers
+from vllm_mods.template.reading_back import ParserPair, ReadBack
 from vllm_mods.template.rendering import RenderAnswer, Rendered
 from vllm_mods.template.replay import Replayed
 from vllm_mods.template.source import SPECIAL, Template
@@ -39,22 +41,30 @@ class Checked(NamedTuple):
     findings: tuple[Finding, ...]
     outcomes: tuple[CaseOutcome, ...] = ()
     replays: tuple[Replayed, ...] = ()
+    back: ReadBack | None = None
 
     @property
     def ok(self) -> bool:
         """Whether everything is as it is said to be, and nothing is lost."""
         parts = [self.findings, *(one.findings for one in self.outcomes)]
-        return all(map(_only_notes, parts + [one.findings for one in self.replays]))
+        parts += [one.findings for one in self.replays]
+        return all(map(_only_notes, parts)) and (self.back is None or self.back.ok)
 
 
 def _only_notes(findings: Sequence[Finding]) -> bool:
     return all(one.level is Level.NOTE for one in findings)
 
 
-def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
+def check(
+    template: Template,
+    conversations: Sequence[Conversation],
+    release: ReleaseParsers | None = None,
+    parsers: ParserPair = (None, None),
+) -> Checked:
     """Render conversations with a template, and hold everything against what is said of it.
 
-    Those of ``replay`` too, which any template has to get right, and all again with minijinja.
+    Those of ``replay`` too, which any template has to get right, and all again with minijinja. The
+    parsers of a ``release`` read answers back: those named, here or by the template, or all.
     """
     about = template.about
     # once more for each argument with what its default is said to be, which must change nothing
@@ -92,7 +102,18 @@ def check(template: Template, conversations: Sequence[Conversation]) -> Checked:
     every = (*conversations, *scenes)
     rust = _render(template, every, tokens, rust=True).rendered
     findings += _other_engine(every, (*plain, *shown), rust)
-    return Checked(template, answer._replace(rendered=plain), tuple(findings), outcomes, replays)
+    back = release and reading_back.read_back(
+        release,
+        lambda parts: _render(template, parts, tokens).rendered,
+        answer.formats,
+        (
+            parsers[0] or (about.tool_call_parser if about else None),
+            parsers[1] or (about.reasoning_parser if about else None),
+        ),
+        with_tools="tools" in answer.variables,
+    )
+    whole = answer._replace(rendered=plain)
+    return Checked(template, whole, tuple(findings), outcomes, replays, back)
 
 
 def _render(

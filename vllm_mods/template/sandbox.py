@@ -4,7 +4,7 @@ vLLM has two engines: transformers' Jinja, and minijinja in its Rust frontend
 (``VLLM_USE_RUST_FRONTEND=1``, from 0.22 on).
 
 ``rendering`` starts it. A case comes on stdin, one JSON object; on stdout a line is written for the
-template and one for each conversation, as soon as it is known. After ``_fence`` the process can open
+template and one for each conversation, as soon as it is known. After ``fence.limit`` the process can open
 no file, no socket and no library, so that whatever gets out of Jinja's sandbox has nothing to do it with.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ import minijinja
 from jinja2.parser import Parser
 
 from vllm_mods.base import limits
-from vllm_mods.template import formats
+from vllm_mods.template import fence, formats
 
 _MOST_OF_ERROR = 2000
 _GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(?=\s*[-+]?%\})")
@@ -117,7 +116,7 @@ def main() -> None:
     for name in _LATER:
         importlib.import_module(name)
     time.localtime()  # reads the time zone
-    _fence(case["seconds"], case["memory"])
+    fence.limit(case["seconds"], case["memory"])
     try:
         tree = env.parse(case["template"])
         template = env.from_string(case["template"])
@@ -147,18 +146,6 @@ def _own(tree: jinja2.nodes.Template) -> set[str]:
     }
     names = tree.find_all(jinja2.nodes.Name)
     return {one.name for one in names if one.ctx == "store"} - asked
-
-
-def _fence(seconds: int, memory: int) -> None:
-    for what, most in (
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_NOFILE, 3),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(what)[1]
-        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (least, least))
 
 
 def _prompt(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, Any]) -> str:
