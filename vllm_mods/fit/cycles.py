@@ -29,7 +29,7 @@ _COMMENT = re.compile(rb"#[^\n]*")
 _TEXT = re.compile(rb"\"\"\".*?(?:\"\"\"|\Z)|'''.*?(?:'''|\Z)", re.DOTALL)
 
 
-class _Step(NamedTuple):
+class _LoadStep(NamedTuple):
     """An import at the left margin; ``names`` are those asked of the module, none for ``import x``."""
 
     start: int
@@ -76,20 +76,20 @@ def cycle_problems(
 
 
 @lru_cache(maxsize=4096)
-def _steps(data: bytes, path: str) -> tuple[_Step, ...]:
+def _steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
     """Return the imports of a file that stand at its margin."""
-    found: list[_Step] = []
+    found: list[_LoadStep] = []
     last = max((match.end() for match in _IMPORT.finditer(data)), default=0)
     hidden = _TEXT.sub(lambda match: re.sub(rb"[^\n]", b" ", match[0]), data[:last])
     for match in _IMPORT.finditer(hidden):
         if match["whole"]:
-            found += (_Step(match.start(), one, ()) for one in _names(match["whole"]))
+            found += (_LoadStep(match.start(), one, ()) for one in _names(match["whole"]))
             continue
         module = match["module"].decode()
         level = len(module) - len(module.lstrip("."))
         target = absolute(path, level, module.lstrip("."))
         asked = _names(match["several"] or match["names"] or b"")
-        found.append(_Step(match.start(), target, tuple(asked)))
+        found.append(_LoadStep(match.start(), target, tuple(asked)))
     return tuple(found)
 
 
@@ -107,7 +107,7 @@ def _file(world: World, dotted: str) -> str | None:
     return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in there), None)
 
 
-def _targets(world: World, step: _Step) -> Iterator[str]:
+def _targets(world: World, step: _LoadStep) -> Iterator[str]:
     """Yield the files that one import loads, packages around the module left out."""
     path = _file(world, step.module)
     if path is not None:
@@ -117,11 +117,13 @@ def _targets(world: World, step: _Step) -> Iterator[str]:
         yield from (one for one in below if one is not None)
 
 
-def _ways(world: World, starts: dict[str, _Step], goal: str) -> list[tuple[tuple[str, ...], _Step]]:
+def _ways(
+    world: World, starts: dict[str, _LoadStep], goal: str
+) -> list[tuple[tuple[str, ...], _LoadStep]]:
     """Return the files by which some files import another, each with the step it starts from."""
     came = dict.fromkeys(starts, "")
     queue = [start for start in starts if start != goal]
-    found: list[tuple[tuple[str, ...], _Step]] = []
+    found: list[tuple[tuple[str, ...], _LoadStep]] = []
     for path in queue:
         for target in {
             t for s in _steps(world.glance(path) or b"", path) for t in _targets(world, s)
@@ -172,7 +174,7 @@ class _Loading:
         return None
 
     def _name(
-        self, path: str, data: bytes, step: _Step, target: str | None, name: str
+        self, path: str, data: bytes, step: _LoadStep, target: str | None, name: str
     ) -> _Stuck | None:
         done = target is None or self.at.get(target, -1) < 0
         if name == "*" or (done and not (target or "__init__.py").endswith("__init__.py")):

@@ -31,7 +31,7 @@ _LOGGING = frozenset(("debug", "info", "warning", "error", "critical", "exceptio
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
 
 
-class _Table(NamedTuple):
+class _NameTable(NamedTuple):
     """What strings of one kind look like, and where the names that there are stand."""
 
     what: str
@@ -40,13 +40,13 @@ class _Table(NamedTuple):
     names: re.Pattern[bytes]
 
 
-_VARIABLE = _Table(
+_VARIABLE = _NameTable(
     "environment variable", re.compile(r"VLLM_\w+"), "vllm/envs.py", re.compile(rb"\bVLLM_\w+")
 )
-_METHOD = _Table(
+_METHOD = _NameTable(
     "quantization method", re.compile(r"[a-z][\w-]+"), _QUANTIZATION, re.compile(rb"\"([\w-]+)\"")
 )
-_BACKEND = _Table(
+_BACKEND = _NameTable(
     "attention backend",
     re.compile(r"[A-Z][A-Z0-9_]{3,}"),
     "attention/backends/registry.py",
@@ -214,7 +214,7 @@ def _literals(nodes: Iterable[ast.expr]) -> list[str]:
 
 
 def _lonely(
-    inference: Inference, nodes: Iterable[ast.expr], table: _Table
+    inference: Inference, nodes: Iterable[ast.expr], table: _NameTable
 ) -> Iterator[tuple[str, str, Level]]:
     """Say that nothing of the tree but this one place has a name: a note, since it may be the patch's own."""
     world = inference.world
