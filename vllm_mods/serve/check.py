@@ -8,12 +8,21 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.serve import command, env_check, flags, registry, template, values
+from vllm_mods.serve import (
+    adapters,
+    command,
+    env_check,
+    flags,
+    refusals,
+    registry,
+    template,
+    values,
+)
 from vllm_mods.serve.command import Parsed, Use
 from vllm_mods.serve.faults import ServeFault, fault_of, note
 from vllm_mods.serve.known import KnownFlags
@@ -22,6 +31,8 @@ from vllm_mods.serve.source import dotted
 
 # How many flags are named that a word may stand for.
 _SHOWN = 4
+# The config class that is made for some models only.
+_PERHAPS = "MultiModalConfig"
 _DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b", re.IGNORECASE)
 
 
@@ -30,7 +41,8 @@ class Serving(NamedTuple):
 
     ``argv`` follows ``vllm serve``; ``unknown`` are the pieces of it that a shell fills in. ``mods``
     are the plans of the mods that are to be in, on the tree as it was before them. ``container`` is
-    None where the tree is not in an image.
+    None where the tree is not in an image. ``missing`` are the names of mods that nobody has here;
+    ``other_engine`` tells what is wrong with a template, by its name, where minijinja renders it.
     """
 
     argv: tuple[str, ...]
@@ -38,6 +50,8 @@ class Serving(NamedTuple):
     unknown: tuple[str, ...] = ()
     mods: tuple[ModPlan, ...] = ()
     container: template.ContainerSettings | None = None
+    missing: tuple[str, ...] = ()
+    other_engine: Callable[[str, bytes], str] | None = None
 
 
 class ServeAnswer(NamedTuple):
@@ -59,8 +73,11 @@ def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
     Raises ``TreeError`` if a file of the tree cannot be read.
     """
     checker = _Checker(known, serving)
+    found = tuple(checker.faults())
+    if all(fault.level is Level.NOTE for fault in found):
+        found += tuple(refusals.faults(known, checker.parsed, checker.filled_in))
     return ServeAnswer(
-        faults=tuple(dict.fromkeys(checker.faults())),
+        faults=tuple(dict.fromkeys(found)),
         names=known.names(),
         used=len(checker.parsed.uses),
     )
@@ -85,6 +102,8 @@ class _Checker:
         yield from template.faults(
             self.sources.tree, uses, self.serving.mods, self.serving.container, self.filled_in
         )
+        if env_check.renders_with_minijinja(self.sources, self.serving.env):
+            yield from template.engine_faults(uses, self.serving.mods, self.serving.other_engine)
         for mod in self.serving.mods:
             yield from self.mod(mod)
         yield from env_check.faults(
@@ -142,6 +161,8 @@ class _Checker:
             return ServeFault("flag-unknown", use.typed, message, base)
         near = values.nearest(head, there if head.startswith("--no-") else self.flags.by_name)
         meant = f"; did you mean {near}?" if near else ""
+        if self.serving.missing:
+            meant += f" (unless {', '.join(self.serving.missing)} adds it)"
         return ServeFault(
             "flag-unknown", use.typed, f"vLLM {self.version} has no such flag{meant}", near
         )
@@ -175,6 +196,16 @@ class _Checker:
         assert use.flag is not None  # noqa: S101  (the caller asked)
         human = self.flags.rules.human_json
         wrong = list(values.problems(self.sources, found, value, human_json=human))
+        if use.flag.name == "--lora-modules":
+            wrong += adapters.problems(self.sources, found, value)
+        if getattr(found.cls and found.cls.node, "name", "") == _PERHAPS:
+            why = "refused for a model with images or sound: of another one nobody looks at it"
+            wrong = [
+                one._replace(note=True, message=f"{one.message}; {why}")
+                if one.code == "value-range"
+                else one
+                for one in wrong
+            ]
         yield from (fault_of(use.typed, one) for one in wrong)
         if wrong or (found.optional and value in {"", "None"}):
             return

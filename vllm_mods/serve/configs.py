@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
@@ -35,15 +36,20 @@ def fields(sources: ModuleSources, cls: SourcePlace) -> dict[str, ConfigField]:
     return found
 
 
-def takes_any_key(sources: ModuleSources, cls: SourcePlace) -> str | None:
-    """Return why a class may take keys that are no fields of it; ``None`` if it cannot."""
+def takes_any_key(sources: ModuleSources, cls: SourcePlace, *, early: bool = True) -> str | None:
+    """Return why a class may take keys that are no fields of it; ``None`` if it cannot.
+
+    Not ``early``: what changes the keys first has done so.
+    """
     for one in sources.bases(cls):
         assert isinstance(one.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
         for member in one.node.body:
             if isinstance(member, ast.FunctionDef):
                 if member.name == "__init__":
                     return f"{one.node.name} has an __init__ of its own"
-                if any("model_validator" in text and "before" in text for text in _marks(member)):
+                if early and any(
+                    "model_validator" in text and "before" in text for text in _marks(member)
+                ):
                     return f"{one.node.name}.{member.name} may change the keys first"
         if any("extra=" in text and "forbid" not in text for text in _marks(one.node)):
             return f"{one.node.name} takes extra keys"
@@ -94,11 +100,24 @@ def is_enum(sources: ModuleSources, cls: SourcePlace) -> bool:
     return any(name.endswith(("Enum", "Flag")) for name in names)
 
 
+def is_protocol(cls: SourcePlace) -> bool:
+    """Tell whether a class says only what others have."""
+    bases = cls.node.bases if isinstance(cls.node, ast.ClassDef) else []
+    return any((dotted(base) or "").rpartition(".")[2] == "Protocol" for base in bases)
+
+
 def members(cls: SourcePlace) -> dict[str, object]:
-    """Return the members of an enumeration; the value is ``None`` where it is computed."""
+    """Return the members of an enumeration; the value is ``None`` where it is computed.
+
+    It is ``()`` for a tuple of others, which nobody can type.
+    """
     assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (the caller asked is_enum)
     return {
-        target.id: node.value.value if isinstance(node.value, ast.Constant) else None
+        target.id: node.value.value
+        if isinstance(node.value, ast.Constant)
+        else ()
+        if isinstance(node.value, ast.Tuple)
+        else None
         for node in cls.node.body
         if isinstance(node, ast.Assign)
         for target in node.targets
@@ -115,7 +134,12 @@ def _decorated(cls: SourcePlace) -> bool:
     return False
 
 
-def _own_fields(cls: SourcePlace) -> Iterator[ConfigField]:
+@lru_cache(maxsize=512)
+def _own_fields(cls: SourcePlace) -> tuple[ConfigField, ...]:
+    return tuple(_read_fields(cls))
+
+
+def _read_fields(cls: SourcePlace) -> Iterator[ConfigField]:
     assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
     body = cls.node.body
     for node, after in zip(body, [*body[1:], None], strict=True):

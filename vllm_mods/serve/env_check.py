@@ -10,6 +10,8 @@ from vllm_mods.serve.faults import ServeFault, fault_of, note
 from vllm_mods.serve.source import ModuleSources
 from vllm_mods.serve.values import ValueProblem
 
+_RUST = "VLLM_USE_RUST_FRONTEND"
+
 
 def faults(
     sources: ModuleSources,
@@ -31,6 +33,13 @@ def faults(
             yield _no_variable(sources, name, table, mods)
         elif not filled_in(value):
             yield from (fault_of(name, one) for one in _variable_problems(table[name], value))
+
+
+def renders_with_minijinja(sources: ModuleSources, env: Mapping[str, str]) -> bool:
+    """Tell whether this vLLM, with this environment, has its Rust frontend render templates."""
+    if env.get(_RUST, "0").strip() in {"", "0"}:
+        return False
+    return _RUST in (envs.variables(sources) or {})
 
 
 def _no_variable(

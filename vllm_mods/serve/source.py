@@ -43,10 +43,19 @@ class _SourceModule(NamedTuple):
 class ModuleSources:
     """The parsed modules of one tree; each is read when it is asked for, and once."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, near: tuple[str, ...] = ("vllm",), far: str = "") -> None:
         self.tree = tree
+        self.near = near
+        self.far = far
+        self._bases: dict[SourcePlace, tuple[SourcePlace, ...]] = {}
         self._modules: dict[str, _SourceModule | None] = {}
         self._parsed: dict[str, ast.Module | None] = {}
+
+    def only(self, near: tuple[str, ...], far: str) -> ModuleSources:
+        """Return the same sources, in which imports lead to what is near only, and not to ``far``."""
+        narrow = ModuleSources(self.tree, near, far)
+        narrow._parsed = self._parsed
+        return narrow
 
     def parse(self, path: str) -> ast.Module | None:
         """Return a file's syntax tree, ``None`` if there is no such file or it is no Python.
@@ -59,7 +68,7 @@ class ModuleSources:
 
     def file_of(self, dotted: str) -> str | None:
         """Return the path of a module by its dotted name, ``None`` if it is not in the tree."""
-        if dotted.partition(".")[0] != "vllm":
+        if dotted == self.far or not any(f"{dotted}.".startswith(f"{one}.") for one in self.near):
             return None  # beside vLLM is what people installed, not what the release says
         stem = dotted.replace(".", "/")
         for path in (f"{stem}.py", f"{stem}/__init__.py"):
@@ -84,8 +93,19 @@ class ModuleSources:
                 return None
         return found if isinstance(found, SourcePlace) else None
 
+    def origin(self, path: str, name: str) -> str:
+        """Return where a name is imported from, ``""`` if it is not."""
+        module = self._module(path)
+        bound = module.runtime.get(name) if module else None
+        return f"{bound.module}.{bound.name}" if isinstance(bound, _ImportedName) else ""
+
     def bases(self, cls: SourcePlace) -> Iterator[SourcePlace]:
         """Yield a class and the classes of the tree that it inherits from, in search order."""
+        if cls not in self._bases:
+            self._bases[cls] = tuple(self._inherited(cls))
+        yield from self._bases[cls]
+
+    def _inherited(self, cls: SourcePlace) -> Iterator[SourcePlace]:
         seen: list[SourcePlace] = []
         pending = [cls]
         while pending and len(seen) < _DEPTH:

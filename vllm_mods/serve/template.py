@@ -58,6 +58,29 @@ def faults(
                 yield from _at(tree, use, value, brought, has_mods=bool(mods), container=container)
 
 
+def engine_faults(
+    uses: Sequence[Use],
+    mods: Sequence[ModPlan],
+    differs: Callable[[str, bytes], str] | None,
+) -> Iterator[ServeFault]:
+    """Yield what minijinja, by which the Rust frontend renders, makes otherwise of a mod's template."""
+    used = {value.rpartition("/")[2] for use in uses for value in use.values}
+    files = [
+        file
+        for mod in mods
+        if mod.verdict.ok and mod.variant
+        for file in mod.variant.templates
+        if file.file in used
+    ]
+    for file in files:
+        why = differs(file.file, file.data) if differs is not None else ""
+        if why:
+            yield ServeFault("template-engine", file.file, f"the Rust frontend renders it: {why}")
+    if uses and not files:
+        message = "VLLM_USE_RUST_FRONTEND renders it with minijinja: whether it can is not known"
+        yield note("template-engine-unclear", "--chat-template", message)
+
+
 def _at(
     tree: Tree,
     use: Use,

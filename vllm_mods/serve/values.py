@@ -113,8 +113,7 @@ def _json(
     sources: ModuleSources, shape: FlagShape, text: str, *, human_json: bool
 ) -> Iterator[ValueProblem]:
     try:
-        plain = _without_suffixes(text) if human_json and shape.validated else text
-        data = json_of(plain)
+        data = json_of(plain_json(text, human=human_json and shape.validated))
     except ValueError as error:
         yield ValueProblem("json-invalid", f"not JSON: {_why_no_json(text, error)}")
         return
@@ -140,7 +139,10 @@ def _why_no_json(text: str, error: ValueError) -> str:
     return f"{error} in {text}"
 
 
-def _without_suffixes(text: str) -> str:
+def plain_json(text: str, *, human: bool) -> str:
+    """Return JSON with its ``32k`` written out, where this vLLM does that. Raises ``ValueError``."""
+    if not human:
+        return text
     parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
     pattern = rf"\b{_HUMAN.pattern}\b"
     parts[::2] = [re.sub(pattern, lambda found: str(_human(found[0])), one) for one in parts[::2]]
@@ -160,6 +162,11 @@ def _human(text: str) -> int:
             f"{text!r}: {found[2]} is binary and takes no decimals; {text.lower()} does"
         )
     return int(found[1]) * _BINARY[found[2]]
+
+
+def read(shape: FlagShape, text: str) -> str | int | float:
+    """Return what the parser makes of one value. Raises ``ValueError``."""
+    return text if shape.kind == "text" else _number(shape.kind, text)
 
 
 def _number(kind: str, text: str) -> int | float:
@@ -183,8 +190,12 @@ def _in_bounds(
     sources: ModuleSources, cls: SourcePlace, field: ConfigField, value: float, at: str = ""
 ) -> Iterator[ValueProblem]:
     early = configs.validators(sources, cls, field.name)
-    if not field.bounds or not all(configs.lets_none_through(one) for one in early):
-        return
+    if all(configs.lets_none_through(one) for one in early):
+        yield from bound_problems(field, value, at)
+
+
+def bound_problems(field: ConfigField, value: float, at: str = "") -> Iterator[ValueProblem]:
+    """Yield a problem if a number is out of the bounds of its field."""
     tests = {
         "gt": lambda a, b: a > b,
         "ge": lambda a, b: a >= b,
@@ -205,7 +216,7 @@ def _field_problems(
     at: str,
 ) -> Iterator[ValueProblem]:
     """Yield what is wrong with one value in a JSON object, as far as its type is plain."""
-    if "SkipValidation" in ast.unparse(field.annotation.node):
+    if is_unchecked(field):
         return
     early = configs.validators(sources, cls, field.name)
     if early and (value is None or not all(configs.lets_none_through(one) for one in early)):
@@ -218,14 +229,30 @@ def _field_problems(
     if isinstance(value, dict) and config is not None:
         yield from object_problems(sources, config, value, f"{at}.")
         return
+    wrong = tuple(type_problems(sources, found, value, at))
+    yield from wrong
+    if not wrong and isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield from _in_bounds(sources, cls, field, value, at)
+
+
+def is_unchecked(field: ConfigField) -> bool:
+    """Tell whether pydantic takes anything for a field."""
+    return "SkipValidation" in ast.unparse(field.annotation.node)
+
+
+def type_problems(
+    sources: ModuleSources,
+    found: tuple[hints.Hint, ...],
+    value: object,
+    at: str,
+) -> Iterator[ValueProblem]:
+    """Yield a problem if a value of JSON is of none of the types of a field."""
     wrong = _mismatch(sources, found, value)
     if wrong is not None:
         near = nearest(str(value), wrong)
         yield ValueProblem(
             "json-value", f"{at!r}: {json.dumps(value)} is not offered: {listed(wrong, near)}", near
         )
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield from _in_bounds(sources, cls, field, value, at)
 
 
 def _early_problems(
@@ -244,7 +271,7 @@ def _early_problems(
             yield one._replace(code="json-value", message=f"{at!r}: {one.message}")
 
 
-def _mismatch(
+def _mismatch(  # noqa: C901 - one kind of type per branch
     sources: ModuleSources, found: tuple[hints.Hint, ...], value: object
 ) -> list[str] | None:
     """Return what a value may be if it is none of it; ``None`` if it fits or can't be told."""
@@ -256,12 +283,17 @@ def _mismatch(
             offered += [str(one) for one in hint.values]
         elif hint.kind == "class" and hint.place and configs.is_enum(sources, hint.place):
             members = configs.members(hint.place)
-            if None in members.values() or value in members.values():
+            there = members.values()
+            if None in there or value in there or (_is_digits(value) and int(str(value)) in there):
                 return None
-            offered += [str(one) for one in members.values()]
+            offered += [str(one) for one in members.values() if one != ()]
         elif hint.kind == "class" and hint.place and configs.is_dataclass(sources, hint.place):
             offered.append("a JSON object")
-        elif hint.kind != "builtin" or _fits(hint.name, value):
+        elif hint.kind == "other" and hint.name.startswith("Callable"):
+            continue  # nothing in JSON is one
+        elif hint.kind == "class" and hint.place and configs.is_protocol(hint.place):
+            continue
+        elif hint.kind != "builtin" or (_fits(hint.name, value) and _holds(sources, hint, value)):
             return None
         elif hint.name != "None":
             offered.append(_IN_WORDS[hint.name])
@@ -292,6 +324,19 @@ def _fits(name: str, value: object) -> bool:
     if not isinstance(value, (int, float)):
         return False
     return value in (0, 1) if name == "bool" else name == "float" or value == int(value)
+
+
+def _holds(sources: ModuleSources, hint: hints.Hint, value: object) -> bool:
+    """Tell whether what a list or an object holds is of its type, as far as that is plain."""
+    if not hint.args or not isinstance(value, (list, dict)) or hint.name == "tuple":
+        return True
+    inner = hints.hints(sources, hint.args[-1])
+    held = value.values() if isinstance(value, dict) else value
+    return all(_mismatch(sources, inner, one) is None for one in held)
+
+
+def _is_digits(value: object) -> bool:
+    return isinstance(value, str) and value.isdecimal()
 
 
 def _is_number(text: str) -> bool:

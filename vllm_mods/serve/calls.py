@@ -1,0 +1,250 @@
+"""Calls: of what Python itself has, on values as far as they are known."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from vllm_mods.serve import hints, meaning
+from vllm_mods.serve.expressions import Expressions, items_of
+from vllm_mods.serve.lookups import Frame
+from vllm_mods.serve.meaning import (
+    UNKNOWN,
+    CodeReference,
+    KnownObject,
+    Member,
+    RefusedError,
+    known,
+    truth,
+)
+from vllm_mods.serve.source import SourcePlace, dotted
+
+_PURE: dict[str, Callable[..., Any]] = {
+    one.__name__: one
+    for one in (
+        *(abs, bool, dict, float, frozenset, int, len, list, max, min, range),
+        *(repr, round, set, sorted, str, sum, tuple, zip, enumerate, reversed),
+    )
+}
+_TYPES = {"str": str, "int": int, "float": float, "bool": bool, "dict": dict, "list": list}
+_TYPES |= {"tuple": tuple, "set": set}
+# What changes a list, dict or set, and what only reads it or a text.
+_CHANGES = {"append", "extend", "insert", "remove", "clear", "add", "update", "setdefault", "sort"}
+_CHANGES |= {"pop", "discard"}
+_READS = {"get", "items", "keys", "values", "copy", "count", "index", "union", "intersection"}
+_READS |= {"lower", "upper", "strip", "split", "startswith", "endswith", "replace", "join"}
+_READS |= {"removeprefix", "removesuffix", "partition", "rpartition", "isdigit", "is_integer"}
+_QUIET = ("logger", "warnings", "logging")
+_LONGEST = 200
+_PLAIN = (list, dict, set, str, tuple, frozenset, int)
+
+
+class Calls(Expressions):
+    """Evaluates calls. ``Statements`` runs the functions of the tree that are called."""
+
+    def _as_call(self, node: ast.Call, frame: Frame) -> Any:  # noqa: ANN401, PLR0911 - a way each
+        name = dotted(node.func) or ""
+        short = name.rpartition(".")[2]
+        if name.partition(".")[0] in _QUIET:
+            return None
+        if name == "isinstance" and len(node.args) == 2:
+            return self._isinstance(self.evaluate(node.args[0], frame), node.args[1], frame)
+        if short == "get_args" and node.args:
+            return self._literals(SourcePlace(frame.path, node.args[0]))
+        args, kwargs = self._arguments(node, frame)
+        if args is None or kwargs is None:
+            return self._lose_all(node, frame, (), {})
+        special = getattr(self, f"_special_{short}", None)
+        if special is not None and name not in frame.names:
+            return special(args, kwargs)
+        if self.sources.origin(frame.path, name) == "packaging.version.parse" and len(args) == 1:
+            return self._version(args[0])
+        if name in _PURE and name not in frame.names:
+            return self._pure(_PURE[name], args, kwargs)
+        return self._other_call(node, frame, args, kwargs)
+
+    def _other_call(
+        self, node: ast.Call, frame: Frame, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:  # noqa: ANN401
+        if _is_super(node.func):
+            for one in frame.names.values():
+                self.lose(one)
+            return UNKNOWN
+        if isinstance(node.func, ast.Attribute) and not self._is_module(node.func.value, frame):
+            owner = self.evaluate(node.func.value, frame)
+            if isinstance(owner, _PLAIN):
+                return self._on_plain(owner, node.func.attr, args, kwargs)
+        callee = self.evaluate(node.func, frame)
+        if isinstance(callee, CodeReference):
+            return self.call(callee, args, kwargs)
+        return self._lose_all(node, frame, args, kwargs)
+
+    # --- functions that are known by their names
+
+    def _special_cast(self, args: list[Any], _kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        return args[1] if len(args) == 2 else UNKNOWN
+
+    def _special_get_field(self, args: list[Any], _kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        known_ = len(args) == 2 and isinstance(args[0], CodeReference)
+        return self.attribute(KnownObject(args[0].place), str(args[1])) if known_ else UNKNOWN
+
+    def _special_maybe_override_with_speculators(
+        self, _args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:  # noqa: ANN401
+        # some checkpoints bring a draft of their own; what is given stays otherwise
+        return (UNKNOWN, UNKNOWN, kwargs.get("vllm_speculative_config", UNKNOWN))
+
+    def _special_getattr(self, args: list[Any], _kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        return self.attribute(args[0], args[1]) if isinstance(args[1], str) else UNKNOWN
+
+    def _special_hasattr(self, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        return UNKNOWN if self._special_getattr(args, kwargs) is UNKNOWN else True
+
+    def _special_setattr(self, args: list[Any], _kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        if isinstance(args[0], KnownObject) and isinstance(args[1], str):
+            self.write(args[0].attrs, args[1], args[2])
+        else:
+            self.lose(args[0])
+
+    def _special_deepcopy(self, args: list[Any], _kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        return self._copied(args[0])
+
+    def _special_any(self, args: list[Any], _kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        return self._decided(args[0], by=True)
+
+    def _special_all(self, args: list[Any], _kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        return self._decided(args[0], by=False)
+
+    # --- what is handed over
+
+    def _arguments(
+        self, node: ast.Call, frame: Frame
+    ) -> tuple[list[Any] | None, dict[str, Any] | None]:
+        args: list[Any] | None = []
+        kwargs: dict[str, Any] | None = {}
+        for one in node.args:
+            value = self.evaluate(one.value if isinstance(one, ast.Starred) else one, frame)
+            if not isinstance(one, ast.Starred):
+                args = None if args is None else [*args, value]
+            else:
+                args = (
+                    [*args, *value]
+                    if args is not None and isinstance(value, (list, tuple))
+                    else None
+                )
+        for keyword in node.keywords:
+            value = self.evaluate(keyword.value, frame)
+            if keyword.arg is not None:
+                kwargs = None if kwargs is None else {**kwargs, keyword.arg: value}
+            else:
+                kwargs = (
+                    {**kwargs, **value} if kwargs is not None and isinstance(value, dict) else None
+                )
+        return args, kwargs
+
+    def _lose_all(
+        self, node: ast.Call, frame: Frame, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401
+        """Lose what is handed to something unknown, and what it is called on."""
+        given = [*args, *kwargs.values()]
+        if not given:
+            parts = [*node.args, *(keyword.value for keyword in node.keywords)]
+            bare = (one.value if isinstance(one, ast.Starred) else one for one in parts)
+            given = [self.evaluate(one, frame) for one in bare]
+        if isinstance(node.func, ast.Attribute):
+            given.append(self.evaluate(node.func.value, frame))
+        for value in given:
+            self.lose(value)
+        return UNKNOWN
+
+    def _is_module(self, node: ast.expr, frame: Frame) -> bool:
+        return isinstance(node, ast.Name) and node.id not in frame.names
+
+    def _isinstance(self, value: Any, types: ast.expr, frame: Frame) -> Any:  # noqa: ANN401
+        several = types.elts if isinstance(types, ast.Tuple) else [types]
+        answers = [self._one_type(value, one, frame) for one in several]
+        return True if True in answers else UNKNOWN if None in answers else False
+
+    def _one_type(self, value: Any, node: ast.expr, frame: Frame) -> bool | None:  # noqa: ANN401
+        name = dotted(node) or ""
+        if value is UNKNOWN:
+            return None
+        if name in _TYPES:
+            return None if isinstance(value, Member) else isinstance(value, _TYPES[name])
+        found = self.evaluate(node, frame)
+        if isinstance(found, CodeReference) and isinstance(found.place.node, ast.ClassDef):
+            if isinstance(value, (KnownObject, Member)):
+                return meaning.is_a(self.sources, value.cls, found.place)
+            return False
+        # pydantic's own class of arguments is never a plain dict
+        return False if name == "ArgsKwargs" else None
+
+    def _literals(self, at: SourcePlace) -> Any:  # noqa: ANN401
+        found = hints.hints(self.sources, at)
+        if not found or any(hint.kind != "literal" for hint in found):
+            return UNKNOWN
+        return tuple(value for hint in found for value in hint.values)
+
+    def _copied(self, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, KnownObject):
+            return KnownObject(
+                value.cls, {name: self._copied(one) for name, one in value.attrs.items()}
+            )
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._copied(one) for one in value)
+        if isinstance(value, dict):
+            return {key: self._copied(one) for key, one in value.items()}
+        return value
+
+    def _version(self, text: Any) -> Any:  # noqa: ANN401
+        try:
+            Version(text if isinstance(text, str) else "0")
+        except InvalidVersion as error:
+            raise RefusedError(str(error)) from error
+        return UNKNOWN
+
+    def _decided(self, value: Any, *, by: bool) -> Any:  # noqa: ANN401
+        items = items_of(value)
+        answers = None if items is None else [truth(one) for one in items]
+        if answers is None:
+            return UNKNOWN
+        return by if by in answers else UNKNOWN if None in answers else not by
+
+    def _pure(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        values = [*args, *kwargs.values()]
+        if function is len and len(args) == 1 and isinstance(args[0], (list, tuple, dict)):
+            return len(args[0])
+        if not known(values) or any(
+            isinstance(v, (KnownObject, Member, CodeReference)) for v in values
+        ):
+            return UNKNOWN
+        if any(isinstance(v, int) and v > _LONGEST for v in values) and function is range:
+            return UNKNOWN
+        try:
+            found = function(*args, **kwargs)
+        except (TypeError, ValueError, OverflowError):
+            return UNKNOWN
+        return list(found) if isinstance(found, (zip, enumerate, reversed)) else found
+
+    def _on_plain(self, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        if name in _CHANGES and isinstance(owner, (list, dict, set)):
+            if self.trail is not None or not known([*args, *kwargs.values()]):
+                self.lose(owner)
+                return UNKNOWN
+        elif name not in _READS or any(one is UNKNOWN for one in args):
+            return UNKNOWN
+        try:
+            found = getattr(owner, name)(*args, **kwargs)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            return UNKNOWN
+        return list(found) if name in {"items", "keys", "values"} else found
+
+
+def _is_super(func: ast.expr) -> bool:
+    inner = func.value if isinstance(func, ast.Attribute) else None
+    return dotted(func) == "super" or (
+        isinstance(inner, ast.Call) and dotted(inner.func) == "super"
+    )

@@ -1,0 +1,163 @@
+"""Values as far as they are known: what an expression of the tree comes to without running vLLM."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from vllm_mods.serve import configs
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
+
+
+class _UnknownValue:
+    def __repr__(self) -> str:
+        return "…"
+
+
+UNKNOWN: Final = _UnknownValue()
+
+OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+class RefusedError(Exception):
+    """The tree raises here, whatever is not known. ``names`` are those that it looked at."""
+
+    def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.names = names
+
+
+@dataclass(eq=False, slots=True)
+class KnownObject:
+    """An object of a class of the tree, with the attributes that are known so far.
+
+    The others have their default, or are not known where only a part is (``partly``).
+    """
+
+    cls: SourcePlace
+    attrs: dict[str, Any] = field(default_factory=dict)
+    partly: bool = False
+
+    def __repr__(self) -> str:
+        return getattr(self.cls.node, "name", "…")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an enumeration; ``value`` is the source of one that is computed."""
+
+    cls: SourcePlace
+    name: str
+    value: object
+    plain: bool
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class CodeReference:
+    """A function or class of the tree; ``owner`` is what it is called on."""
+
+    place: SourcePlace
+    owner: Any = None
+
+
+def enumerated(cls: SourcePlace) -> Iterator[Member]:
+    """Yield the members of an enumeration."""
+    assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (the caller asked is_enum)
+    for node in cls.node.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if not name.startswith("_"):
+                plain = isinstance(node.value, ast.Constant)
+                value = node.value.value if plain else ast.unparse(node.value)  # type: ignore[attr-defined]
+                yield Member(cls, name, value, plain)
+
+
+def is_plain_enum(sources: ModuleSources, cls: SourcePlace) -> bool:
+    """Tell whether a class is an enumeration whose look-up is Python's own."""
+    return configs.is_enum(sources, cls) and not any(
+        isinstance(member, ast.FunctionDef) and member.name == "_missing_"
+        for one in sources.bases(cls)
+        for member in getattr(one.node, "body", ())
+    )
+
+
+def known(value: object) -> bool:
+    """Tell whether a value and all that it holds is known."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(known(one) for one in value)
+    if isinstance(value, dict):
+        return all(known(one) for one in value.values())
+    return value is not UNKNOWN
+
+
+def truth(value: object) -> bool | None:
+    """Return whether a value counts as true, ``None`` if that is not known."""
+    if value is UNKNOWN:
+        return None
+    if isinstance(value, Member):
+        return bool(value.value) if value.plain and _counts(value) else True
+    return True if isinstance(value, (KnownObject, CodeReference)) else bool(value)
+
+
+def same(one: object, other: object) -> bool | None:  # noqa: PLR0911 - an answer per pair of kinds
+    """Return whether two values are equal, ``None`` if that is not known."""
+    if isinstance(one, Member) and isinstance(other, Member):
+        if one.cls != other.cls:
+            return None if _counts(one) or _counts(other) else False
+        return one.name == other.name or (one.plain == other.plain and one.value == other.value)
+    if isinstance(one, Member) or isinstance(other, Member):
+        member, plain = (one, other) if isinstance(one, Member) else (other, one)
+        assert isinstance(member, Member)  # noqa: S101  (one of them is)
+        if plain is UNKNOWN:
+            return None
+        return member.plain and member.value == plain if _counts(member) else False
+    if isinstance(one, (KnownObject, CodeReference)) or isinstance(
+        other, (KnownObject, CodeReference)
+    ):
+        if one is None or other is None:
+            return False
+        return True if one is other else None
+    if not known(one) or not known(other):
+        return None
+    return bool(one == other)
+
+
+def inside(item: object, container: object) -> bool | None:
+    """Return whether ``item in container``, ``None`` if that is not known."""
+    if isinstance(container, str) and isinstance(item, str):
+        return item in container
+    if isinstance(container, (list, tuple, set, frozenset, dict)):
+        answers = [same(item, one) for one in container]
+        return True if True in answers else None if None in answers else False
+    return None
+
+
+def is_a(sources: ModuleSources, cls: SourcePlace, other: SourcePlace) -> bool:
+    """Tell whether a class is another one or inherits from it."""
+    return any(one.node is other.node for one in sources.bases(cls))
+
+
+def _counts(member: Member) -> bool:
+    """Tell whether a member is a number or a text itself, and equal to a plain one."""
+    assert isinstance(member.cls.node, ast.ClassDef)  # noqa: S101  (of an enumeration)
+    bases = {(dotted(base) or "").rpartition(".")[2] for base in member.cls.node.bases}
+    return bool(bases & {"IntEnum", "StrEnum", "IntFlag", "int", "str"})
