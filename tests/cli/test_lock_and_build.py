@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
+import serve_tree
 import small_site
 from making_images import Image, from_disk
 from making_images import layer as tar_of
@@ -18,6 +20,7 @@ from vllm_mods.cli import pairing_arguments, run
 from vllm_mods.formats import receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 SITE = "usr/local/lib/python3.12/dist-packages"
@@ -45,8 +48,15 @@ class Caller:
         return done
 
 
-def base(folder: Path, *, a: bytes = b"A = 1\n", where: str = SITE) -> Path:
+def base(
+    folder: Path,
+    *,
+    a: bytes = b"A = 1\n",
+    where: str = SITE,
+    more: Mapping[str, bytes] = MappingProxyType({}),
+) -> Path:
     files = {**small_site.FILES, "vllm/_version.py": b"__version__ = '0.19.1'\n", "vllm/a.py": a}
+    files |= more
     site = small_site.build(folder / "site", files)
     things = {f"{where}/{path}": thing for path, thing in from_disk(site).items()}
     made = Image([tar_of(things)], {"Env": ["PATH=/usr/local/bin"]}, "base:1")
@@ -215,6 +225,24 @@ def test_two_pairings_of_one_base_are_told_apart(call: Caller, tmp_path: Path) -
     assert "--chat-template" not in said
     assert "vllm/a.py" not in said
     assert call("image", "diff", made["one"], made["one"]).code == 0
+
+
+def test_a_command_that_the_vllm_of_the_base_would_not_take_is_neither_locked_nor_built(
+    call: Caller, tmp_path: Path
+) -> None:
+    takes = f"oci:{base(tmp_path / 'takes', more=serve_tree.FILES)}"
+    call("lock", NAME, "--base", takes)
+    place = call.library / f"pairings/{NAME}.toml"
+    place.write_text(place.read_text().replace("small.jinja", "small.jinja --dtyp2 auto"))
+    before = call.lock.read_bytes()
+    refused = call("lock", NAME, "--base", takes, code=3)
+    assert (
+        "would not take the command of pairing small\n  --dtyp2: vLLM 0.19.1 has no" in refused.err
+    )
+    assert f"hint: vllm-mods serve-check {NAME} --target image:" in refused.err
+    assert call.lock.read_bytes() == before
+    unread = call("lock", NAME, "--base", call.base)
+    assert "the command is not checked: " in unread.err
 
 
 def test_another_base_is_refused_with_what_moved(call: Caller, tmp_path: Path) -> None:

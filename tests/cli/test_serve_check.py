@@ -211,3 +211,89 @@ def test_a_tree_without_flags_is_a_no(call: Call, site: Path) -> None:
     answer = call("serve-check", "--command", "vllm serve m", "--target", site)
     assert answer.code == 1
     assert "its flags cannot be read" in answer.err
+
+
+def test_a_mod_that_adds_a_flag_is_part_of_what_is_checked(
+    call: Call, library: Path, tree: Path
+) -> None:
+    flag = '        parser.add_argument("--quiet", action="store_true")\n'
+    more = ARGS.replace(flag, flag + '        parser.add_argument("--my-flag", type=int)\n')
+    write_mod(library, "adding", diff_of("vllm/engine/arg_utils.py", ARGS, more, context=1))
+    refused = diff_of("vllm/config/model.py", "nothing of this\n", "is there\n")
+    write_mod(library, "refused", refused)
+    (library / "pairings").mkdir(exist_ok=True)
+    place = library / "pairings/desk.toml"
+    text = PAIRING.format(more="--my-flag x", vllm="0.19.1").replace("flashqla", "triton")
+    place.write_text(text.replace('"wide"', '"adding"'))
+    answer = call("serve-check", "desk", "--target", tree, "--json")
+    assert (answer.code, [one["code"] for one in answer.json["findings"]]) == (1, ["value-type"])
+    place.write_text(text.replace('"wide"', '"adding", "refused"'))
+    answer = call("serve-check", "desk", "--target", tree, "--json")
+    assert sorted(one["code"] for one in answer.json["findings"]) == ["mod-verdict", "value-type"]
+
+
+def test_a_mod_that_no_library_has_is_said_and_the_rest_is_checked(
+    call: Call, library: Path, tree: Path
+) -> None:
+    (library / "pairings").mkdir(exist_ok=True)
+    place = library / "pairings/desk.toml"
+    text = PAIRING.format(more="", vllm="0.19.1").replace("flashqla", "triton")
+    place.write_text(text.replace("[defaults]", 'templates = ["gone"]\n[defaults]'))
+    answer = call("serve-check", "desk", "--target", tree)
+    assert answer.code == 0
+    assert "wide: was not looked at: " in " ".join(answer.out.split())
+    assert "gone: was not looked at" in " ".join(answer.out.split())
+    place.write_text(text.replace("--gdn triton", "--of-the-mod 1 --batch x"))
+    answer = call("serve-check", "desk", "--target", tree, "--json")
+    assert answer.code == 1
+    assert [one["code"] for one in answer.json["findings"]] == [
+        "mod-unread",
+        "flag-unknown",
+        "value-type",
+    ]
+    assert "unless wide adds it" in answer.json["findings"][1]["message"]
+
+
+RUSTED = {
+    "vllm/envs.py": FILES["vllm/envs.py"].replace(
+        b"environment_variables = {",
+        b'environment_variables = {\n    "VLLM_USE_RUST_FRONTEND": lambda: '
+        b'bool(int(os.getenv("VLLM_USE_RUST_FRONTEND", "0"))),',
+    )
+}
+
+
+@pytest.fixture
+def paired_tree(library: Path, tree: Path) -> tuple[Path, Path]:
+    return library, tree
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "code"),
+    [
+        ("{{ messages[0].content }}", "1", ""),
+        ("{{ messages[0].content | my_filter }}", "0", ""),
+        ("{% for m in messages %}{{ '%s' % m.content }}{% endfor %}", "1", "template-engine"),
+    ],
+)
+def test_the_engine_of_the_environment_renders_the_template(
+    call: Call, paired_tree: tuple[Path, Path], template: str, value: str, code: str
+) -> None:
+    library, tree = paired_tree
+    (tree / "vllm/envs.py").write_bytes(RUSTED["vllm/envs.py"])
+    (library / "templates/own").mkdir(parents=True, exist_ok=True)
+    (library / "templates/own/template.jinja").write_text(template)
+    folder = write_mod(library, "own", b"")
+    manifest = (folder / "mod.toml").read_text()
+    brought = 'templates = [{ name = "own", file = "own.jinja" }]'
+    (folder / "mod.toml").write_text(manifest.replace('patches = ["x.patch"]', brought))
+    (library / "pairings").mkdir(exist_ok=True)
+    text = PAIRING.format(more="--chat-template own.jinja", vllm="0.19.1").replace(
+        "flashqla", "triton"
+    )
+    text = text.replace('"wide"', '"own"') + f'VLLM_USE_RUST_FRONTEND = "{value}"\n'
+    (library / "pairings/desk.toml").write_text(text)
+    answer = call("serve-check", "desk", "--target", tree, "--json")
+    found = {one["code"] for one in answer.json["findings"]}
+    assert "template-place" in found
+    assert found & {"template-engine"} == ({code} - {""})

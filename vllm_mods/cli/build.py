@@ -12,7 +12,7 @@ from vllm_mods.build import archive, building, documents, outputs
 from vllm_mods.build.building import Built
 from vllm_mods.build.outputs import Output
 from vllm_mods.build.reproduction import build_again
-from vllm_mods.cli import options, pairing_arguments
+from vllm_mods.cli import command_check, options, pairing_arguments
 from vllm_mods.cli.lock import describe
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
@@ -77,6 +77,7 @@ def command(
         place = outputs.parse(output, opened.base)
         names.parse(tag or pairing_lock.tag(kept.lock, kept.data))
         _check(kept, opened)
+        command_check.demand(command_check.of_pairing(library, wanted), opened.tree, opened.planned)
         drafted = opened.drafted._replace(lock=kept.lock)
         built = building.build(opened.base, drafted, kept.data)
         if verify:

@@ -12,7 +12,7 @@ from vllm_mods.api.apply import refusing
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Unreachable, UsageError
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
-from vllm_mods.cli import options, pairing_arguments
+from vllm_mods.cli import command_check, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -84,6 +84,7 @@ def command(
     with pairing_arguments.on_base(
         library, wanted, base or wanted.base, epoch=epoch or 0
     ) as opened:
+        command_check.demand(command_check.of_pairing(library, wanted), opened.tree, opened.planned)
         lock = opened.drafted.lock._replace(checkpoint=looked)
     data = pairing_lock.dump(lock)
     pairing_arguments.write_file(path, data)

@@ -42,6 +42,8 @@ class OnBase(NamedTuple):
 
     base: Base
     drafted: Drafted
+    tree: ImageTree
+    planned: Plan
 
 
 def lock_path(library: Library, name: str, named: str | None) -> str:
@@ -117,7 +119,12 @@ def on_base(
             target = wheels.target(site_root, resolved.lock.base.platform, ())
             data = wheels.fetch(wheel, target)
             nodes += wheels.unpack(data, wheel, site_root, epoch=epoch)
-        yield OnBase(base=base, drafted=building.draft(base, resolved, nodes))
+        yield OnBase(
+            base=base,
+            drafted=building.draft(base, resolved, nodes),
+            tree=tree,
+            planned=resolved.planned,
+        )
     finally:
         base.close()
 

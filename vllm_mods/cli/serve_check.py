@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
 
 import click
 from packaging.version import Version
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, TreeError, UsageError
-from vllm_mods.base.model import Mod, Tree
-from vllm_mods.cli import options
+from vllm_mods.base.model import Tree
+from vllm_mods.cli import command_check, options
+from vllm_mods.cli.command_check import ServeArguments
 from vllm_mods.formats import pairing
 from vllm_mods.grid.choose import choose_releases
-from vllm_mods.library.catalog import Library
-from vllm_mods.planning import planner
-from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.report import serve as report
 from vllm_mods.report import text
 from vllm_mods.scripts import command_line
-from vllm_mods.scripts.command_line import CommandScript
 from vllm_mods.serve import history, releases
-from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
-from vllm_mods.serve.known import KnownFlags, names_among
-from vllm_mods.site.state_folder import receipt_of
-from vllm_mods.trees.image import ImageTree
+from vllm_mods.serve.known import names_among
 from vllm_mods.trees.release import Releases
 
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
-
-
-class _ServeArguments(NamedTuple):
-    """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    unknown: tuple[str, ...]
-    mods: tuple[Mod, ...] = ()
-    name: str | None = None
-    vllm: str | None = None
 
 
 @click.command(name="serve-check")
@@ -83,11 +65,11 @@ def command(
 
 
 def _one(
-    asked: _ServeArguments, target: str | None, spec: str | None, *, offline: bool, as_json: bool
+    asked: ServeArguments, target: str | None, spec: str | None, *, offline: bool, as_json: bool
 ) -> int:
     chosen = target or _default_target(asked, offline=offline)
     tree = options.open_tree(chosen, offline=offline)
-    answer = _ask(asked)(tree)
+    answer = command_check.question(asked)(tree)
     if unknown := history.unknown(answer.faults):
         known = {
             **_known_flags(unknown, spec, offline=offline),
@@ -111,9 +93,9 @@ def _one(
     return EXIT_OK if answer.ok else EXIT_NO
 
 
-def _matrix(asked: _ServeArguments, spec: str, *, offline: bool, as_json: bool) -> int:
+def _matrix(asked: ServeArguments, spec: str, *, offline: bool, as_json: bool) -> int:
     opener, specs = _releases(spec, offline=offline)
-    found = releases.cells(specs, opener, _ask(asked))
+    found = releases.cells(specs, opener, command_check.question(asked))
     if as_json:
         options.print_json(report.cells_data(found, pairing=asked.name, argv=asked.argv))
     else:
@@ -121,56 +103,24 @@ def _matrix(asked: _ServeArguments, spec: str, *, offline: bool, as_json: bool) 
     return EXIT_OK if all(cell.answer.ok for cell in found) else EXIT_NO
 
 
-def _ask(asked: _ServeArguments) -> Callable[[Tree], ServeAnswer]:
-    """Return the question for one tree: the command on it, with the mods in."""
-
-    def ask(tree: Tree) -> ServeAnswer:
-        container = tree if isinstance(tree, ImageTree) else None
-        serving = Serving(asked.argv, asked.env, asked.unknown, container=container)
-        if not asked.mods:
-            return check(KnownFlags(tree), serving)
-        planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree))
-        return check(
-            KnownFlags(LayeredTree(tree, planned.changes)), serving._replace(mods=planned.mods)
-        )
-
-    return ask
-
-
-def _of_line(line: str) -> _ServeArguments:
+def _of_line(line: str) -> ServeArguments:
     try:
         script = command_line.read(line)
     except command_line.ShellError as error:
         raise UsageError(f"--command is not one that bash reads: {error}", hint=_CALL) from error
     if not script.commands:
         raise UsageError("--command is empty", hint=_CALL)
-    serving = script.commands[pairing.serving(script)]
-    env = {**_exported(script), **dict(serving.assignments)}
-    return _ServeArguments(words(serving.argv), env, tuple(one.text for one in script.unknown))
+    first = script.commands[pairing.serving(script)]
+    env = {**command_check.exported(script), **dict(first.assignments)}
+    return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
 
 
-def _of_pairing(name: str, libraries: tuple[str, ...]) -> _ServeArguments:
-    library: Library = options.open_library(libraries)
-    found = library.pairing(name)
-    serving, script = pairing.serve_command(found)
-    return _ServeArguments(
-        argv=words(serving.argv),
-        env={**found.env, **_exported(script), **dict(serving.assignments)},
-        unknown=tuple(one.text for one in script.unknown),
-        mods=library.select(library.mods_of(found)),
-        name=found.name,
-        vllm=found.vllm,
-    )
+def _of_pairing(name: str, libraries: tuple[str, ...]) -> ServeArguments:
+    library = options.open_library(libraries)
+    return command_check.of_pairing(library, library.pairing(name))
 
 
-def _exported(script: CommandScript) -> dict[str, str]:
-    words_of = (one.argv[1:] for one in script.commands if one.argv[:1] == ("export",))
-    pairs = (word.partition("=") for argv in words_of for word in argv if "=" in word)
-    alone = (pair for one in script.commands if not one.argv for pair in one.assignments)
-    return {**{name: value for name, _, value in pairs}, **dict(alone)}
-
-
-def _default_target(asked: _ServeArguments, *, offline: bool) -> str:
+def _default_target(asked: ServeArguments, *, offline: bool) -> str:
     """Return the newest release that the pairing is for."""
     if asked.vllm is None:
         what = f"pairing `{asked.name}` does not say its vLLM" if asked.name else "no tree is named"

@@ -1,0 +1,138 @@
+"""What a pairing serves, held against a tree: the part that ``serve-check``, ``lock`` and ``build`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
+from vllm_mods.base.model import Level, Mod, Plan, Tree
+from vllm_mods.cli import options
+from vllm_mods.formats import pairing
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import planner
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.scripts.command_line import CommandScript
+from vllm_mods.serve.check import ServeAnswer, Serving, check
+from vllm_mods.serve.command import words
+from vllm_mods.serve.faults import note
+from vllm_mods.serve.known import KnownFlags
+from vllm_mods.site.state_folder import receipt_of
+from vllm_mods.template import check as template_check
+from vllm_mods.template.source import Template, open_template
+from vllm_mods.trees.image import ImageTree
+
+_ENGINE_FINDINGS = frozenset({"rust-frontend", "template-unreadable"})
+
+
+class ServeArguments(NamedTuple):
+    """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range.
+
+    ``missing`` are its mods and templates that no library has, each with why.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    unknown: tuple[str, ...]
+    mods: tuple[Mod, ...] = ()
+    name: str | None = None
+    vllm: str | None = None
+    missing: tuple[tuple[str, str], ...] = ()
+    library: Library | None = None
+
+
+def of_pairing(library: Library, found: Pairing) -> ServeArguments:
+    """Return what a pairing serves. Raises ``ManifestError`` for a mod that is there and faulty."""
+    serving, script = pairing.serve_command(found)
+    missing: list[tuple[str, str]] = []
+    there = []
+    for name in found.mods:
+        try:
+            library.select([name])
+            there.append(name)
+        except UsageError as error:
+            missing.append((name, error.message))
+    templates = []
+    for name in found.templates:
+        try:
+            library.mods_of(found._replace(mods=tuple(there), templates=(name,)))
+            templates.append(name)
+        except UsageError as error:
+            missing.append((name, error.message))
+    whole = found._replace(mods=tuple(there), templates=tuple(templates))
+    return ServeArguments(
+        argv=words(serving.argv),
+        env={**found.env, **exported(script), **dict(serving.assignments)},
+        unknown=tuple(one.text for one in script.unknown),
+        mods=library.select(library.mods_of(whole)),
+        name=found.name,
+        vllm=found.vllm,
+        missing=tuple(missing),
+        library=library,
+    )
+
+
+def exported(script: CommandScript) -> dict[str, str]:
+    """Return the variables that a script exports."""
+    words_of = (one.argv[1:] for one in script.commands if one.argv[:1] == ("export",))
+    pairs = (word.partition("=") for argv in words_of for word in argv if "=" in word)
+    alone = (pair for one in script.commands if not one.argv for pair in one.assignments)
+    return {**{name: value for name, _, value in pairs}, **dict(alone)}
+
+
+def question(asked: ServeArguments) -> Callable[[Tree], ServeAnswer]:
+    """Return the question for one tree: the command on it, with the mods in."""
+
+    def ask(tree: Tree) -> ServeAnswer:
+        planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree)) if asked.mods else None
+        return answer(asked, tree, planned)
+
+    return ask
+
+
+def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnswer:
+    """Hold a command against a tree with what was planned for it. Raises ``TreeError``."""
+    serving = Serving(
+        asked.argv,
+        asked.env,
+        asked.unknown,
+        mods=planned.mods if planned else (),
+        container=tree if isinstance(tree, ImageTree) else None,
+        missing=tuple(name for name, _ in asked.missing),
+        other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
+    )
+    found = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
+    notes = [
+        note("mod-unread", name, f"was not looked at: {why}: what it adds is not known here")
+        for name, why in asked.missing
+    ]
+    return found._replace(faults=(*notes, *found.faults))
+
+
+def demand(asked: ServeArguments, tree: Tree, planned: Plan) -> None:
+    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing."""
+    try:
+        found = answer(asked, tree, planned)
+    except TreeError as error:
+        options.note(f"the command is not checked: {error.message}")
+        return
+    wrong = [fault for fault in found.faults if fault.level is Level.ERROR]
+    if wrong:
+        lines = "".join(f"\n  {one.subject}: {one.message} [{one.code}]" for one in wrong)
+        raise Refused(
+            f"vLLM {tree.version} would not take the command of pairing {asked.name}{lines}",
+            hint=f"vllm-mods serve-check {asked.name} --target {tree.spec}",
+        )
+
+
+def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:
+    """Return what minijinja makes of a template otherwise than Jinja, ``""`` if nothing."""
+    template = Template(name, name, data)
+    try:
+        of_library = open_template(library, name.rpartition(".")[0]) if library else template
+    except (UsageError, ManifestError):
+        of_library = template
+    cases = of_library.conversations if of_library.data == data else ()
+    found = template_check.check(template, cases).findings
+    return next((one.message for one in found if one.code in _ENGINE_FINDINGS), "")
