@@ -19,7 +19,7 @@ pytestmark = pytest.mark.network
 COMMAND = """vllm serve org/Model --served-model-name desk --max-model-len 196608
 --gpu-memory-utilization 0.76 --max-num-batched-tokens 16k --max-num-seqs 16 --dtype bfloat16
 --kv-cache-dtype fp8_e4m3 --port 8000 --host 0.0.0.0 --load-format fastsafetensors
---enable-prefix-caching --no-enable-chunked-prefill --attention-backend FLASHINFER
+--no-enable-prefix-caching --enable-chunked-prefill --attention-backend FLASHINFER
 --speculative-config '{"method": "mtp", "num_speculative_tokens": 3}' -tp 2
 --compilation-config.cudagraph_mode FULL --enable-auto-tool-choice
 --tool-call-parser qwen3_coder --reasoning-parser qwen3 --generation-config auto
