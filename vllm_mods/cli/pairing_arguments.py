@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Plan
 from vllm_mods.base.output import staged
 from vllm_mods.build import building, resolving, wheels
 from vllm_mods.build.building import Drafted
