@@ -16,7 +16,7 @@ from making_images import Image
 from making_images import layer as tar_of
 
 from vllm_mods.cli import run
-from vllm_mods.cli.serving import of_pairing, question
+from vllm_mods.cli.command_check import of_pairing, question
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.release import Releases
 
