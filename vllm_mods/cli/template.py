@@ -168,38 +168,39 @@ def render(
 def diff(
     old: str, new: str, others: str | None, libraries: tuple[str, ...], *, as_json: bool
 ) -> int:
-    """Show how the prompts of two templates differ.
+    """Show how the prompts of two templates differ, and what each keeps of the cache.
 
-    For the conversations beside either of them, or those of --conversations. Exit code 1 if
-    any differs.
+    For the conversations beside either of them, or those of --conversations; without any, for
+    those that `template check` asks of every template. Exit code 1 if any differs.
     """
     library = options.open_library(libraries)
-    first, second = open_template(library, old), open_template(library, new)
+    sides = open_template(library, old), open_template(library, new)
     if others is not None:
         given = conversations(library, others)
     else:
-        beside = {one.name: one for side in (first, second) for one in side.conversations}
+        beside = {one.name: one for side in sides for one in side.conversations}
         given = tuple(beside[name] for name in sorted(beside))
-    if not given:
-        raise UsageError(
-            "there are no conversations beside these templates",
-            hint=f"vllm-mods template diff {old} {new} --conversations NAME|DIR",
-        )
-    before, after = (
-        rendering.render(one.data, one.path, given).rendered for one in (first, second)
-    )
-    rows = list(zip((one.name for one in given), before, after, strict=True))
+    first, second = (_readable(checking.check(one, given)) for one in sides)
+    before, after = first.prompts, second.prompts
+    rows = [(name, before[name], after[name]) for name in before if name in after]
     different = report.differences((old, new), rows)
     if as_json:
-        options.print_json(report.diff_data((first, second), rows))
+        options.print_json(report.diff_data(first, second, rows))
     else:
         for text in different:
             click.echo(text)
-        count = f"{len(given)} conversation{'s' * (len(given) != 1)}"
+        click.echo(report.compared(first, second))
+        count = f"{len(rows)} conversation{'s' * (len(rows) != 1)}"
         click.echo(
             f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
         )
     return EXIT_NO if different else EXIT_OK
+
+
+def _readable(found: checking.Checked) -> checking.Checked:
+    if found.answer is None:
+        raise NotRendered(found.findings[0].message)
+    return found
 
 
 def _asked(template: Template, messages: str) -> Conversation:
