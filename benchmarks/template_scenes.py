@@ -211,7 +211,7 @@ MODES = (
     mode("assistants-in-a-row", "assistant messages in a row", (ASK, answer("One."), answer("Two."), ASK), has("One.", "<|im_end|>\n<|im_start|>assistant", "Two.")),
     mode("users-in-a-row", "user messages in a row", (ASK, user("Well?")), turns("user", "user", "assistant")),
     # -- content ----------------------------------------------------------------------------------
-    agent("content-none", "content null beside calls", every(reads({"word": "kiwi"}), has(absent=("None",))), call()),
+    mode("content-none", "content null beside calls", (ASK, answer(None, call()), result()), every(reads({"word": "kiwi"}), has(absent=("None",))), tools=TOOLS),
     mode("content-missing", "no content beside calls", (ASK, {"role": "assistant", "tool_calls": [call()]}, result()), reads({"word": "kiwi"}), tools=TOOLS),
     mode("blanks-of-user", "blanks at the edges of a user's text", (user("    if x:\n        y\n"),), has("    if x:\n        y\n<|im_end|>")),
     mode("picture-of-user", "a picture among text", (user([text("See "), PICTURE, text("!")]),), has("See <|vision_start|><|image_pad|><|vision_end|>!")),
