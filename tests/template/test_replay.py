@@ -177,10 +177,14 @@ def test_a_template_that_reads_no_reasoning_is_not_sent_any() -> None:
 
 
 def test_a_template_for_something_else_than_chats_is_told_so_and_not_asked() -> None:
-    found = _check("{% for m in messages if m.role == 'query' %}{{ m.content }}{% endfor %}")
-    assert found.ok
-    assert [one.code for one in found.findings] == ["no-chat"]
-    assert found.replays == ()
+    for ranking in (
+        "{% for m in messages if m.role == 'query' %}{{ m.content }}{% endfor %}<assistant>",
+        "{{ (messages|selectattr('role', 'eq', 'query')|first).content }}",
+    ):
+        found = _check(ranking)
+        assert found.ok
+        assert [one.code for one in found.findings] == ["no-chat"]
+        assert found.replays == ()
     assert not _check("{{ 'assistant' }}").ok
 
 

@@ -21,6 +21,7 @@ _SHOWN = 40
 _PLAIN = ("chat", "agent")
 _RARE = "system-message-midway"
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
+_RANKS = re.compile(rb"""["'](query|document)["']""")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
 _OPENED = re.compile(r"(<\|?|\[|◁)(channel\|?>)?\w*(think|thought|reason)[^</]*\Z", re.IGNORECASE)
 """The end of a prompt that leaves it to the model to reason first."""
@@ -178,14 +179,16 @@ def replayed(
     )
 
 
-def is_no_chat(found: Sequence[Replayed]) -> bool:
-    """Tell whether nothing of what a user says is in the prompt: a template to rank, judge or speak with."""
+def is_no_chat(text: bytes, found: Sequence[Replayed]) -> bool:
+    """Tell whether a template is for ranking or speaking: no user's words get into a prompt of it."""
+    if b"assistant" in text and not _RANKS.search(text):
+        return False
     return bool(found) and not any(
-        one.whole.prompt is None or text.lower() in one.whole.prompt.lower()
+        said.lower() in (one.whole.prompt or "").lower()
         for one in found
         for message in one.conversation.messages
         if message["role"] == "user"
-        for _, text in _strings(message)
+        for _, said in _strings(message)
     )
 
 
