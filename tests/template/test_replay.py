@@ -144,8 +144,11 @@ def test_each_prompt_of_a_conversation_is_rendered_once() -> None:
     assert {("chat", 5, True), ("chat", 1, True), ("chat", 1, False)} <= set(seen)
 
 
-def test_reasoning_that_the_client_dropped_is_no_loss_of_the_template() -> None:
-    opening = WHOLE.replace("'<assistant>'", "'<assistant><think>'")
+@pytest.mark.parametrize(
+    "opened", ["<think>", "<|channel>thought\\n", "[THINK]", "<|START_THINKING|>", "My thoughts:"]
+)
+def test_reasoning_that_the_client_dropped_is_no_loss_of_the_template(opened: str) -> None:
+    opening = WHOLE.replace("'<assistant>'", f"'<assistant>{opened}'")
     assert _codes(_check(opening.replace("m.reasoning_content }}", "'' }}"))) == {}
     made_up = "{{ '<think></think>' if loop.last and m.role == 'assistant' }}"
     found = _check(WHOLE.replace("{{ m.reasoning_content }}", made_up))

@@ -109,10 +109,8 @@ def check(
     )
     scenes = replay.scenes(answer.variables, answer.formats[-1][1], template.data)
     replays = replay.replayed(scenes, lambda parts: _render(template, parts, tokens).rendered)
-    if b"assistant" not in template.data and replay.is_no_chat(replays):
-        why = (
-            "it knows no assistant, and a user's words are not in its prompts: it is not for chats"
-        )
+    if replay.is_no_chat(template.data, replays):
+        why = "no user's words get into its prompts: it is for something else than chats"
         findings.append(Finding("no-chat", why, level=Level.NOTE))
         scenes, replays = (), ()
     every = (*conversations, *scenes)

@@ -23,7 +23,7 @@ _RARE = "system-message-midway"
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
 _RANKS = re.compile(rb"""["'](query|document)["']""")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
-_OPENED = re.compile(r"(<\|?|\[|◁)(channel\|?>)?\w*(think|thought|reason)[^</]*\Z", re.IGNORECASE)
+_OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
 """The end of a prompt that leaves it to the model to reason first."""
 _TOOLS = (
     {
