@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making_images import Image, from_disk
+from making_images import layer as tar_of
 from toy_release import TEMPLATE, toy_release
 
 if TYPE_CHECKING:
@@ -196,6 +198,35 @@ def test_what_is_wrong_with_a_call(
     assert answer.code == 2
     assert message in answer.err
     assert hint in answer.err
+
+
+def test_a_template_in_a_tree_is_checked(call: Call, site: Path) -> None:
+    (site / "vllm/chat.jinja").write_text(TEXT)
+    answer = call("template", "check", "vllm/chat.jinja", "--in", site)
+    assert (answer.code, "nothing is refused or lost" in answer.out) == (0, True)
+    for named, message in (
+        ("vllm/gone.jinja", "vllm/gone.jinja: there is no such file"),
+        ("vllm", "vllm: neither chat_template.jinja nor tokenizer_config.json has"),
+        ("../chat.jinja", "../chat.jinja"),
+    ):
+        answer = call("template", "check", named, "--in", site)
+        assert (answer.code, message in answer.err) == (2 if ".." not in named else 1, True)
+    answer = call("template", "check", "--in", site)
+    assert (answer.code, "none is named" in answer.err) == (2, True)
+
+
+def test_a_template_in_an_image_is_checked_and_its_special_tokens_are_known(
+    call: Call, site: Path, tmp_path: Path
+) -> None:
+    model = {"bos_token": "<s>", "chat_template": "{{ bos_token }}" + TEXT}
+    files = {f"usr/local/lib/python3.12/dist-packages/{k}": v for k, v in from_disk(site).items()}
+    files["models/m/tokenizer_config.json"] = json.dumps(model).encode()
+    layout = Image([tar_of(files)], {"Env": ["PATH=/usr/local/bin"]}).layout(tmp_path / "layout")
+    for named in ("/models/m", "/models/m/", "/models/m/tokenizer_config.json"):
+        answer = call("template", "check", named, "--in", f"image:oci:{layout}")
+        assert (answer.code, answer.err, answer.out.split("\n")[0]) == (0, "", named)
+        assert "nothing is refused or lost\n" in answer.out
+        assert "tokens-unknown" not in answer.out
 
 
 def test_diff_says_what_each_template_keeps_and_loses(call: Call, tmp_path: Path) -> None:

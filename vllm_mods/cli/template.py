@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +19,9 @@ from vllm_mods.template import check as checking
 from vllm_mods.template import conversation, rendering
 from vllm_mods.template.conversation import Conversation
 from vllm_mods.template.parser_process import open_release
-from vllm_mods.template.source import Template, conversations, open_template
+from vllm_mods.template.source import Template, conversations, open_in_tree, open_template
 
+_IN_TREE = "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE"
 _complete = options.completer(Library.template_names)
 
 
@@ -71,6 +73,12 @@ def list_(libraries: tuple[str, ...], *, as_json: bool) -> int:
 @click.option("--target", metavar="TREE", help="The vLLM for --parsers: a folder, pypi:VERSION, …")
 @click.option("--tool-call-parser", "tool", metavar="NAME", help="This one [template.toml's; all].")
 @click.option("--reasoning-parser", "reasoner", metavar="NAME", help="The same for reasoning.")
+@click.option(
+    "--in",
+    "place",
+    metavar="TREE",
+    help="TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
+)
 @options.libraries
 @options.offline
 @options.json_output
@@ -83,6 +91,7 @@ def check(
     target: str | None,
     tool: str | None,
     reasoner: str | None,
+    place: str | None,
     offline: bool,
     as_json: bool,
 ) -> int:
@@ -98,7 +107,12 @@ def check(
         )
     library = options.open_library(libraries)
     given = conversations(library, others) if others is not None else None
-    opened = [open_template(library, name) for name in templates or library.template_names()]
+    if place is not None and not templates:
+        raise UsageError("--in is for a TEMPLATE in it, and none is named", hint=_IN_TREE)
+    opened = [
+        open_template(library, name) if place is None else _in_tree(place, name, offline=offline)
+        for name in templates or library.template_names()
+    ]
     release = open_release(options.open_tree(target, offline=offline)) if target else None
     found = [
         checking.check(
@@ -195,6 +209,13 @@ def diff(
             f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
         )
     return EXIT_NO if different else EXIT_OK
+
+
+def _in_tree(place: str, named: str, *, offline: bool) -> Template:
+    """Read a template in a tree; an absolute path is one of an image."""
+    folder = os.path.dirname(named.rstrip("/"))
+    workspace = folder if os.path.isabs(named) else None
+    return open_in_tree(options.open_tree(place, offline=offline, workspace=workspace), named)
 
 
 def _readable(found: checking.Checked) -> checking.Checked:
