@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making_images import Image, from_disk
+from making_images import layer as tar_of
 from toy_release import TEMPLATE, toy_release
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def test_the_bundled_ones_are_as_they_should_be(call: Call) -> None:
     answer = call("template", "check", "qwen3.5-enhanced", "qwen3.6-enhanced")
     assert answer.code == 0
     assert "36 conversations, all as they should be" in answer.out
-    assert "the cache is found again for 17 of 17 turns in 6 conversations" in answer.out
+    assert "the cache is found again for 19 of 19 turns in 7 conversations" in answer.out
     assert "content format openai, as every vLLM from 0.15 on takes it" in answer.out
 
 
@@ -94,7 +96,10 @@ def test_check_says_what_is_not(call: Call, small: Path) -> None:
     (found,) = call("template", "check", "small", "--json").json["templates"]
     assert not found["ok"]
     assert found["conversations"][0]["prompt"] == "user"
-    assert [one["code"] for one in found["findings"]] == ["kwarg-default"]
+    assert [one["code"] for one in found["findings"]] == ["kwarg-default", "no-chat"]
+    assert found["weights"] == {"refused": 0, "content lost": 0, "cache lost": 0, "style": 3}
+    assert [one["weight"] for one in found["findings"]] == ["style", "style"]
+    assert "nothing is refused or lost, style 3" in answer.out
 
 
 def test_a_file_is_held_against_the_conversations_of_another(
@@ -103,7 +108,7 @@ def test_a_file_is_held_against_the_conversations_of_another(
     mine = tmp_path / "mine.jinja"
     mine.write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}")
     answer = call("template", "check", str(mine))
-    assert (answer.code, "found again for 4 of 4 turns" in answer.out) == (0, True)
+    assert (answer.code, "found again for 6 of 6 turns" in answer.out) == (0, True)
     for others in ("small", str(small / "conversations")):
         answer = call("template", "check", str(mine), "--conversations", others)
         assert (answer.code, "1 conversation, all as they" in answer.out) == (0, True)
@@ -156,7 +161,8 @@ def test_diff_shows_how_prompts_differ(call: Call, small: Path, tmp_path: Path) 
     new = tmp_path / "new.jinja"
     new.write_text(TEXT)
     answer = call("template", "diff", "small", str(new))
-    assert (answer.code, answer.out) == (0, "1 conversation: the same prompts\n")
+    assert answer.code == 0
+    assert answer.out.endswith("1 conversation: the same prompts\n")
     new.write_text("{{ messages[0].content }} there")
     answer = call("template", "diff", "small", str(new))
     assert answer.code == 1
@@ -194,11 +200,63 @@ def test_what_is_wrong_with_a_call(
     assert hint in answer.err
 
 
-def test_two_files_have_no_conversations(call: Call, small: Path) -> None:
-    file = str(small / "template.jinja")
-    answer = call("template", "diff", file, file)
-    assert answer.code == 2
-    assert "--conversations NAME|DIR" in answer.err
+def test_a_template_in_a_tree_is_checked(call: Call, site: Path) -> None:
+    (site / "vllm/chat.jinja").write_text(TEXT)
+    answer = call("template", "check", "vllm/chat.jinja", "--in", site)
+    assert (answer.code, "nothing is refused or lost" in answer.out) == (0, True)
+    for named, message in (
+        ("vllm/gone.jinja", "vllm/gone.jinja: there is no such file"),
+        ("vllm", "vllm: neither chat_template.jinja nor tokenizer_config.json has"),
+        ("../chat.jinja", "../chat.jinja"),
+    ):
+        answer = call("template", "check", named, "--in", site)
+        assert (answer.code, message in answer.err) == (2 if ".." not in named else 1, True)
+    answer = call("template", "check", "--in", site)
+    assert (answer.code, "none is named" in answer.err) == (2, True)
+
+
+def test_a_template_in_an_image_is_checked_and_its_special_tokens_are_known(
+    call: Call, site: Path, tmp_path: Path
+) -> None:
+    model = {"bos_token": "<s>", "chat_template": "{{ bos_token }}" + TEXT}
+    files = {f"usr/local/lib/python3.12/dist-packages/{k}": v for k, v in from_disk(site).items()}
+    files["models/m/tokenizer_config.json"] = json.dumps(model).encode()
+    layout = Image([tar_of(files)], {"Env": ["PATH=/usr/local/bin"]}).layout(tmp_path / "layout")
+    for named in ("/models/m", "/models/m/", "/models/m/tokenizer_config.json"):
+        answer = call("template", "check", named, "--in", f"image:oci:{layout}")
+        assert (answer.code, answer.err, answer.out.split("\n")[0]) == (0, "", named)
+        assert "nothing is refused or lost\n" in answer.out
+        assert "tokens-unknown" not in answer.out
+
+
+def test_diff_says_what_each_template_keeps_and_loses(call: Call, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.jinja", tmp_path / "new.jinja"
+    old.write_text(TEXT.replace("{% for", "{{ messages|length }}{% for", 1))
+    new.write_text(TEXT.replace("messages %}", "messages if m.role != 'system' %}"))
+    answer = call("template", "diff", str(old), str(new))
+    assert answer.code == 1
+    table = {line.split("  ")[0]: line.split() for line in answer.out.splitlines() if "  " in line}
+    assert table["chat"][1:4] == ["0", "of", "2"]
+    assert answer.out.count(", content lost\n") == 2
+    assert table["content lost"] == ["content", "lost", "0", "2"]
+    assert table["cache lost"] == ["cache", "lost", "3", "0"]
+    assert answer.out.endswith("3 of 3 conversations differ\n")
+    found = call("template", "diff", str(old), str(new), "--json").json
+    assert found["replays"][0]["before"]["bytes_kept"] == 0
+    assert found["replays"][0]["after"]["turns_kept"] == 2
+    assert [one["weights"]["content lost"] for one in found["templates"]] == [0, 2]
+
+
+def test_diff_tells_what_only_one_of_two_is_asked(call: Call, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.jinja", tmp_path / "new.jinja"
+    old.write_text(TEXT)
+    new.write_text("{{ tools }}{{ raise_exception('no') if tools }}" + TEXT)
+    answer = call("template", "diff", str(old), str(new))
+    (row,) = [line.split("  ") for line in answer.out.splitlines() if line.startswith("agent ")]
+    assert [cell for cell in row if cell] == ["agent", "not asked", " refused"]
+    new.write_text("{% if %}")
+    answer = call("template", "diff", str(old), str(new))
+    assert (answer.code, "new.jinja:1: Expected an expression" in answer.err) == (1, True)
 
 
 def test_what_lies_beside_a_template_is_checked(call: Call, small: Path) -> None:

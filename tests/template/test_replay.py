@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vllm_mods.base.model import Finding
 from vllm_mods.library.catalog import Library
 from vllm_mods.template.check import Checked, check
-from vllm_mods.template.replay import SCENES, Replayed
+from vllm_mods.template.rendering import Rendered
+from vllm_mods.template.replay import SCENES, Replayed, replayed
 from vllm_mods.template.source import Template, open_template
+from vllm_mods.template.weights import Weight, weighed, weight
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from vllm_mods.template.conversation import Conversation
 
 TURN = "<{{ m.role }}>{{ m.reasoning_content }}{{ m.content }}{{ m.tool_calls|tojson if m.tool_calls }}</>"
 WHOLE = (
@@ -54,7 +60,12 @@ def test_a_template_that_writes_everything_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "scene", "code"),
     [
-        ("{{ m.content }}", "{{ m.content if m.role != 'system' }}", "chat", "content-lost"),
+        (
+            "{{ m.content }}",
+            "{{ m.content if m.role != 'system' }}",
+            "system-message",
+            "content-lost",
+        ),
         ("{{ m.content }}", "{{ m.content if m.role != 'tool' }}", "agent", "content-lost"),
         ("{{ m.tool_calls|tojson if m.tool_calls }}", "", "agent", "content-lost"),
         (
@@ -112,9 +123,92 @@ def test_a_refusal_of_what_few_clients_send_is_told_and_is_no_fault() -> None:
     )
 
 
+def test_a_refusal_of_a_system_message_is_told_and_a_crash_on_it_is_a_fault() -> None:
+    refusing = "{{ raise_exception('no system') if messages[0].role == 'system' }}"
+    assert _check(refusing + WHOLE).ok
+    crashing = _check(refusing.replace("raise_exception('no system')", "none + 1") + WHOLE)
+    assert not crashing.ok
+    assert _codes(crashing) == {"system-message": ["not-rendered"]}
+
+
+def test_each_prompt_of_a_conversation_is_rendered_once() -> None:
+    asked: list[Conversation] = []
+
+    def render(jobs: Sequence[Conversation]) -> list[Rendered]:
+        asked.extend(jobs)
+        return [Rendered("".join(one["content"] for one in job.messages)) for job in jobs]
+
+    replayed(SCENES, render)
+    seen = [(job.name, len(job.messages), job.add_generation_prompt) for job in asked]
+    assert len(seen) == len(set(seen))
+    assert {("chat", 5, True), ("chat", 1, True), ("chat", 1, False)} <= set(seen)
+
+
+@pytest.mark.parametrize(
+    "opened", ["<think>", "<|channel>thought\\n", "[THINK]", "<|START_THINKING|>", "My thoughts:"]
+)
+def test_reasoning_that_the_client_dropped_is_no_loss_of_the_template(opened: str) -> None:
+    opening = WHOLE.replace("'<assistant>'", f"'<assistant>{opened}'")
+    assert _codes(_check(opening.replace("m.reasoning_content }}", "'' }}"))) == {}
+    made_up = "{{ '<think></think>' if loop.last and m.role == 'assistant' }}"
+    found = _check(WHOLE.replace("{{ m.reasoning_content }}", made_up))
+    assert "chat" not in _codes(found)
+
+
+def test_an_end_that_only_a_closed_history_has_is_no_part_of_a_prompt() -> None:
+    text = (
+        WHOLE.replace("'<assistant>'", "'<assistant><think>'")
+        + "{{ '<eos>' if not add_generation_prompt }}"
+    )
+    found = _check(text.replace("{{ m.reasoning_content }}", ""))
+    assert _codes(found) == {}
+
+
+def test_a_template_is_asked_to_reason_where_it_has_a_switch_for_it() -> None:
+    closed = (
+        "{{ '<assistant>' if add_generation_prompt }}"
+        "{{ '<think></think>' if add_generation_prompt and not enable_thinking }}"
+    )
+    found = _check(WHOLE.replace("{{ '<assistant>' if add_generation_prompt }}", closed))
+    assert "agent-that-reasons" not in _codes(found)
+    assert "thinking-off" in _codes(found)
+
+
+def test_a_template_that_reads_no_reasoning_is_not_sent_any() -> None:
+    found = _check(WHOLE.replace("{{ m.reasoning_content }}", ""))
+    assert "agent-that-reasons" not in {one.conversation.name for one in found.replays}
+
+
+def test_a_template_for_something_else_than_chats_is_told_so_and_not_asked() -> None:
+    for ranking in (
+        "{% for m in messages if m.role == 'query' %}{{ m.content }}{% endfor %}<assistant>",
+        "{{ (messages|selectattr('role', 'eq', 'query')|first).content }}",
+    ):
+        found = _check(ranking)
+        assert found.ok
+        assert [one.code for one in found.findings] == ["no-chat"]
+        assert found.replays == ()
+    assert not _check("{{ 'assistant' }}").ok
+
+
+def test_findings_weigh_what_they_cost() -> None:
+    found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role != 'system' }}"))
+    assert weighed(found.every) == {
+        Weight.REFUSED: 0,
+        Weight.CONTENT: 2,
+        Weight.CACHE: 0,
+        Weight.STYLE: 0,
+    }
+    assert weight(Finding("rust-frontend", "")) is Weight.STYLE
+
+
 def test_a_template_without_tools_is_not_asked_for_calls() -> None:
     found = _check(WHOLE.replace("{{ tools|tojson if tools }}", ""))
-    assert {one.conversation.name for one in found.replays} == {"chat", "system-message-midway"}
+    assert {one.conversation.name for one in found.replays} == {
+        "chat",
+        "system-message",
+        "system-message-midway",
+    }
 
 
 # ---- the engine of vLLM's Rust frontend --------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +19,9 @@ from vllm_mods.template import check as checking
 from vllm_mods.template import conversation, rendering
 from vllm_mods.template.conversation import Conversation
 from vllm_mods.template.parser_process import open_release
-from vllm_mods.template.source import Template, conversations, open_template
+from vllm_mods.template.source import Template, conversations, open_in_tree, open_template
 
+_IN_TREE = "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE"
 _complete = options.completer(Library.template_names)
 
 
@@ -71,6 +73,12 @@ def list_(libraries: tuple[str, ...], *, as_json: bool) -> int:
 @click.option("--target", metavar="TREE", help="The vLLM for --parsers: a folder, pypi:VERSION, …")
 @click.option("--tool-call-parser", "tool", metavar="NAME", help="This one [template.toml's; all].")
 @click.option("--reasoning-parser", "reasoner", metavar="NAME", help="The same for reasoning.")
+@click.option(
+    "--in",
+    "place",
+    metavar="TREE",
+    help="TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
+)
 @options.libraries
 @options.offline
 @options.json_output
@@ -83,6 +91,7 @@ def check(
     target: str | None,
     tool: str | None,
     reasoner: str | None,
+    place: str | None,
     offline: bool,
     as_json: bool,
 ) -> int:
@@ -98,7 +107,12 @@ def check(
         )
     library = options.open_library(libraries)
     given = conversations(library, others) if others is not None else None
-    opened = [open_template(library, name) for name in templates or library.template_names()]
+    if place is not None and not templates:
+        raise UsageError("--in is for a TEMPLATE in it, and none is named", hint=_IN_TREE)
+    opened = [
+        open_template(library, name) if place is None else _in_tree(place, name, offline=offline)
+        for name in templates or library.template_names()
+    ]
     release = open_release(options.open_tree(target, offline=offline)) if target else None
     found = [
         checking.check(
@@ -168,38 +182,46 @@ def render(
 def diff(
     old: str, new: str, others: str | None, libraries: tuple[str, ...], *, as_json: bool
 ) -> int:
-    """Show how the prompts of two templates differ.
+    """Show how the prompts of two templates differ, and what each keeps of the cache.
 
-    For the conversations beside either of them, or those of --conversations. Exit code 1 if
-    any differs.
+    For the conversations beside either of them, or those of --conversations; without any, for
+    those that `template check` asks of every template. Exit code 1 if any differs.
     """
     library = options.open_library(libraries)
-    first, second = open_template(library, old), open_template(library, new)
+    sides = open_template(library, old), open_template(library, new)
     if others is not None:
         given = conversations(library, others)
     else:
-        beside = {one.name: one for side in (first, second) for one in side.conversations}
+        beside = {one.name: one for side in sides for one in side.conversations}
         given = tuple(beside[name] for name in sorted(beside))
-    if not given:
-        raise UsageError(
-            "there are no conversations beside these templates",
-            hint=f"vllm-mods template diff {old} {new} --conversations NAME|DIR",
-        )
-    before, after = (
-        rendering.render(one.data, one.path, given).rendered for one in (first, second)
-    )
-    rows = list(zip((one.name for one in given), before, after, strict=True))
+    first, second = (_readable(checking.check(one, given)) for one in sides)
+    before, after = first.prompts, second.prompts
+    rows = [(name, before[name], after[name]) for name in before if name in after]
     different = report.differences((old, new), rows)
     if as_json:
-        options.print_json(report.diff_data((first, second), rows))
+        options.print_json(report.diff_data(first, second, rows))
     else:
         for text in different:
             click.echo(text)
-        count = f"{len(given)} conversation{'s' * (len(given) != 1)}"
+        click.echo(report.compared(first, second))
+        count = f"{len(rows)} conversation{'s' * (len(rows) != 1)}"
         click.echo(
             f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
         )
     return EXIT_NO if different else EXIT_OK
+
+
+def _in_tree(place: str, named: str, *, offline: bool) -> Template:
+    """Read a template in a tree; an absolute path is one of an image."""
+    folder = os.path.dirname(named.rstrip("/"))
+    workspace = folder if os.path.isabs(named) else None
+    return open_in_tree(options.open_tree(place, offline=offline, workspace=workspace), named)
+
+
+def _readable(found: checking.Checked) -> checking.Checked:
+    if found.answer is None:
+        raise NotRendered(found.findings[0].message)
+    return found
 
 
 def _asked(template: Template, messages: str) -> Conversation:

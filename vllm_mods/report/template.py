@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Finding
 from vllm_mods.report import data, reading_back, text
 from vllm_mods.template.check import CaseOutcome, Checked
 from vllm_mods.template.rendering import Rendered, place
+from vllm_mods.template.replay import Replayed
 from vllm_mods.template.source import SPECIAL, Template
+from vllm_mods.template.weights import Weight, weighed, weight
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})
@@ -54,25 +57,16 @@ def checked_data(found: Sequence[Checked]) -> dict[str, Any]:
             {
                 **_head(one.template),
                 "ok": one.ok,
+                "weights": weighed(one.every),
                 "content_format": [
                     {"since": since, "format": name}
                     for since, name in (one.answer.formats if one.answer else ())
                 ],
                 "variables": list(one.answer.variables) if one.answer else [],
                 "arguments": list(one.answer.arguments) if one.answer else [],
-                "findings": [data.finding(finding) for finding in one.findings],
+                "findings": _findings(one.findings),
                 "conversations": [_outcome(outcome) for outcome in one.outcomes],
-                "replays": [
-                    {
-                        "name": replay.conversation.name,
-                        "turns": replay.turns,
-                        "turns_kept": replay.turns_kept,
-                        "bytes": replay.bytes,
-                        "bytes_kept": replay.kept,
-                        "findings": [data.finding(finding) for finding in replay.findings],
-                    }
-                    for replay in one.replays
-                ],
+                "replays": [_replay(replay) for replay in one.replays],
                 **({"parsers": reading_back.parsers_data(one.back)} if one.back else {}),
             }
             for one in found
@@ -104,14 +98,45 @@ def differences(
     )
 
 
+def compared(first: Checked, second: Checked) -> str:
+    """Return a table: what two templates keep of the cache in each conversation, and what they lose."""
+    rows = [("", first.template.name, second.template.name)]
+    rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
+    before, after = weighed(first.every), weighed(second.every)
+    rows += [(name, str(before[name]), str(after[name])) for name in Weight]
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    return "\n".join(f"{a.ljust(widths[0])}  {b.ljust(widths[1])}  {c}" for a, b, c in rows)
+
+
+def _beside(first: Checked, second: Checked) -> list[tuple[str, Replayed | None, Replayed | None]]:
+    sides = [{one.conversation.name: one for one in side.replays} for side in (first, second)]
+    return [(name, sides[0].get(name), sides[1].get(name)) for name in sides[0] | sides[1]]
+
+
+def _kept(one: Replayed | None) -> str:
+    if one is None:
+        return "not asked"
+    codes = [finding.code for finding in one.findings]
+    if "not-rendered" in codes:
+        return "refused"
+    lost = ", content lost" * ("content-lost" in codes)
+    return f"{one.turns_kept} of {one.turns} turns, {one.kept:,} of {one.bytes:,} bytes{lost}"
+
+
 def diff_data(
-    templates: tuple[Template, Template], rows: Sequence[tuple[str, Rendered, Rendered]]
+    first: Checked, second: Checked, rows: Sequence[tuple[str, Rendered, Rendered]]
 ) -> dict[str, Any]:
     """Return the answer of ``template diff``."""
     return {
         "schema": data.SCHEMA,
         "ok": all(_same(before, after) for _, before, after in rows),
-        "templates": [_head(one) for one in templates],
+        "templates": [
+            {**_head(one.template), "weights": weighed(one.every)} for one in (first, second)
+        ],
+        "replays": [
+            {"name": name, "before": before and _replay(before), "after": after and _replay(after)}
+            for name, before, after in _beside(first, second)
+        ],
         "conversations": [
             {
                 "name": name,
@@ -150,6 +175,7 @@ def _checked_lines(one: Checked) -> list[str]:
         lines.append(f"  reads {names or 'no arguments'}")
     if one.back is not None:
         lines += reading_back.lines(one.back)
+    lines.append(f"  {_weights(one)}")
     lines += text.findings(one.findings, "  ")
     told = [(outcome.conversation, outcome.findings) for outcome in one.outcomes]
     told += [(replay.conversation, replay.findings) for replay in one.replays]
@@ -162,6 +188,13 @@ def _checked_lines(one: Checked) -> list[str]:
             where = "" if finding.line is None else f"{place(one.template.path, finding.line)}: "
             lines.append(f"    {where}{finding}")
     return lines
+
+
+def _weights(one: Checked) -> str:
+    found = weighed(one.every)
+    heavy = [f"{name} {count}" for name, count in found.items() if count and name != Weight.STYLE]
+    light = [f"style {found[Weight.STYLE]}"] if found[Weight.STYLE] else []
+    return ", ".join((heavy or ["nothing is refused or lost"]) + light)
 
 
 def _formats(formats: Sequence[tuple[str, str]]) -> str:
@@ -199,8 +232,23 @@ def _outcome(one: CaseOutcome) -> dict[str, Any]:
         "title": one.conversation.title,
         "ok": one.ok,
         **_rendered(one.rendered),
-        "findings": [data.finding(finding) for finding in one.findings],
+        "findings": _findings(one.findings),
     }
+
+
+def _replay(one: Replayed) -> dict[str, Any]:
+    return {
+        "name": one.conversation.name,
+        "turns": one.turns,
+        "turns_kept": one.turns_kept,
+        "bytes": one.bytes,
+        "bytes_kept": one.kept,
+        "findings": _findings(one.findings),
+    }
+
+
+def _findings(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    return [{**data.finding(one), "weight": weight(one)} for one in found]
 
 
 def _rendered(one: Rendered) -> dict[str, Any]:

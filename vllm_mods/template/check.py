@@ -46,9 +46,21 @@ class Checked(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether everything is as it is said to be, and nothing is lost."""
+        return _only_notes(self.every) and (self.back is None or self.back.ok)
+
+    @property
+    def every(self) -> tuple[Finding, ...]:
+        """All findings: of the template, of conversations beside it, and of those for any template."""
         parts = [self.findings, *(one.findings for one in self.outcomes)]
         parts += [one.findings for one in self.replays]
-        return all(map(_only_notes, parts)) and (self.back is None or self.back.ok)
+        return tuple(one for part in parts for one in part)
+
+    @property
+    def prompts(self) -> dict[str, Rendered]:
+        """What was made of each conversation beside it; without any, of those for any template."""
+        if self.outcomes:
+            return {one.conversation.name: one.rendered for one in self.outcomes}
+        return {one.conversation.name: one.whole for one in self.replays}
 
 
 def _only_notes(findings: Sequence[Finding]) -> bool:
@@ -95,13 +107,15 @@ def check(
         CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
         for one, rendered in zip(conversations, plain, strict=True)
     )
-    scenes = replay.scenes(answer.variables, answer.formats[-1][1])
-    replays, shown = replay.replayed(
-        scenes, lambda parts: _render(template, parts, tokens).rendered
-    )
+    scenes = replay.scenes(answer.variables, answer.formats[-1][1], template.data)
+    replays = replay.replayed(scenes, lambda parts: _render(template, parts, tokens).rendered)
+    if replay.is_no_chat(template.data, replays):
+        why = "no user's words get into its prompts: it is for something else than chats"
+        findings.append(Finding("no-chat", why, level=Level.NOTE))
+        scenes, replays = (), ()
     every = (*conversations, *scenes)
     rust = _render(template, every, tokens, rust=True).rendered
-    findings += _other_engine(every, (*plain, *shown), rust)
+    findings += _other_engine(every, (*plain, *(one.whole for one in replays)), rust)
     back = release and reading_back.read_back(
         release,
         lambda parts: _render(template, parts, tokens).rendered,

@@ -28,11 +28,15 @@ _START = (
 
 
 class Rendered(NamedTuple):
-    """The prompt of one conversation; or why there is none, and the template's line."""
+    """The prompt of one conversation; or why there is none, and the template's line.
+
+    ``refused`` is said by the template itself, with ``raise_exception``.
+    """
 
     prompt: str | None
     error: str | None = None
     line: int | None = None
+    refused: bool = False
 
 
 def place(where: str, line: int | None) -> str:
@@ -99,7 +103,7 @@ def render(
     if "error" in head:
         raise NotRendered(f"{place(where, head['line'])}: {head['error']}")
     rendered = [
-        Rendered(one.get("prompt"), one.get("error"), one.get("line"))
+        Rendered(one.get("prompt"), one.get("error"), one.get("line"), one.get("refused", False))
         for one in answers[: len(jobs)]
     ]
     if len(rendered) < len(jobs):

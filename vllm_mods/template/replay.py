@@ -8,7 +8,8 @@ message, so a turn is kept if the next prompt begins with the history that ends 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base.model import Finding, Level
@@ -18,6 +19,12 @@ from vllm_mods.template.rendering import Rendered
 
 _SHOWN = 40
 _PLAIN = ("chat", "agent")
+_RARE = "system-message-midway"
+_SWITCHES = ("enable_thinking", "open_thinking", "thinking")
+_RANKS = re.compile(rb"""["'](query|document)["']""")
+_REASONING = re.compile("think|thought|reason", re.IGNORECASE)
+_OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
+"""The end of a prompt that leaves it to the model to reason first."""
 _TOOLS = (
     {
         "type": "function",
@@ -74,18 +81,16 @@ def _agent(*, reasoning: bool) -> tuple[Message, ...]:
     )
 
 
+_CHAT = (
+    _user("First the raven."),
+    _answer("Then the saffron."),
+    _user("And the thistle?"),
+    _answer("Next the umber."),
+    _user("Last the violet."),
+)
 SCENES = (
-    Conversation(
-        "chat",
-        (
-            {"role": "system", "content": "Be quartz."},
-            _user("First the raven."),
-            _answer("Then the saffron."),
-            _user("And the thistle?"),
-            _answer("Next the umber."),
-            _user("Last the violet."),
-        ),
-    ),
+    Conversation("chat", _CHAT),
+    Conversation("system-message", ({"role": "system", "content": "Be quartz."}, *_CHAT)),
     Conversation("agent", _agent(reasoning=False), _TOOLS),
     Conversation("agent-that-reasons", _agent(reasoning=True), _TOOLS),
     Conversation(
@@ -106,7 +111,7 @@ SCENES = (
         kwargs={"enable_thinking": False},
     ),
     Conversation(
-        "system-message-midway",
+        _RARE,
         (
             _user("Is it garnet?"),
             _answer("It is hazel."),
@@ -119,20 +124,11 @@ SCENES = (
 )
 
 
-class TurnPrompts(NamedTuple):
-    """What has to be rendered for one turn: its prompt, the history with it, and what comes next."""
-
-    message: Message
-    prompt: Conversation
-    without: Conversation
-    history: Conversation
-    following: Conversation
-
-
 class Replayed(NamedTuple):
     """What one conversation lost. ``bytes`` are those that could be found again, ``kept`` those that were."""
 
     conversation: Conversation
+    whole: Rendered
     turns: int
     turns_kept: int
     bytes: int
@@ -140,93 +136,138 @@ class Replayed(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def scenes(variables: Sequence[str], content_format: str) -> tuple[Conversation, ...]:
-    """Return the conversations that a template can be asked for, their content as vLLM hands it over."""
+Cut = tuple[int, bool]
+"""How many messages of a conversation, and whether the answer is begun."""
+
+
+def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[Conversation, ...]:
+    """Return the conversations that a template can be asked for, their content as vLLM hands it over.
+
+    Reasoning is sent to those that read it, and with it the switch that has the model reason.
+    """
     read = set(variables)
-    return tuple(
-        one._replace(
-            messages=tuple(_handed_over(message, content_format) for message in one.messages)
-        )
-        for one in SCENES
-        if one.kwargs.keys() <= read and (one.tools is None or "tools" in read)
-    )
+    asked = []
+    for one in SCENES:
+        reasons = any("reasoning" in message for message in one.messages)
+        if (one.tools and "tools" not in read) or not one.kwargs.keys() <= read:
+            continue
+        if reasons and b"reasoning" not in text:
+            continue
+        on = dict.fromkeys(read.intersection(_SWITCHES), True) if reasons else {}
+        messages = tuple(_handed_over(message, content_format) for message in one.messages)
+        asked.append(one._replace(messages=messages, kwargs={**one.kwargs, **on}))
+    return tuple(asked)
 
 
 def replayed(
     asked: Sequence[Conversation], render: Callable[[Sequence[Conversation]], Sequence[Rendered]]
-) -> tuple[tuple[Replayed, ...], tuple[Rendered, ...]]:
-    """Render all that conversations need with one call, and judge each; also return their own prompts."""
-    jobs = [[part for step in steps(one) for part in step[1:]] for one in asked]
-    prompts = iter(render([*(part for parts in jobs for part in parts), *asked]))
-    found = tuple(
-        judged(one, [next(prompts) for _ in parts]) for one, parts in zip(asked, jobs, strict=True)
-    )
-    return found, tuple(prompts)
-
-
-def steps(conversation: Conversation) -> tuple[TurnPrompts, ...]:
-    """Return a step for each answer of the assistant that something follows."""
-    messages = conversation.messages
-    answers = [i for i, one in enumerate(messages) if one["role"] == "assistant"]
-    ends = [*answers[1:], len(messages)]
-
-    def cut(end: int, *, prompted: bool) -> Conversation:
-        return conversation._replace(messages=messages[:end], add_generation_prompt=prompted)
-
-    return tuple(
-        TurnPrompts(
-            messages[i],
-            cut(i, prompted=True),
-            cut(i, prompted=False),
-            cut(i + 1, prompted=False),
-            cut(end, prompted=True),
+) -> tuple[Replayed, ...]:
+    """Render all that conversations need with one call, and judge each."""
+    cuts = [cuts_of(one) for one in asked]
+    prompts = iter(
+        render(
+            [
+                one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
+                for one, wanted in zip(asked, cuts, strict=True)
+                for end, prompted in wanted
+            ]
         )
-        for i, end in zip(answers, ends, strict=True)
-        if end > i + 1
+    )
+    return tuple(
+        judged(one, {cut: next(prompts) for cut in wanted})
+        for one, wanted in zip(asked, cuts, strict=True)
     )
 
 
-def judged(conversation: Conversation, rendered: Sequence[Rendered]) -> Replayed:
-    """Hold the prompts of a conversation's ``steps``, four to each, against each other."""
+def is_no_chat(text: bytes, found: Sequence[Replayed]) -> bool:
+    """Tell whether a template is for ranking or speaking: no user's words get into a prompt of it."""
+    if b"assistant" in text and not _RANKS.search(text):
+        return False
+    return bool(found) and not any(
+        said.lower() in (one.whole.prompt or "").lower()
+        for one in found
+        for message in one.conversation.messages
+        if message["role"] == "user"
+        for _, said in _strings(message)
+    )
+
+
+def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
+    """Yield where an answer of the assistant is that something follows, and where the next one is."""
+    answers = [i for i, one in enumerate(conversation.messages) if one["role"] == "assistant"]
+    for at, after in zip(answers, [*answers[1:], len(conversation.messages)], strict=True):
+        if after > at + 1:
+            yield at, after
+
+
+def cuts_of(conversation: Conversation) -> tuple[Cut, ...]:
+    """Return what has to be rendered to judge a conversation, each once, the whole of it last."""
+    cuts = dict.fromkeys(
+        cut
+        for at, after in _steps(conversation)
+        for cut in ((at, True), (at, False), (at + 1, False), (after, True))
+    )
+    whole = len(conversation.messages), True
+    return (*(cut for cut in cuts if cut != whole), whole)
+
+
+def judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Replayed:
+    """Hold the prompts of a conversation, one for each of ``cuts_of``, against each other."""
+    whole = rendered[len(conversation.messages), True]
+    failed = next((one for one in rendered.values() if one.prompt is None), None)
+    if failed is not None:
+        # A refusal is heard by the client; only what everybody sends must not be refused.
+        heard = failed.refused and conversation.name not in _PLAIN
+        level = Level.NOTE if heard else Level.ERROR
+        refused = Finding("not-rendered", failed.error or "", line=failed.line, level=level)
+        return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
+    prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
+    lost = [text for text in _said(conversation) if text not in (whole.prompt or "")]
     found: list[Finding] = []
-    turns = kept_turns = total = kept = 0
-    last = None
-    for step, at in zip(steps(conversation), range(0, len(rendered), 4), strict=True):
-        failed = next((one for one in rendered[at : at + 4] if one.prompt is None), None)
-        if failed is not None:
-            # A refusal is heard by the client; only what everybody sends must not be refused.
-            level = Level.ERROR if conversation.name in _PLAIN else Level.NOTE
-            refused = Finding("not-rendered", failed.error or "", line=failed.line, level=level)
-            return Replayed(conversation, 0, 0, 0, 0, (refused,))
-        prompt, without, history, last = (one.prompt or "" for one in rendered[at : at + 4])
-        wanted = _findable(step.message, prompt, without, history)
-        same = len(os.path.commonprefix([wanted, last]))  # noqa: RUF071  (letters are meant)
-        turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
-        total, kept = total + len(wanted.encode()), kept + len(wanted[:same].encode())
-        if same < len(wanted) and not found:
-            message = (
-                f"turn {turns}: of {len(wanted):,} letters {len(wanted) - same:,} are not found again: "
-                f"{wanted[same : same + _SHOWN]!r} is {last[same : same + _SHOWN]!r} in the next prompt"
-            )
-            found.append(Finding("cache-lost", message))
-    lost = [text for text in _said(conversation) if last is not None and text not in last]
     if lost:
         more = f" and {len(lost) - 1} more of its texts" if lost[1:] else ""
         verb = "are" if lost[1:] else "is"
-        found.insert(0, Finding("content-lost", f"{lost[0]!r}{more} {verb} not in the prompt"))
-    return Replayed(conversation, turns, kept_turns, total, kept, tuple(found))
+        found.append(Finding("content-lost", f"{lost[0]!r}{more} {verb} not in the prompt"))
+    turns = kept_turns = total = kept = 0
+    for at, after in _steps(conversation):
+        wanted = _findable(
+            conversation.messages[at], prompts[at, True], prompts[at, False], prompts[at + 1, False]
+        )
+        then = prompts[after, True]
+        same = len(_common(wanted, then))
+        if same < len(wanted) and turns == kept_turns:
+            message = (
+                f"turn {turns + 1}: of {len(wanted):,} letters {len(wanted) - same:,} are not found again: "
+                f"{wanted[same : same + _SHOWN]!r} is {then[same : same + _SHOWN]!r} in the next prompt"
+            )
+            level = Level.NOTE if conversation.name == _RARE else Level.ERROR
+            found.append(Finding("cache-lost", message, level=level))
+        turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
+        total, kept = total + len(wanted.encode()), kept + len(wanted[:same].encode())
+    return Replayed(conversation, whole, turns, kept_turns, total, kept, tuple(found))
 
 
 def _findable(message: Message, prompt: str, without: str, history: str) -> str:
     """Return what the next prompt can begin with: to the end of what the answer says.
 
-    A client that drops the reasoning has not sent back what it got: then only what was before counts.
+    Where the model was to reason and none came back, or the template makes up that it did not, the
+    client has not sent back what it got: then only what was before the answer counts.
     """
-    texts = [text for _, text in _strings(message)]
-    end = max((history.rfind(text) + len(text) for text in texts if text in history), default=0)
-    if history.startswith(prompt):
-        return history[: max(end, len(prompt))]
-    return prompt if "reasoning" in message else without
+    begun = len(_common(prompt, without))
+    reasoned = "reasoning" in message
+    if not reasoned and _OPENED.search(prompt, begun):
+        return prompt[:begun]
+    if not history.startswith(prompt):
+        return prompt
+    places = [(history.rfind(text), text) for _, text in _strings(message) if text in history]
+    made_up = history[len(prompt) : min((at for at, _ in places), default=None)]
+    if not reasoned and _REASONING.search(made_up):
+        return prompt[:begun]
+    return history[: max([len(prompt), *(at + len(text) for at, text in places)])]
+
+
+def _common(one: str, other: str) -> str:
+    return os.path.commonprefix([one, other])  # noqa: RUF071  (letters are meant)
 
 
 def _said(conversation: Conversation) -> Iterator[str]:

@@ -138,10 +138,17 @@ def main() -> None:
 
 def _own(tree: jinja2.nodes.Template) -> set[str]:
     """Return the variables that a template sets and never asks whether they were given."""
+    parameters = {
+        id(one)
+        for macro in tree.find_all(jinja2.nodes.Macro)
+        for one in macro.find_all(jinja2.nodes.Name)
+        if one.name in {argument.name for argument in macro.args}
+    }
     asked = {
         one.node.name
         for one in tree.find_all((jinja2.nodes.Test, jinja2.nodes.Filter))
         if isinstance(one.node, jinja2.nodes.Name)
+        and id(one.node) not in parameters
         and one.name in {"defined", "undefined", "none", "default"}
     }
     names = tree.find_all(jinja2.nodes.Name)
@@ -180,7 +187,7 @@ def _fault(error: BaseException) -> dict[str, Any]:
     ours = isinstance(error, jinja2.TemplateError)
     text = str(error) if ours else f"{type(error).__name__}: {error}".removesuffix(": ")
     whole = text[:_MOST_OF_ERROR].encode("utf-8", "replace").decode()
-    return {"error": whole, "line": line}
+    return {"error": whole, "line": line, "refused": type(error) is jinja2.TemplateError}
 
 
 def _say(**answer: Any) -> None:  # noqa: ANN401

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.model import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.library import reading
 from vllm_mods.library.catalog import TEMPLATE, Library
@@ -28,6 +29,9 @@ SPECIAL = (
     "mask_token",
 )
 """The special tokens that transformers gives to a template by these names, where a tokenizer has them."""
+
+_FILES = (".jinja", ".jinja2", ".j2", ".txt")
+Read = Callable[[str], bytes | None]
 
 
 class Template(NamedTuple):
@@ -51,17 +55,9 @@ def open_template(library: Library, named: str) -> Template:
     Raises ``UsageError`` if there is none, ``ManifestError`` for what is wrong beside it.
     """
     if os.path.isdir(named) and not os.path.isdir(os.path.join(named, CONVERSATIONS)):
-        return _of_model(named, named)
-    if os.path.basename(named) == TOKENIZER:
-        return _of_model(os.path.dirname(named) or ".", named)
-    if "/" in named or named.endswith((".jinja", ".jinja2", ".j2", ".txt")):
-        data = reading.read(named, None)
-        if data is None:
-            raise UsageError(
-                f"{named}: there is no such file", hint="`vllm-mods template list` has the names"
-            )
-        beside = os.path.join(os.path.dirname(named), TOKENIZER)
-        return Template(named, named, data, tokens=_tokens(_tokenizer(beside)))
+        return _of_model(_on_disk, named, named)
+    if "/" in named or named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
+        return _of_file(_on_disk, named, "`vllm-mods template list` has the names")
     folder = library.template_folder(named)
     path, said = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
     raw = library.read(said)
@@ -73,11 +69,34 @@ def open_template(library: Library, named: str) -> Template:
     return Template(named, path, library.read(path) or b"", read, found)
 
 
-def _of_model(folder: str, named: str) -> Template:
+def open_in_tree(tree: Tree, named: str) -> Template:
+    """Read a template's file, or that of a model's folder, in a tree. Raises as ``open_template`` does."""
+    if named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
+        return _of_file(tree.read, named, f"the name is looked up in {tree.spec}")
+    return _of_model(tree.read, named.rstrip("/"), named)
+
+
+def _on_disk(path: str) -> bytes | None:
+    return reading.read(path, None)
+
+
+def _of_file(read: Read, named: str, hint: str) -> Template:
+    folder = os.path.dirname(named)
+    if os.path.basename(named) == TOKENIZER:
+        return _of_model(read, folder, named)
+    data = read(named)
+    if data is None:
+        raise UsageError(f"{named}: there is no such file", hint=hint)
+    return Template(
+        named, named, data, tokens=_tokens(_tokenizer(read, os.path.join(folder, TOKENIZER)))
+    )
+
+
+def _of_model(read: Read, folder: str, named: str) -> Template:
     """Read the template of a model's folder: its file, or the text in its tokenizer's configuration."""
-    config = _tokenizer(os.path.join(folder, TOKENIZER))
+    config = _tokenizer(read, os.path.join(folder, TOKENIZER))
     path = os.path.join(folder, MODELS_TEMPLATE)
-    data = None if named.endswith(TOKENIZER) else reading.read(path, None)
+    data = None if named.endswith(TOKENIZER) else read(path)
     if data is None:
         path = os.path.join(folder, TOKENIZER)
         said = config.get("chat_template")
@@ -88,24 +107,24 @@ def _of_model(folder: str, named: str) -> Template:
         text = named_ones.get("default")
         if not isinstance(text, str):
             raise UsageError(
-                f"{folder}: neither {MODELS_TEMPLATE} nor {TOKENIZER} has a chat template",
+                f"{folder or '.'}: neither {MODELS_TEMPLATE} nor {TOKENIZER} has a chat template",
                 hint="name the template's file, or the folder of a model that has one",
             )
         data = text.encode()
     return Template(named, path, data, tokens=_tokens(config))
 
 
-def _tokenizer(path: str) -> Mapping[str, Any]:
-    data = reading.read(path, None)
+def _tokenizer(read: Read, path: str) -> Mapping[str, Any]:
+    data = read(path)
     if data is None:
         return {}
     try:
-        read = json_of(data)
+        found = json_of(data)
     except ValueError as error:
         raise ManifestError(path, (f"not JSON: {error}",)) from error
-    if not isinstance(read, dict):
+    if not isinstance(found, dict):
         raise ManifestError(path, ("expected an object",))
-    return read
+    return found
 
 
 def _tokens(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

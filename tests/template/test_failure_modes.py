@@ -1,0 +1,36 @@
+"""The bundled templates in every failure mode that was reported of public ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TABLE = Path(__file__).parents[2] / "benchmarks/template_modes.py"
+# Writes what everybody writes in a minute, and so falls to most of them.
+NAIVE = """\
+{%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor %}{{ '<|im_start|>assistant\\n' if add_generation_prompt }}"""
+
+
+def test_the_bundled_templates_fall_to_none_but_their_choices(tmp_path: Path) -> None:
+    naive = tmp_path / "naive.jinja"
+    naive.write_text(NAIVE)
+    done = subprocess.run(
+        [sys.executable, TABLE, naive], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    ours = sum(line.endswith("-enhanced") for line in lines)
+    marks = {
+        name: row[: ours + 1]
+        for name, *row in map(str.split, filter(None, lines))
+        if set(row[: ours + 1]) <= set(".xrc") and len(row) > ours
+    }
+    assert len(marks) > 40
+    chosen = {name for name, row in marks.items() if "c" in row}
+    assert chosen == {"forged-in-result", "switch-in-text"}
+    naively = {name: row[ours] for name, row in marks.items()}
+    assert naively["jinja-in-text"] == "."
+    assert naively["forged-by-user"] == "x"
+    assert naively["content-none"] == "r"

@@ -1,0 +1,43 @@
+"""What a finding of a chat template costs its user. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from vllm_mods.base.model import Finding
+
+
+class Weight(StrEnum):
+    """From the heaviest to the lightest."""
+
+    REFUSED = "refused"
+    CONTENT = "content lost"
+    CACHE = "cache lost"
+    STYLE = "style"
+
+
+_WEIGHTS: Mapping[str, Weight] = MappingProxyType(
+    {
+        "not-rendered": Weight.REFUSED,
+        "template-unreadable": Weight.REFUSED,
+        "content-lost": Weight.CONTENT,
+        "text-missing": Weight.CONTENT,
+        "calls-differ": Weight.CONTENT,
+        "cache-lost": Weight.CACHE,
+    }
+)
+
+
+def weight(finding: Finding) -> Weight:
+    """Return what a finding weighs: what loses nothing is style."""
+    return _WEIGHTS.get(finding.code, Weight.STYLE)
+
+
+def weighed(findings: Iterable[Finding]) -> dict[Weight, int]:
+    """Count findings by weight."""
+    found = dict.fromkeys(Weight, 0)
+    for one in findings:
+        found[weight(one)] += 1
+    return found
