@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lowering import lower
-from mod_folders import FIX, KINDS, SITE, TOP
+from mod_folders import FAST, FIX, KINDS, SITE, TOP
 from small_site import snapshot
 
 from vllm_mods.library import catalog as libraries
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 COMPLETE = [name for name, kind in KINDS.items() if kind.changed is not None]
+# whether vLLM has the files that they write decides what these do
+NEEDS_TREE = {"whole files", "a package", "a file from a here-document", "in functions"}
+NEEDS_TREE |= {"in ways that shells have"}
 
 
 def written(parent: Path, files: dict[str, str], name: str = "mine") -> Path:
@@ -52,8 +55,11 @@ def test_every_line_is_told(call: Call, tmp_path: Path, name: str) -> None:
     folder = written(tmp_path, kind.files)
     answer = call("import", folder, "--json")
     found = [(one["line"], one["kind"]) for one in answer.json["effects"]]
-    assert found == kind.effects
-    assert answer.code == (0 if kind.changed is not None else 1), answer.json
+    needs = name in NEEDS_TREE
+    assert found == [
+        (line, "left" if needs and what == "whole" else what) for line, what in kind.effects
+    ]
+    assert answer.code == (0 if kind.changed is not None and not needs else 1), answer.json
     assert answer.json["ok"] is (answer.code == 0)
 
 
@@ -85,7 +91,7 @@ def test_the_mod_does_what_the_script_does(
     assert sorted(os.listdir(tmp_path / "mine")) == sorted({one.split("/")[0] for one in called})
 
 
-WITHOUT = [name for name in COMPLETE if name not in {"whole files", "a package"}]
+WITHOUT = [name for name in COMPLETE if name not in NEEDS_TREE]
 
 
 @pytest.mark.parametrize("name", WITHOUT)
@@ -199,14 +205,31 @@ def test_what_is_not_understood_is_never_dropped(
     assert why in answer.err
 
 
-def test_other_scripts_of_the_mod_are_read(call: Call, tmp_path: Path) -> None:
+def test_a_file_over_one_of_vllm_needs_the_tree_and_is_a_diff_with_it(
+    call: Call, tmp_path: Path, site: Path
+) -> None:
+    files = {"run.sh": f"{TOP}cp loader.py $PYTHON_ROOT/vllm/loader.py\n", "loader.py": FAST}
+    folder, mine = written(tmp_path, files), tmp_path / "mine-library"
+    answer = call("import", folder, "--library", mine)
+    assert answer.code == 1
+    assert "whether vLLM has such a file decides what this is" in answer.err
+    assert f"hint: vllm-mods import {folder} --tree TREE" in answer.err
+    assert not mine.exists()
+    assert call("import", folder, "--tree", site, "--library", mine).code == 0
+    manifest = (mine / "patches/mine/mod.toml").read_text()
+    assert "patches = " in manifest
+    assert "overlay" not in manifest
+    assert made(mine / "patches/mine", site) == {"vllm/loader.py": FAST}
+
+
+def test_other_scripts_of_the_mod_are_read(call: Call, tmp_path: Path, site: Path) -> None:
     files = {
         "run.sh": f'{TOP}source lib.sh\nbash "$(dirname "$0")/put.sh" vllm\n',
         "lib.sh": "ROOT=$PYTHON_ROOT\nexport ROOT\n",
         "put.sh": 'cd "$(dirname "$0")"\ncp added.py "$ROOT/$1/added.py"\n',
         "added.py": "ADDED = 1\n",
     }
-    answer = call("import", written(tmp_path, files), "--json")
+    answer = call("import", written(tmp_path, files), "--tree", site, "--json")
     found = [(one["file"], one["line"], one["kind"]) for one in answer.json["effects"]]
     assert found == [("lib.sh", 2, "export"), ("put.sh", 2, "whole")]
 

@@ -107,7 +107,8 @@ def test_the_json_of_check(call: Call, site: Path) -> None:
     assert (top["schema"], top["ok"], top["tree"]["version"]) == (1, True, "0.19.1")
     (mod,) = top["mods"]
     assert mod.keys() == {
-        "name", "version", "variant", "verdict", "in_range", "files", "findings", "proof", "unexamined"
+        "name", "version", "variant", "verdict", "in_range", "files", "findings", "proof", "unexamined",
+        "optional",
     }  # fmt: skip
     assert (mod["verdict"], mod["variant"], mod["in_range"]) == ("applies", "a", True)
     (file,) = mod["files"]

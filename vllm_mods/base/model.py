@@ -143,11 +143,15 @@ class Tree(Protocol):
 
 
 class PatchFile(NamedTuple):
-    """One patch of a variant. ``root`` is put in front of every path that it names."""
+    """One patch of a variant. ``root`` is put in front of every path that it names.
+
+    The variant goes in without one that is ``optional``, where that one does not.
+    """
 
     source: str
     data: bytes
     root: str = ""
+    optional: bool = False
 
 
 class OverlayFile(NamedTuple):
@@ -282,13 +286,22 @@ class HunkState(NamedTuple):
         return self.path if self.number is None else f"{self.path} hunk {self.number}"
 
 
+class OptionalPatch(NamedTuple):
+    """What becomes of an optional patch of a mod that goes in; ``message`` says why it does not."""
+
+    patch: str
+    verdict: Verdict
+    message: str | None = None
+
+
 class ModPlan(NamedTuple):
     """What one mod would do to the tree. ``changes`` starts from what the mods before it left.
 
     ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed.
     ``beside`` are the files of vLLM that the fit rests on, ``witness`` the digest of their bytes.
     ``proof`` is ``static``, or ``types`` where a type checker was asked too; ``unexamined`` are the
-    classes of faults that the fit did not look for, each with the reason.
+    classes of faults that the fit did not look for, each with the reason. ``optional`` has the verdict
+    of each patch that the variant calls so.
 
     >>> (one,) = vm.plan(vm.Library("library").mods("fast"), vm.open_tree("site-packages")).mods
     >>> one.mod.name, one.variant.id, one.verdict.value, [hunk.line for hunk in one.hunks]
@@ -307,6 +320,7 @@ class ModPlan(NamedTuple):
     witness: str = ""
     proof: str = ""
     unexamined: tuple[tuple[str, str], ...] = ()
+    optional: tuple[OptionalPatch, ...] = ()
 
 
 class Plan(NamedTuple):

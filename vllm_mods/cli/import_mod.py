@@ -12,6 +12,7 @@ from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.cli import new, options, shown
 from vllm_mods.library import catalog
 from vllm_mods.making import compose, exporting, folder, from_script, reading
+from vllm_mods.making.effects import Left
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
 from vllm_mods.making.recording import Limits
@@ -148,9 +149,12 @@ def _tell(
     for line in script.text(understood):
         click.echo(line, err=True)
     if made is None:
+        way = "--record --tree TREE  # run on a copy of that vLLM"
+        if all(isinstance(one, Left) and "--tree TREE" in one.why for one in understood.left):
+            way = "--tree TREE  # the vLLM that it was written for"
         click.echo(
             f"\n{len(understood.left)} of {asked.path} left to you: nothing was written\n\n"
-            f"hint: vllm-mods import {asked.path} --record --tree TREE  # run on a copy of that vLLM",
+            f"hint: vllm-mods import {asked.path} {way}",
             err=True,
         )
         return

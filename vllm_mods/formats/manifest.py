@@ -51,6 +51,7 @@ class VariantEntry(NamedTuple):
     python: tuple[str, ...]
     expects: tuple[Expectation, ...]
     allow: tuple[Allowance, ...]
+    optional: tuple[str, ...]
 
 
 class Manifest(NamedTuple):
@@ -225,7 +226,10 @@ def _variant(table: Table) -> VariantEntry:
         python=table.strings("python", _REQUIREMENT, "a PEP 508 requirement"),
         expects=expects,
         allow=allow,
+        optional=table.paths("optional"),
     )
+    for unknown in sorted(set(variant.optional) - set(variant.patches)):
+        table.problem("optional", f"{unknown!r} is none of its patches")
     if not (variant.patches or overlay or templates) and not table.problems:
         table.problem("", "a variant needs patches, an overlay or templates")
     for entry in templates:

@@ -309,6 +309,7 @@ def load_mod(
                         source=source,
                         root=variant.root,
                         data=take(f"{at}.patches[{j}]", source),
+                        optional=source in variant.optional,
                     )
                     for j, source in enumerate(variant.patches)
                 ),

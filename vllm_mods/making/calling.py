@@ -24,8 +24,11 @@ class CallingShell(ShellState):
         """Run ``a | b``: each reads what the one before it prints."""
         fed: Fed | None = None
         result = Result()
-        inner = self
+        inner, since = self, len(self.effects)
         for stage in one.stages:
+            if fed is not None and not self.pipefail:
+                self.survive(since)  # the last stage alone tells whether a pipe succeeds
+            since = len(self.effects)
             inner = self.subshell()
             inner.printed = []
             if isinstance(stage, Call):
@@ -83,15 +86,20 @@ class CallingShell(ShellState):
         if self.depth >= limits.SCRIPT_CALLS:
             return self.left(command.place, command.text, "functions call each other without end")
         before, self.arguments = self.arguments, tuple(command.argv[1:])
+        loops, self.loops = self.loops, 0
         self.depth += 1
+        doubts = len(self.doubts)
         try:
-            return self.run(function.body)
+            result = self.run(function.body)
+            self.settle({"return"}, doubts)
         except EndedError as ended:
             if ended.word != "return":
                 raise
             return Result()
+        else:
+            return result
         finally:
-            self.arguments = before
+            self.arguments, self.loops = before, loops
             self.depth -= 1
 
     def input(self, redirect: Redirect) -> str | None:

@@ -30,7 +30,7 @@ _SURE = {
 _IN_IMAGES = {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
 
 
-def run(shell: ShellState, command: ShellCommand) -> Result:
+def run(shell: ShellState, command: ShellCommand) -> Result:  # noqa: PLR0911  (one for each kind)
     """Run a command as far as it is known what it does."""
     name = posixpath.basename(command.argv[0])
     if command.argv[0].startswith(("./", "/")) and shell.is_file(shell.path(command.argv[0]) or ""):
@@ -38,7 +38,7 @@ def run(shell: ShellState, command: ShellCommand) -> Result:
     if re.fullmatch(r"python(3(\.\d+)?)?|pip(3(\.\d+)?)?", name):
         name = name.rstrip("0123456789.")
     if name in _ENDS:
-        raise EndedError(command.argv[0])
+        return _end(shell, command)
     if name in _SURE:
         return _SURE[name]
     handler = _HANDLERS.get(name)
@@ -50,6 +50,15 @@ def run(shell: ShellState, command: ShellCommand) -> Result:
     if name in PURE:
         return Result()
     return shell.leave(command, _WHY.get(name, f"what `{name}` does is not known"))
+
+
+def _end(shell: ShellState, command: ShellCommand) -> Result:
+    name, *status = command.argv
+    if name in {"exit", "return"}:
+        raise EndedError(name, fails=status != ["0"])
+    if shell.loops:
+        raise EndedError(name)
+    return DONE
 
 
 # --- what asks
@@ -75,6 +84,7 @@ def _printf(_shell: ShellState, command: ShellCommand) -> Result:
 def _set(shell: ShellState, command: ShellCommand) -> Result:
     if "--" in command.argv:
         shell.arguments = tuple(command.argv[command.argv.index("--") + 1 :])
+    shell.set_flags(command.argv[1:])
     return DONE
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
-from vllm_mods.formats import diff_writer, toml_writer
+from vllm_mods.formats import diff, diff_writer, toml_writer
 from vllm_mods.formats.toml_table import NAME
 from vllm_mods.library import catalog
 from vllm_mods.planning import outside, planner
@@ -38,6 +38,7 @@ class Parts(NamedTuple):
     overlay: list[dict[str, object]]
     templates: list[str]
     outside: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 class Composed(NamedTuple):
@@ -50,9 +51,15 @@ class Composed(NamedTuple):
 
 
 def compose(
-    wanted: Wanted, changes: Sequence[FileChange], templates: dict[str, bytes], tree: Tree
+    wanted: Wanted,
+    changes: Sequence[FileChange],
+    templates: dict[str, bytes],
+    tree: Tree,
+    optional: Mapping[str, bytes] | None = None,
 ) -> Composed:
     """Make a mod of changes to the files of a tree, and of ``templates`` by file name.
+
+    ``optional`` are patches by name that go in on top where they do.
 
     Text that was there becomes a patch, a new file and one that is no text an overlay. Raises
     ``Refused`` for a change that a mod cannot make, and where what was composed does not make these
@@ -61,7 +68,7 @@ def compose(
     if not re.fullmatch(NAME, wanted.name):
         allowed = "lower case letters, digits, '.', '_', '-'"
         raise UsageError(f"{wanted.name!r} is no name for a mod", hint=allowed)
-    if not changes and not templates:
+    if not (changes or templates or optional):
         raise Refused("nothing was changed, so there is no mod", hint="vllm-mods new --help")
     if wanted.vllm is None and tree.version is None:
         raise UsageError(
@@ -70,11 +77,12 @@ def compose(
         )
     composed = None
     for context in diff_writer.CONTEXTS:
-        composed = _composed(wanted, changes, templates, tree, context)
+        composed = _composed(wanted, changes, templates, tree, context, more=optional or {})
         if composed.planned.verdict != "misplaced":
             break
     assert composed is not None  # noqa: S101  (there are contexts)
-    _check(composed, changes)
+    if not optional:
+        _check(composed, changes)
     return composed
 
 
@@ -84,6 +92,8 @@ def _composed(
     templates: dict[str, bytes],
     tree: Tree,
     context: int,
+    *,
+    more: Mapping[str, bytes],
 ) -> Composed:
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
     files: dict[str, bytes] = {}
@@ -106,8 +116,13 @@ def _composed(
     if patch:
         files[name] = patch
     files.update(template_files(templates))
-    beyond = outside.of((change.path for change in changes), planner.WORKSPACE)
-    parts = Parts(variant, [name] if patch else [], overlay, list(templates), beyond)
+    optional = {f"{variant}/{stem}.patch": data for stem, data in more.items()}
+    files.update(optional)
+    paths = [change.path for change in changes]
+    paths += [part.path for file, data in optional.items() for part in diff.parse(data, file)]
+    beyond = outside.of(paths, planner.WORKSPACE)
+    patches = [*([name] if patch else ()), *optional]
+    parts = Parts(variant, patches, overlay, list(templates), beyond, tuple(optional))
     files[catalog.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = catalog.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
@@ -178,6 +193,8 @@ def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
     ]
     if parts.patches:
         rows.append(f"patches = {value(parts.patches)}")
+    if parts.optional:
+        rows.append(f"optional = {value(list(parts.optional))}")
     if parts.overlay:
         rows += ["overlay = [", *(f"  {value(entry)}," for entry in parts.overlay), "]"]
     if parts.templates:

@@ -38,6 +38,8 @@ class Patch(NamedTuple):
     strip: int | None
     operand: str | None = None
     reverse: bool = False
+    optional: bool = False
+    """Whether the script goes on, and counts as done, where it does not go in."""
 
 
 class Whole(NamedTuple):

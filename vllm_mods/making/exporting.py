@@ -138,7 +138,13 @@ def _state(mod: Mod, tree: LockedTree, files: dict[str, bytes]) -> dict[str, Any
     parts = patching.parts_of(mod, variant, known_trees.WORKSPACE, vouched=True)
     found = []
     for file in tree.files:
-        mine = [part for part in parts if part.path == file.path]
+        placed = {(one.patch, one.path) for one in tree.hunks}
+        mine = [
+            part
+            for part in parts
+            if part.path == file.path
+            and not (part.optional and part.diff and (part.source, part.path) not in placed)
+        ]
         found.append({**file._asdict(), **_way(mod, variant, tree, mine, files)})
     known = {name: list(getattr(tree, name)) for name in ("vllm", "beside", "witness")}
     return {**known, "files": found}

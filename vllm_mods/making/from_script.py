@@ -12,6 +12,7 @@ from vllm_mods.formats.diff import FileDiff
 from vllm_mods.making import compose, from_diff
 from vllm_mods.making.compose import Composed, Wanted
 from vllm_mods.making.effects import (
+    Assume,
     Edit,
     Effect,
     Install,
@@ -45,11 +46,10 @@ class Understood(NamedTuple):
 def understand(effects: Sequence[Effect], *, tree: bool) -> Understood:
     """Read the patches among the effects; what cannot be done is left, with the reason.
 
-    ``tree`` tells whether there is one: without, a file cannot be removed or changed twice.
+    ``tree`` tells whether there is one: without, no file can be written or removed.
     """
     found: list[Effect] = []
     patches: dict[int, tuple[FileDiff, ...]] = {}
-    written: set[str] = set()
     for one in effects:
         if isinstance(one, Patch):
             try:
@@ -57,16 +57,14 @@ def understand(effects: Sequence[Effect], *, tree: bool) -> Understood:
             except (DiffError, Refused) as error:
                 found.append(Left(one.place, one.source, error.message))
                 continue
-            if not tree and (again := {part.path for part in parts} & written):
-                why = f"it changes {again.pop()}, which was written before: --tree TREE"
-                found.append(Left(one.place, one.source, why))
-                continue
             patches[len(found)] = parts
         elif isinstance(one, Remove) and not tree:
             found.append(Left(one.place, one.path, "what is removed needs --tree TREE"))
             continue
-        elif isinstance(one, Whole):
-            written.add(in_site(one.path) or "")
+        elif isinstance(one, Whole) and not tree and (path := in_site(one.path)):
+            why = "whether vLLM has such a file decides what this is: --tree TREE"
+            found.append(Left(one.place, path, why))
+            continue
         found.append(one)
     return Understood(tuple(found), patches)
 
@@ -77,16 +75,21 @@ def on_tree(understood: Understood, wanted: Wanted, tree: Tree) -> Composed:
     Raises ``Refused`` for a patch that does not go in, and as ``compose`` does.
     """
     view = LayeredTree(tree)
+    named = _named(understood, {wanted.name})
+    optional = {name: data for name, one, data in named if one.optional}
     for i, one in enumerate(understood.effects):
         if isinstance(one, Patch):
-            for part in understood.patches[i]:
+            for part in () if one.optional else understood.patches[i]:
                 _patch(one, part, view)
         elif isinstance(one, Whole) and (path := in_site(one.path)):
             view.lay([FileChange(path=path, before=view.read(path), after=one.data)])
         elif isinstance(one, Remove) and (path := in_site(one.path)):
             view.lay([FileChange(path=path, before=view.read(path), after=None)])
     wanted = wanted._replace(python=installed(understood.effects))
-    return compose.compose(wanted, view.changes(), templates(understood.effects), tree)
+    brought = templates(understood.effects)
+    if not (view.changes() or brought or optional):
+        raise nothing(understood)
+    return compose.compose(wanted, view.changes(), brought, tree, optional)
 
 
 def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
@@ -94,33 +97,48 @@ def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
 
     Raises ``Refused`` where nothing of it changes vLLM.
     """
-    files: dict[str, bytes] = {}
-    parts = compose.Parts("any", [], [], [])
-    for i, one in enumerate(understood.effects):
-        if isinstance(one, Patch):
-            stem = posixpath.splitext(one.source)[0]
-            name = f"any/{stem}.patch"
-            while name in files:
-                name = f"{name.removesuffix('.patch')}-{one.place.line}.patch"
-            files[name] = b"".join(map(_rendered, understood.patches[i]))
-            parts.patches.append(name)
-        elif isinstance(one, Whole) and (path := in_site(one.path)):
-            files[f"overlay/{path}"] = one.data
-            if all(entry["path"] != path for entry in parts.overlay):
-                parts.overlay.append({"source": f"overlay/{path}", "path": path})
+    named = _named(understood, set())
+    files = {f"any/{name}.patch": data for name, _, data in named}
     brought = templates(understood.effects)
+    parts = compose.Parts("any", list(files), [], list(brought))
     files.update(compose.template_files(brought))
-    parts.templates.extend(brought)
     if not files:
-        raise Refused(
-            "the script changes no file of vLLM and brings no template: there is nothing for a mod",
-            hint="what it installs belongs into the image",
-        )
+        raise nothing(understood)
     paths = [part.path for patches in understood.patches.values() for part in patches]
-    paths += [str(entry["path"]) for entry in parts.overlay]
-    parts = parts._replace(outside=outside.of(paths, planner.WORKSPACE))
+    parts = parts._replace(
+        outside=outside.of(paths, planner.WORKSPACE),
+        optional=tuple(f"any/{name}.patch" for name, one, _ in named if one.optional),
+    )
     wanted = wanted._replace(python=installed(understood.effects))
     return {**files, "mod.toml": compose.encoded(compose.manifest(wanted, parts, None))}
+
+
+def nothing(understood: Understood) -> Refused:
+    """Return what is said of a script of which no effect on vLLM was read."""
+    taken = [one for one in understood.effects if isinstance(one, Assume)]
+    lines = "".join(f"\n  {one.place}: `{one.text}`: {one.how}" for one in taken)
+    if taken:
+        return Refused(
+            f"nothing for a mod was read in the script, and whether that is so, only a run tells:{lines}",
+            hint="--record --tree TREE runs it on a copy of that vLLM",
+        )
+    return Refused(
+        "the script changes no file of vLLM and brings no template: there is nothing for a mod",
+        hint="what it installs belongs into the image",
+    )
+
+
+def _named(understood: Understood, taken: set[str]) -> list[tuple[str, Patch, bytes]]:
+    """Return the patches as they were written, each with a name that no other has."""
+    found = []
+    for i, one in enumerate(understood.effects):
+        if isinstance(one, Patch):
+            name = posixpath.splitext(one.source)[0]
+            while name in taken:
+                name += f"-{one.place.line}"
+            taken.add(name)
+            found.append((name, one, b"".join(map(_rendered, understood.patches[i]))))
+    return found
 
 
 def templates(effects: Sequence[Effect]) -> dict[str, bytes]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.making.effects import SITE
 
 _PACKAGES = {"vllm", "flashinfer", "transformers", "torch", "triton", "compressed_tensors"}
+_MODULES = {"io", "os", "codecs", "gzip"}
 _ASKING = {
     *("print", "len", "str", "int", "repr", "sorted", "list", "set", "any", "all", "bool", "type"),
     *("isinstance", "hasattr", "getattr", "import_module", "find_spec", "exit", "_exit"),
@@ -45,12 +46,19 @@ def _read(code: str) -> ast.Module | None:
     return tree
 
 
-def only_asks(code: str) -> bool:
-    """Tell whether code calls nothing but what looks: it changes no file."""
+def only_asks(code: str, own: Collection[str]) -> bool:
+    """Tell whether code calls nothing but what looks: it changes no file.
+
+    ``own`` are names of modules that the mod brings: importing one runs it.
+    """
     tree = _read(code)
     if tree is None:
         return False
     for node in ast.walk(tree):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if any(name.partition(".")[0] in own for name in names):
+            return False
         if isinstance(node, ast.Call) and not _looks(node):
             return False
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -87,7 +95,9 @@ def _looks(node: ast.Call) -> bool:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if name == "open":
-        modes = [*node.args[1:2], *(one.value for one in node.keywords if one.arg == "mode")]
+        of = function.value if isinstance(function, ast.Attribute) else None
+        at = 1 if of is None or (isinstance(of, ast.Name) and of.id in _MODULES) else 0
+        modes = [*node.args[at:][:1], *(one.value for one in node.keywords if one.arg == "mode")]
         return all(isinstance(mode, ast.Constant) and mode.value in {"r", "rb"} for mode in modes)
     return name in _ASKING
 
@@ -95,8 +105,8 @@ def _looks(node: ast.Call) -> bool:
 def _is_print(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-    return name in {"print", "write"} and len(node.args) == 1
+    plain = all(one.arg in {"end", "flush"} for one in node.keywords)
+    return plain and ast.unparse(node.func) in {"print", "sys.stdout.write"} and len(node.args) == 1
 
 
 def _value(node: ast.expr, names: Mapping[str, object]) -> object:  # noqa: PLR0911  (one for each form)

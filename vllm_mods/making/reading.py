@@ -15,12 +15,24 @@ from vllm_mods.base import limits
 from vllm_mods.base.model import Tree
 from vllm_mods.making import conditions, words
 from vllm_mods.making.calling import CallingShell
-from vllm_mods.making.effects import Effect, Export, ScriptPlace, changes
+from vllm_mods.making.effects import (
+    Assume,
+    Effect,
+    Export,
+    Install,
+    Patch,
+    Remove,
+    ScriptPlace,
+    Whole,
+    changes,
+)
 from vllm_mods.making.shell_state import (
     DONE,
     MODS,
+    PossibleEnd,
     EndedError,
     Result,
+    ShellState,
     short,
 )
 from vllm_mods.scripts import bash, statements
@@ -48,8 +60,18 @@ class Probe(NamedTuple):
     """What statements would do, and the shell as it would be after them."""
 
     effects: tuple[Effect, ...]
-    ends: bool
+    ended: EndedError | None
     shell: ReadShell
+
+    @property
+    def ends(self) -> bool:
+        """Whether what stands behind them in the script, the function or the loop is not run."""
+        return self.ended is not None
+
+    @property
+    def fails(self) -> bool:
+        """Whether the script ends there, and not as done."""
+        return self.ended is not None and self.ended.fails and self.ended.word == "exit"
 
     @property
     def lasting(self) -> tuple[Effect, ...]:
@@ -81,8 +103,13 @@ class ReadShell(CallingShell):
         before = self.file, self.script, self.arguments
         self.file = posixpath.relpath(path, self.home)
         self.script, self.arguments = path, arguments
+        script = bash.read(data.decode("utf-8", "surrogateescape"))
+        if ends:
+            self.set_flags(script.interpreter.split()[1:])
+        doubts = len(self.doubts)
         try:
-            self.run(bash.read(data.decode("utf-8", "surrogateescape")).body)
+            self.run(script.body)
+            self.settle({"return"}, doubts)
         except EndedError as ended:
             if not ends and ended.word == "exit":
                 raise
@@ -107,24 +134,62 @@ class ReadShell(CallingShell):
         """Tell what statements would do, and forget it."""
         inner = self.subshell()
         inner.files, inner.effects, inner.printed = dict(self.files), [], []
-        inner.made, inner.gone = set(self.made), set(self.gone)
-        ends = False
+        inner.made, inner.gone, inner.doubts = set(self.made), set(self.gone), []
+        ended = None
         try:
             inner.run(body)
-        except EndedError:
-            ends = True
-        return Probe(tuple(inner.effects), ends, inner)
+        except EndedError as error:
+            ended = error
+        inner.loops = self.loops
+        return Probe(tuple(inner.effects), ended, inner)
 
     def would_last(self, body: Sequence[Statement]) -> bool:
         """Tell whether statements would change what outlives the script."""
         return bool(self.probe(body).lasting)
 
     def run(self, body: Sequence[Statement]) -> Result:
-        """Run statements one after the other."""
+        """Run statements one after the other. Without ``set -e``, those before the last may fail."""
         result = Result(status=True)
-        for one in body:
-            result = self.one(one)
+        for i, one in enumerate(body, 1):
+            since, place = len(self.effects), ScriptPlace(self.file, one.line)
+            chained = isinstance(one, Chain) and one.operator == "&&"
+            try:
+                result = self.one(one)
+            except EndedError:
+                if (chained or isinstance(one, If)) and i < len(body):
+                    self.fallback([body[i:]], since, place)
+                raise
+            if i < len(body) and (chained or not self.errexit):
+                self.survive(since, place if chained else None)
         return result
+
+    def survive(self, since: int, together: ScriptPlace | None = None) -> None:
+        """Note that the script goes on where the patches of these effects do not go in.
+
+        ``together`` is where what follows one of them is not done then.
+        """
+        done = [one for one in self.effects[since:] if changes(one)]
+        if together is not None and any(isinstance(one, Patch) for one in done[:-1]):
+            why = "the script survives it, and then what follows is not done either"
+            self.left(together, "&&", why)
+            return
+        for i, one in enumerate(self.effects[since:], since):
+            if isinstance(one, Patch) and one not in self.guarded:
+                self.effects[i] = one._replace(optional=True)
+
+    def settle(self, words: set[str], doubts: int) -> None:
+        """Look at what lasts behind a place where a loop or a function may have ended."""
+        ends = [one for one in self.doubts[doubts:] if one.word in words]
+        self.doubts[doubts:] = [one for one in self.doubts[doubts:] if one.word not in words]
+        for one in ends:
+            done = [effect for effect in self.effects[one.at :] if changes(effect)]
+            if any(isinstance(effect, Whole | Remove | Install) for effect in done):
+                why = "whether it ends what it stands in is known only when it runs"
+                self.left(self.here, one.word, why)
+                break
+            self.survive(one.at)
+        if ends:
+            self.agree([self.probe([]).shell, *(one.shell for one in ends)])
 
     def spend(self, text: str | None) -> None:
         """Count a command and what it makes. Raises ``BashError`` when that takes too long."""
@@ -184,7 +249,7 @@ class ReadShell(CallingShell):
                 self.variables[name] = ""
             return DONE
         writes = one.kind in {"redirected_statement", "background"}
-        if writes or self.would_last(one.body):
+        if writes or any(self.would_last((part,)) for part in one.body):  # one may end the others
             kind = one.kind.removesuffix("_statement").replace("_", " ")
             return self.left(place, one.text, f"what it does is known only when it runs ({kind})")
         for part in statements.walk(one.body):  # whatever it sets is not known from here on
@@ -201,15 +266,16 @@ class ReadShell(CallingShell):
         wanted = one.operator == "&&"
         place = ScriptPlace(self.file, one.right.line)
         if left.status is (not wanted):
-            self.fallback([one.right], since, place)
+            self.fallback([(one.right,)], since, place)
             return left
         if left.status is None:
             there = self.probe([one.right])
             if there.ends or there.lasting:
                 self.assume(ScriptPlace(self.file, one.line), one.left.text)
-            if there.ends:
+            if there.ended is not None:
                 if there.lasting:
                     self.left(place, one.right.text, "whether the script ends here is not known")
+                self.doubt(there)
                 return Result()
             if not there.lasting:
                 without = self.probe([]).shell
@@ -218,12 +284,37 @@ class ReadShell(CallingShell):
                 return Result(right.status if right.status is not wanted else None)
         return self.one(one.right)
 
-    def fallback(self, body: Sequence[Statement], since: int, place: ScriptPlace) -> None:
+    def fallback(
+        self, bodies: Sequence[Sequence[Statement]], since: int, place: ScriptPlace
+    ) -> None:
         """Look at what runs only if something that changes files fails: it may not change others."""
         done = _lasting(self.effects[since:])
-        other = self.probe(body).lasting if done else ()
-        if other and other != done:
-            self.left(place, body[0].text, "it runs only if what stands before it fails")
+        others = [self.probe(body) for body in bodies] if done else []
+        if any(isinstance(one, Assume) for other in others for one in other.effects):
+            # which of its branches is taken is not known: any of them may end the script
+            inside = [body for one in bodies[0] if isinstance(one, If) for _, body in one.branches]
+            others += [self.probe(body) for body in inside]
+            bodies = [*bodies, *inside]
+        for body, other in zip(bodies, others, strict=False):
+            if other.lasting and other.lasting != done:
+                self.left(place, body[0].text, "it runs only if what stands before it fails")
+                return
+        if any(other.fails for other in others):
+            self.guarded.update(self.effects[since:])
+            return
+        for other in (one for one in others if not one.lasting):
+            if other.ended is None or not other.ended.fails:
+                self.survive(since, place)
+                self.doubt(other)
+            if other.ended is not None and other.ended.word == "exit":
+                self.left(
+                    place, "exit 0", "the script counts as done where what is before it fails"
+                )
+
+    def doubt(self, probe: Probe) -> None:
+        """Note a place behind which a loop or a function may not go on."""
+        if probe.ended is not None and probe.ended.word != "exit":
+            self.doubts.append(PossibleEnd(probe.ended.word, len(self.effects), probe.shell))
 
     def branch(self, one: If) -> Result:
         """``if``: a branch whose condition is known, or the only one that changes something."""
@@ -236,13 +327,13 @@ class ReadShell(CallingShell):
             did = len(self.effects) > since
             if status is True:
                 if did:
-                    for _, other in pending:
-                        self.fallback(other, since, place)
+                    rest = one._replace(branches=tuple(pending))
+                    self.fallback([(rest,)] if pending else [()], since, place)
                 return self.run(body)
             if status is None:
                 return self.undecided([body, *self.others(pending)], condition, place)
             if did:
-                self.fallback(body, since, place)
+                self.fallback([body], since, place)
         return Result()
 
     def others(
@@ -277,9 +368,11 @@ class ReadShell(CallingShell):
         if len(going) < len(probes):
             self.assume(place, condition[-1].text)
         self.agree([probe.shell for probe in going])
+        for probe in probes:
+            self.doubt(probe)
         return Result()
 
-    def agree(self, shells: Sequence[ReadShell]) -> None:
+    def agree(self, shells: Sequence[ShellState]) -> None:
         """Go on with what is the same after every branch that may have been taken."""
         names = {name for shell in shells for name in shell.variables}
         for name in names:
@@ -307,9 +400,11 @@ class ReadShell(CallingShell):
                     return self.left(place, f"for {one.name} in {word.text}", why)
                 return Result()
             found += items
-        result = DONE
+        result, begun = DONE, len(self.doubts)
         for item in found:
             self.variables[one.name] = item
+            doubts = len(self.doubts)
+            self.loops += 1
             try:
                 result = self.run(one.body)
             except EndedError as ended:
@@ -317,6 +412,10 @@ class ReadShell(CallingShell):
                     break
                 if ended.word != "continue":
                     raise
+            finally:
+                self.loops -= 1
+            self.settle({"continue"}, doubts)
+        self.settle({"break"}, begun)
         return result
 
     def assign(self, one: Assign) -> Result:
@@ -335,7 +434,8 @@ class ReadShell(CallingShell):
 
 
 def _lasting(effects: Sequence[Effect]) -> tuple[Effect, ...]:
-    return tuple(one._replace(place=ScriptPlace("", 0)) for one in effects if changes(one))
+    found = (one._replace(place=ScriptPlace("", 0)) for one in effects if changes(one))
+    return tuple(one._replace(optional=False) if isinstance(one, Patch) else one for one in found)
 
 
 def _common(found: Sequence[dict[str, _T]]) -> dict[str, _T]:

@@ -55,11 +55,23 @@ class ShellCommand(NamedTuple):
 
 
 class EndedError(Exception):
-    """``exit``, ``return``, ``break`` or ``continue``: what follows is not run."""
+    """``exit``, ``return``, ``break`` or ``continue``: what follows is not run.
 
-    def __init__(self, word: str) -> None:
+    ``fails`` says that an ``exit`` or ``return`` counts as a failure, or may.
+    """
+
+    def __init__(self, word: str, *, fails: bool = False) -> None:
         super().__init__(word)
         self.word = word
+        self.fails = fails
+
+
+class PossibleEnd(NamedTuple):
+    """Where a loop or a function may have ended, by which word, after how many effects, and as what shell."""
+
+    word: str
+    at: int
+    shell: ShellState
 
 
 class ShellState(ABC):
@@ -94,6 +106,11 @@ class ShellState(ABC):
         self.printed: list[str | None] = []
         self.here = ScriptPlace("run.sh", 1)
         self.depth = 0
+        self.loops = 0
+        self.errexit = False
+        self.pipefail = False
+        self.guarded: set[Effect] = set()  # those whose failure ends the script
+        self.doubts: list[PossibleEnd] = []
         self.spent = [0]  # one for all shells that are copies of this one
 
     # --- what runs in it --------------------------------------------------------
@@ -118,6 +135,17 @@ class ShellState(ABC):
         """Run statements one after the other."""
 
     @abstractmethod
+    def survive(self, since: int, together: ScriptPlace | None = None) -> None:
+        """Note that the script goes on where the patches of these effects do not go in.
+
+        ``together`` is where what follows one of them is not done then.
+        """
+
+    @abstractmethod
+    def settle(self, words: set[str], doubts: int) -> None:
+        """Look at what lasts behind a place where a loop or a function may have ended."""
+
+    @abstractmethod
     def invoke(self, command: ShellCommand) -> Result:
         """Run a command whose words are known."""
 
@@ -131,6 +159,19 @@ class ShellState(ABC):
     def output(self) -> str | None:
         """Return all that was printed, None if something of it is known only when it runs."""
         return None if None in self.printed else "".join(one or "" for one in self.printed)
+
+    def set_flags(self, words: Sequence[str]) -> None:
+        """Take ``-e``, ``+e``, ``-o pipefail`` and the like."""
+        for word, name in zip(words, [*words[1:], ""], strict=False):
+            if word == "--":
+                break
+            if not word.startswith(("-", "+")):
+                continue
+            named = name if word.endswith("o") else ""
+            if "e" in word[1:] or named == "errexit":
+                self.errexit = word.startswith("-")
+            if named == "pipefail":
+                self.pipefail = word.startswith("-")
 
     # --- files ----------------------------------------------------------------
 

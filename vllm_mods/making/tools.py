@@ -5,6 +5,7 @@ from __future__ import annotations
 import getopt
 import posixpath
 import re
+from collections.abc import Sequence
 
 from vllm_mods.making import python_code
 from vllm_mods.making.effects import SITE, Edit, Install, Patch, normal
@@ -223,7 +224,9 @@ def _code(shell: ShellState, command: ShellCommand, code: str | None) -> Result:
     out = python_code.printed(code)
     if out is not None:
         return Result(status=True, out=f"{out}\n")
-    if python_code.only_asks(code):
+    names = (path.removeprefix(f"{shell.home}/") for path in shell.files)
+    own = {part.removesuffix(".py") for name in names for part in name.split("/")}
+    if python_code.only_asks(code, own):
         return Result()
     return edit(shell, command, "Python code edits")
 
@@ -241,12 +244,11 @@ def edit(shell: ShellState, command: ShellCommand, what: str) -> Result:
 
 def interpreter(shell: ShellState, command: ShellCommand) -> Result:
     """``bash x.sh``, ``sh -c …``."""
-    argv = [
-        word for word in command.argv[1:] if word not in {"-e", "-x", "-ex", "-u", "-eu", "-eux"}
-    ]
+    flags = [word for word in command.argv[1:] if re.fullmatch(r"-[eux]+", word)]
+    argv = [word for word in command.argv[1:] if word not in flags]
     if not argv or argv[0].startswith("-"):
         return shell.leave(command, "what it runs is not read")
-    return script(shell, command, argv)
+    return _sourced(shell, shell.subshell(), command, argv, ends=True, flags=flags)
 
 
 def source(shell: ShellState, command: ShellCommand) -> Result:
@@ -263,7 +265,13 @@ def script(shell: ShellState, command: ShellCommand, argv: list[str]) -> Result:
 
 
 def _sourced(
-    shell: ShellState, inner: ShellState, command: ShellCommand, argv: list[str], *, ends: bool
+    shell: ShellState,
+    inner: ShellState,
+    command: ShellCommand,
+    argv: list[str],
+    *,
+    ends: bool,
+    flags: Sequence[str] = (),
 ) -> Result:
     path = shell.path(argv[0]) if argv else None
     data = None if path is None else shell.read(path)
@@ -274,6 +282,9 @@ def _sourced(
     if shell.depth >= 20:
         return shell.leave(command, "scripts call each other without end")
     inner.depth += 1
+    if ends:  # a process of its own starts without
+        inner.errexit = inner.pipefail = False
+        inner.set_flags(flags)
     try:
         inner.source(path, tuple(argv[1:]), ends=ends)
     except BashError as error:

@@ -6,13 +6,24 @@ the reversed diffs. Either succeeds for the whole variant or not at all.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import DiffError, TreeError
-from vllm_mods.base.model import FileChange, Finding, Level, Mod, PlacedHunk, Tree, Variant, Verdict
+from vllm_mods.base.model import (
+    FileChange,
+    Finding,
+    Level,
+    Mod,
+    OptionalPatch,
+    PlacedHunk,
+    Tree,
+    Variant,
+    Verdict,
+)
 from vllm_mods.formats import diff, diff_reader
 from vllm_mods.placing import locate
 from vllm_mods.placing.relocation import Search
@@ -52,6 +63,7 @@ class Part(NamedTuple):
     path: str = ""
     whole: bytes | None = None
     replaces: tuple[str, ...] = ()
+    optional: bool = False
 
 
 class Attempt(NamedTuple):
@@ -69,6 +81,7 @@ class Attempt(NamedTuple):
     beside: tuple[str, ...] = ()
     proof: str = ""
     unexamined: tuple[tuple[str, str], ...] = ()
+    optional: tuple[OptionalPatch, ...] = ()
 
 
 def parts_of(
@@ -84,7 +97,10 @@ def parts_of(
     for patch in variant.patches:
         where = f"{mod.directory}/{patch.source}"
         files = reader(patch.data, where, root=patch.root)
-        parts += [Part(source=patch.source, diff=file, path=file.path) for file in files]
+        parts += [
+            Part(source=patch.source, diff=file, path=file.path, optional=patch.optional)
+            for file in files
+        ]
         hunks += sum(len(file.hunks) for file in files)
         if hunks > limits.HUNKS:
             why = f"with the patches before it, it has more than {limits.HUNKS}"
@@ -107,16 +123,36 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     view = LayeredTree(tree)
     findings: list[Finding] = []
     hunks: list[PlacedHunk] = []
-    for part in parts:
-        # for what has no place, the whole file is looked through
-        search = relocation.search if len(findings) < limits.EXPLAINED else None
-        step = PatchingStep(part, view, search)
-        try:
-            step.put_in()
-        except TreeError as error:
-            step.fail("unreadable", error.message, path=part.path)
-        findings += step.findings
-        hunks += step.hunks
+    optional: list[OptionalPatch] = []
+    left_out: list[Finding] = []
+    for free, group in _groups(parts):
+        trial = LayeredTree(view) if free else view
+        wrong: list[Finding] = []
+        placed: list[PlacedHunk] = []
+        for part in group:
+            # for what has no place, the whole file is looked through
+            search = relocation.search if len(findings) + len(wrong) < limits.EXPLAINED else None
+            step = PatchingStep(part, trial, search)
+            try:
+                step.put_in()
+            except TreeError as error:
+                step.fail("unreadable", error.message, path=part.path)
+            wrong += step.findings
+            placed += step.hunks
+        if free and wrong:
+            is_in = backward(variant, _required(group), view).ok
+            verdict = Verdict.APPLIED if is_in else worst(wrong)
+            optional.append(OptionalPatch(free, verdict, wrong[0].message))
+            left_out += wrong
+            continue
+        findings += wrong
+        hunks += placed
+        if free:
+            view.lay(trial.changes())
+            moved = any(hunk.offset for hunk in placed)
+            optional.append(OptionalPatch(free, Verdict.MOVED if moved else Verdict.APPLIES))
+    if left_out and not findings and not view.changes():
+        findings = left_out  # nothing of the variant goes in
     if findings:
         verdict = worst(findings)
         return Attempt(variant=variant, ok=False, verdict=verdict, findings=tuple(findings))
@@ -126,24 +162,62 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
         ok=True,
         verdict=Verdict.MOVED if moved else Verdict.APPLIES,
         changes=view.changes(),
-        findings=tuple(notes(hunks, view.changes())),
+        findings=(
+            *notes(hunks, view.changes()),
+            *(_left_out(one) for one in optional if one.message),
+        ),
         hunks=tuple(hunks),
+        optional=tuple(optional),
     )
 
 
 def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     """Take the variant out, last part first. ``ok`` means that all of it was in."""
-    if all(_only_mode(part) for part in parts) or not _maybe_in(parts, tree):
-        return Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
+    needed = tuple(part for part in parts if not part.optional)
+    refused = Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
+    if all(_only_mode(part) for part in parts) or not _maybe_in(needed, tree):
+        return refused
     view = LayeredTree(tree)
-    for part in reversed(parts):
-        if _only_mode(part):
-            continue
-        step = PatchingStep(part, view)
-        step.take_out()
-        if step.findings:
-            return Attempt(variant=variant, ok=False, verdict=worst(step.findings))
+    for free, group in reversed(_groups(parts)):
+        trial = LayeredTree(view) if free else view
+        wrong = _taken_out(group, trial)
+        if free and not wrong:
+            view.lay(trial.changes())
+        elif free and forward(variant, _required(group), view).ok:
+            return refused  # it is still to be put in
+        elif wrong and not free:
+            return refused._replace(verdict=worst(wrong))
+    if not (needed or view.changes()):
+        return refused
     return Attempt(variant=variant, ok=True, verdict=Verdict.APPLIED, changes=view.changes())
+
+
+def _taken_out(group: Sequence[Part], view: LayeredTree) -> list[Finding]:
+    """Take parts out, last one first, up to one that is not in."""
+    for part in reversed(group):
+        if not _only_mode(part):
+            step = PatchingStep(part, view)
+            step.take_out()
+            if step.findings:
+                return step.findings
+    return []
+
+
+def _groups(parts: Sequence[Part]) -> list[tuple[str, tuple[Part, ...]]]:
+    """Return parts that go in together, those of an optional patch with its name."""
+    found = itertools.groupby(parts, key=lambda part: part.source if part.optional else "")
+    return [(name, tuple(group)) for name, group in found]
+
+
+def _required(group: Sequence[Part]) -> tuple[Part, ...]:
+    return tuple(part._replace(optional=False) for part in group)
+
+
+def _left_out(one: OptionalPatch) -> Finding:
+    """Say of an optional patch that it is not put in."""
+    return note(
+        "optional", f"{one.patch} is optional and not put in ({one.verdict}): {one.message}"
+    )
 
 
 def worst(findings: Sequence[Finding]) -> Verdict:

@@ -6,13 +6,23 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods import fit
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import HunkState, Level, Mod, ModPlan, Plan, Tree, Variant, Verdict
+from vllm_mods.base.model import (
+    HunkState,
+    Level,
+    Mod,
+    ModPlan,
+    OptionalPatch,
+    Plan,
+    Tree,
+    Variant,
+    Verdict,
+)
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.receipt import Receipt
@@ -145,6 +155,9 @@ class _Planner(NamedTuple):
                 self.context.tree,
                 "" if tree.proof == "types" else "the proof in mod.lock is without",
             ),
+            optional=tuple(
+                OptionalPatch(patch.source, verdict) for patch in variant.patches if patch.optional
+            ),
         )
 
     def choose(self, mod: Mod) -> ModPlan:
@@ -200,4 +213,13 @@ class _Planner(NamedTuple):
             witness=known_trees.witness(tried.beside, self.context.view),
             proof=tried.proof,
             unexamined=tried.unexamined,
+            optional=tuple(self.settled(mod, tried)),
         )
+
+    def settled(self, mod: Mod, tried: Attempt) -> Iterator[OptionalPatch]:
+        """Yield the optional patches; one that is in as released is upstream's."""
+        for one in tried.optional:
+            released = one.verdict is Verdict.APPLIED and self.context.as_released(
+                tried.variant, mod
+            )
+            yield one._replace(verdict=Verdict.UPSTREAM) if released else one

@@ -50,6 +50,7 @@ def mod(planned: ModPlan) -> dict[str, Any]:
         "findings": [finding(found) for found in planned.findings],
         "proof": planned.proof,
         "unexamined": [{"what": what, "why": why} for what, why in planned.unexamined],
+        "optional": [{**one._asdict(), "verdict": one.verdict.value} for one in planned.optional],
     }
 
 

@@ -50,7 +50,8 @@ def _said(understood: Understood) -> list[tuple[Effect, str]]:
 
 def _patch(one: Patch, paths: list[str]) -> str:
     back = ", taken out" if one.reverse else ""
-    return f"patch {one.source}{back}: {', '.join(dict.fromkeys(paths))}"
+    free = ", optional: the script survives it where it does not go in" if one.optional else ""
+    return f"patch {one.source}{back}: {', '.join(dict.fromkeys(paths))}{free}"
 
 
 def _one(one: Effect) -> str:  # noqa: PLR0911  (one for each kind)
