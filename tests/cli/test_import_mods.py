@@ -222,6 +222,24 @@ def test_a_file_over_one_of_vllm_needs_the_tree_and_is_a_diff_with_it(
     assert made(mine / "patches/mine", site) == {"vllm/loader.py": FAST}
 
 
+def test_a_file_for_a_package_that_the_tree_has_not_is_left(
+    call: Call, tmp_path: Path, site: Path
+) -> None:
+    files = {
+        "run.sh": f"{TOP}cp core.py $PYTHON_ROOT/flashinfer/jit/core.py\n",
+        "core.py": "X = 2\n",
+    }
+    folder = written(tmp_path, files)
+    answer = call("import", folder, "--tree", site)
+    assert answer.code == 1
+    assert "does not hold the package flashinfer" in answer.err
+    (site / "flashinfer/jit").mkdir(parents=True)
+    (site / "flashinfer/jit/core.py").write_text("X = 1\n")
+    answer = call("import", folder, "--tree", site)
+    assert answer.code == 0, answer.err
+    assert "patches = " in answer.out
+
+
 def test_other_scripts_of_the_mod_are_read(call: Call, tmp_path: Path, site: Path) -> None:
     files = {
         "run.sh": f'{TOP}source lib.sh\nbash "$(dirname "$0")/put.sh" vllm\n',

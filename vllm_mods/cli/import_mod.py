@@ -60,7 +60,7 @@ def run(asked: ImportArguments) -> int:
             f"{asked.path}/{folder.SCRIPT}: line {error.line}: {error.why}",
             hint=f"bash -n {asked.path}/{folder.SCRIPT}",
         ) from error
-    understood = from_script.understand(effects, tree=tree is not None)
+    understood = from_script.understand(effects, tree)
     name = asked.name or re.sub(r"[^a-z0-9._-]+", "-", source.name.lower()).strip("-._")
     made: Made | None = None
     if asked.record is not None:

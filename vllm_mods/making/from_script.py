@@ -43,13 +43,18 @@ class Understood(NamedTuple):
         return tuple(one for one in self.effects if isinstance(one, Edit | Left))
 
 
-def understand(effects: Sequence[Effect], *, tree: bool) -> Understood:
+def understand(effects: Sequence[Effect], tree: Tree | None) -> Understood:
     """Read the patches among the effects; what cannot be done is left, with the reason.
 
-    ``tree`` tells whether there is one: without, no file can be written or removed.
+    Without a tree, or one that has the package, no file can be written or removed.
     """
     found: list[Effect] = []
     patches: dict[int, tuple[FileDiff, ...]] = {}
+    wholes = {in_site(one.path) or "" for one in effects if isinstance(one, Whole)}
+    own = {
+        path for path in wholes if "/" not in path
+    }  # modules, and packages that are brought whole
+    own |= {path.partition("/")[0] for path in wholes if path.endswith("/__init__.py")}
     for one in effects:
         if isinstance(one, Patch):
             try:
@@ -58,13 +63,19 @@ def understand(effects: Sequence[Effect], *, tree: bool) -> Understood:
                 found.append(Left(one.place, one.source, error.message))
                 continue
             patches[len(found)] = parts
-        elif isinstance(one, Remove) and not tree:
+        elif isinstance(one, Remove) and tree is None:
             found.append(Left(one.place, one.path, "what is removed needs --tree TREE"))
             continue
-        elif isinstance(one, Whole) and not tree and (path := in_site(one.path)):
-            why = "whether vLLM has such a file decides what this is: --tree TREE"
-            found.append(Left(one.place, path, why))
-            continue
+        elif isinstance(one, Whole) and (path := in_site(one.path)):
+            package = path.partition("/")[0]
+            if tree is None:
+                why = "whether vLLM has such a file decides what this is: --tree TREE"
+                found.append(Left(one.place, path, why))
+                continue
+            if package not in own and not any(True for _ in tree.paths(package)):
+                why = f"{tree.spec} does not hold the package {package}: --tree TREE, one that does"
+                found.append(Left(one.place, path, why))
+                continue
         found.append(one)
     return Understood(tuple(found), patches)
 

@@ -29,8 +29,8 @@ from vllm_mods.making.effects import (
 from vllm_mods.making.shell_state import (
     DONE,
     MODS,
-    PossibleEnd,
     EndedError,
+    PossibleEnd,
     Result,
     ShellState,
     short,

@@ -59,6 +59,9 @@ def _of(
     elif other := next((path for path in paths if edited(path)), None):
         what, how = f"{other} differs from RECORD", again()
         said = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
+    elif "not-in-tree" in codes:
+        words = ["vllm-mods check", one.mod.name, _library(one, bundled), "--target SITE_PACKAGES"]
+        said = f"{' '.join(filter(None, words))}  # an installation that has the package"
     elif one.verdict is Verdict.UNREADABLE:
         return None
     elif one.verdict is Verdict.PARTIAL:

@@ -48,6 +48,7 @@ VERDICTS = {
     "edge": Verdict.CONFLICT,
     "file-there": Verdict.CONFLICT,
     "text": Verdict.CONFLICT,
+    "not-in-tree": Verdict.UNREADABLE,
 }
 """What each code of a finding makes of a plan, the gravest first."""
 
@@ -418,8 +419,16 @@ class PatchingStep:
         self.fail("text", f"{label}: {words}", line=line, **place)
 
     def file_missing(self, file: diff.FileDiff) -> None:
-        """Say that a file is gone, and where its definitions are."""
+        """Say that a file is gone, and where its definitions are, or that its package is not in the tree."""
         path = file.path
+        package = path.partition("/")[0]
+        if package != "vllm" and not any(True for _ in self.view.paths(package)):
+            message = (
+                f"{path} is of the package {package}, which {self.view.spec} does not hold: whether it goes in, "
+                "a tree says that has it, such as an installed one"
+            )
+            self.fail("not-in-tree", message, path=path)
+            return
         named = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
         names = tuple(named)[: limits.EXPLAINED]
         found = (
