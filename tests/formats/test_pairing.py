@@ -147,6 +147,12 @@ def test_one_node_has_one_gpu_and_no_executor() -> None:
     assert "ray" not in pairings.rendered(pairing._replace(topology="any"), solo=True)
 
 
+def test_a_recipes_launcher_starts_no_ray_unless_it_is_asked_to() -> None:
+    command = "vllm serve m \\\n  -tp {tensor_parallel} \\\n  --distributed-executor-backend ray \\\n  --x\n"
+    pairing = made(command, defaults={"tensor_parallel": 2}, recipe=Recipe("1", "m", {}, {}))
+    assert pairings.arguments(pairing) == ("vllm", "serve", "m", "-tp", "2", "--x")
+
+
 def test_a_backslash_at_the_end_is_dropped() -> None:
     assert pairings.rendered(made("vllm serve m \\\n  --x \\\n\n")) == "vllm serve m \\\n  --x"
 

@@ -94,7 +94,7 @@ def launched(text: str, *, solo: bool) -> str:
     if solo:
         values["tensor_parallel"] = 1
     made: str = raw["command"].format(**values)
-    if solo:
+    if solo or "--distributed-executor-backend" in raw["command"]:  # no --ray
         made = re.sub(r"--distributed-executor-backend\s+\S+", "", made)
         made = "\n".join(line for line in made.split("\n") if line.strip() not in ("", "\\"))
     made = made.rstrip()

@@ -240,6 +240,26 @@ def test_lines_within_a_command_are_those_of_the_recipe() -> None:
     )
 
 
+@pytest.mark.parametrize("empty", ["env: []", "defaults: []", "mods: {}", "env: ''"])
+def test_what_is_empty_is_none_as_it_is_for_launchers(empty: str) -> None:
+    found = read(f"{LEAST}{empty}\n")
+    assert found.ok
+    assert "empty" in {one.code for one in found.findings}
+
+
+@pytest.mark.parametrize("family", ["3.5", "3.6"])
+def test_a_launchers_own_mod_is_the_bundled_one(family: str) -> None:
+    path = f"mods/fix-qwen{family}-enhanced-chat-template"
+    found = reader.read(
+        f"{LEAST}mods: [{path}]\n", "r.yaml", known={f"qwen{family}-enhanced", "other"}
+    )
+    assert found.ok
+    assert found.pairing.mods == (f"qwen{family}-enhanced",)
+    assert f"mods:\n  - {path}\n" in write(found.pairing)
+    theirs = reader.read(f"{LEAST}mods: [{path}]\n", "r.yaml", known={path.removeprefix("mods/")})
+    assert theirs.pairing.mods == (path.removeprefix("mods/"),)
+
+
 def test_null_sections_are_empty_ones() -> None:
     text = LEAST + "mods:\n  # - mods/slow\ndefaults:\nenv:\n"
     assert read(text).pairing.mods == ()

@@ -139,8 +139,9 @@ def rendered(
     """Return the command with its defaults filled in, as the launcher of recipes does it.
 
     On one node (``solo``, by default if the pairing is for one only) that launcher sets
-    ``tensor_parallel`` to 1 and takes ``--distributed-executor-backend`` out. Raises ``UsageError``
-    if a placeholder has no value.
+    ``tensor_parallel`` to 1. It takes ``--distributed-executor-backend`` out there, and out of any
+    recipe's command: it starts Ray only when it is asked to. Raises ``UsageError`` if a placeholder
+    has no value.
     """
     alone = pairing.topology == "solo" if solo is None else solo
     values = _parameters(pairing, overrides, solo=alone)
@@ -150,7 +151,7 @@ def rendered(
             hint="give it a value under [defaults]",
         )
     text = pairing.command.format(**values)
-    if alone:
+    if alone or _has_executor(pairing):
         text = "\n".join(
             line for line in _without_executor(text).split("\n") if line.strip() not in {"", "\\"}
         )
@@ -290,6 +291,7 @@ def _origins(pairing: Pairing, overrides: Mapping[str, Scalar]) -> list[int]:
     """Return which line of the command each line of ``rendered`` comes from."""
     alone = pairing.topology == "solo"
     values = _parameters(pairing, overrides, solo=alone)
+    alone = alone or _has_executor(pairing)
     found: list[int] = []
     for number, line in enumerate(pairing.command.split("\n"), 1):
         for text in _fill(line, values).split("\n"):
@@ -301,6 +303,11 @@ def _origins(pairing: Pairing, overrides: Mapping[str, Scalar]) -> list[int]:
 
 def _fill(text: str, values: Mapping[str, Scalar]) -> str:
     return text if _unfilled(text, values) else text.format(**values)
+
+
+def _has_executor(pairing: Pairing) -> bool:
+    """Tell whether a recipe's command names what its launcher takes out of it."""
+    return pairing.recipe is not None and "--distributed-executor-backend" in pairing.command
 
 
 def _without_executor(text: str) -> str:

@@ -23,6 +23,11 @@ from vllm_mods.recipes.yaml_source import Document
 # What an exported recipe says of a pairing that recipes have no key for. Launchers skip it.
 OWN = "vllm_mods"
 _T = TypeVar("_T")
+# Mods of the launcher's own repository that are bundled here under another name.
+_LAUNCHERS = {
+    "fix-qwen3.5-enhanced-chat-template": "qwen3.5-enhanced",
+    "fix-qwen3.6-enhanced-chat-template": "qwen3.6-enhanced",
+}
 _SCALARS = (str, int, float, bool)
 # Read here; everything else is kept as it is.
 _READ = {
@@ -189,6 +194,10 @@ class _RecipeReader(RecipeFindings):
         """Return the name of the mod that a path stands for, and say so if there is none."""
         base = _base(path)
         name = self.paths.get(path) or self.paths.get(base) or slug(base)
+        ours = _LAUNCHERS.get(name)
+        if name not in self.known and ours is not None and ours in self.known:
+            self.note("launcher-mod", at, f"{path}: the mod `{ours}` stands for it here")
+            return ours
         if name not in self.known:
             which = f"it is kept, and `--mod {path}=NAME` says which it is"
             self.error("unknown-mod", at, f"{path}: there is no mod `{name}`; {which}")
@@ -211,7 +220,7 @@ class _RecipeReader(RecipeFindings):
         value = self.raw.get(key)
         if isinstance(value, kind):
             return value
-        if value is not None:
+        if value not in (None, [], {}, ""):  # launchers take what is empty for none
             self.problem(key, f"expected a {word}, found {value!r}")
         elif key in self.raw:
             self.note("empty", key, "has no entries")
