@@ -13,6 +13,7 @@ import pytest
 from lowering import lower
 from memory_tree import MemoryTree
 from mod_folders import FAST, FIX, KINDS, SITE, TOP
+from mod_making import diff_of
 from small_site import snapshot
 from test_import_mods import COMPLETE, made, written
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from conftest import Answer
 
     Call = Callable[..., Answer]
+
+
+LOST = diff_of("vllm/a.py", "GONE = 1\n", "GONE = 2\n").decode()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -219,7 +223,10 @@ def test_it_ends_in_time_and_leaves_nothing_behind(record: Callable[..., Answer]
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("echo oh no; exit 9", "exit code 9; nothing was written\n  | oh no"),
+        (
+            "echo oh no; exit 9",
+            "exit code 9; nothing was written\n  the last step: line:1: `",
+        ),
         ("false || echo 'it may be in already'", "changed nothing in vLLM\n  | it may be"),
         (f"ln -sf /etc/passwd {SITE}/vllm/a.py", "vllm/a.py became a link"),
         (f"printf '\\0' > {SITE}/vllm/x.so; printf '\\0' > {SITE}/vllm/a.py; false", "exit code 1"),
@@ -244,6 +251,100 @@ def test_a_patch_that_goes_in_by_half(
     assert answer.code == 3
     assert "a patch went in by half: vllm/loader.py.rej" in answer.err
     assert not (tmp_path / "made").exists()
+
+
+# --- what it could not have, and what it survived ------------------------------------------------
+
+CHANGE = 'echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"'
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ("curl -s https://x.test/a.patch | patch -p1 || echo Warning", "run.sh:4: `curl -s"),
+        ("wget -q https://x.test/a.py -O a.py || true", "run.sh:4: `wget -q"),
+        ("if ! git clone -q https://x.test/a; then echo no; fi", "run.sh:4: `git clone"),
+        (
+            "python3 -c \"import urllib.request as u; u.urlopen('http://1.2.3.4/')\" || :",
+            "run.sh:4: `network",
+        ),
+        (
+            "(exec 3<>/dev/tcp/1.2.3.4/80) 2>/dev/null || true",
+            "something in it reached for the network",
+        ),
+        ("nvidia-smi > /dev/null || true", "run.sh:4: `nvidia-smi`"),
+        ("pip install -q ./none.whl || true", "run.sh:4: `pip install ./none.whl"),
+        ("pip uninstall -y x || true", "run.sh:4: `pip uninstall"),
+        ("patch -p1 < no.patch || echo skipped", "run.sh:4: `patch -p1"),
+        ("put() { timeout 9 patch -p1 < no.patch; }; put || echo skipped", "run.sh:4: `patch -p1"),
+        ("git apply no.patch 2>/dev/null || :", "run.sh:4: `git apply"),
+        ("python3 edit.py || echo skipped", "run.sh:4: `python3 edit.py"),
+        ("cp none.py $PYTHON_ROOT/vllm/ 2>/dev/null || true", "run.sh:4: `cp none.py"),
+        ("set +e; sed -i s/a/b/ none.py; set -e", "run.sh:4: `sed -i"),
+    ],
+)
+def test_what_it_lacked_or_survived_is_named_by_line_and_no_mod(
+    call: Call, tmp_path: Path, site: Path, step: str, says: str
+) -> None:
+    files = {
+        "run.sh": f"{TOP}{CHANGE}\n{step}\n",
+        "no.patch": LOST,
+        "edit.py": "open('x', 'w')\n1 / 0\n",
+    }
+    folder = written(tmp_path, files)
+    answer = call("import", folder, "--record", "--tree", site, "--library", tmp_path / "made")
+    assert answer.code == 3, answer.out
+    assert says in answer.err
+    assert "hint: " in answer.err
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "patch --dry-run -p1 < no.patch || echo no",
+        "git apply --check no.patch || echo no",
+        "git rev-parse --git-dir || true",
+        "python3 -c 'import flashinfer' 2>/dev/null || echo no",
+        "grep -q nowhere run.sh || echo no",
+        "sed -n 1p none.py || true",
+    ],
+)
+def test_a_question_may_be_answered_with_no(
+    call: Call, tmp_path: Path, site: Path, question: str
+) -> None:
+    folder = written(tmp_path, {"run.sh": f"{TOP}{CHANGE}\n{question}\n", "no.patch": LOST})
+    answer = call("import", folder, "--record", "--tree", site)
+    assert answer.code == 0, answer.err
+
+
+def test_where_a_script_failed_is_said_though_it_says_nothing(
+    call: Call, tmp_path: Path, site: Path
+) -> None:
+    folder = written(
+        tmp_path, {"run.sh": f"{TOP}{CHANGE}\ngrep -q nowhere run.sh.none 2>/dev/null\n"}
+    )
+    answer = call("import", folder, "--record", "--tree", site)
+    assert answer.code == 3
+    assert "the last step: run.sh:4: `grep -q nowhere run.sh.none" in answer.err
+
+
+def test_it_answers_as_the_container_does(call: Call, tmp_path: Path, site: Path) -> None:
+    asks = (
+        'test "$(python3 -c "import site; print(site.getsitepackages()[0])")" = "$PYTHON_ROOT"\n'
+        'test "$(python -c "import sysconfig; print(sysconfig.get_paths()[\'purelib\'])")" = $PYTHON_ROOT\n'
+        'test "$(python3 -c "import sysconfig; print(sysconfig.get_path(\'platlib\'))")" = $PYTHON_ROOT\n'
+        "test \"$(pip show vllm 2>/dev/null | awk '/^Location/ {print $2}')\" = $PYTHON_ROOT\n"
+        "test \"$(pip3 show vllm | awk '/^Version/ {print $2}')\" = 0.19.1\n"
+        "! pip show nothing 2>/dev/null\n"
+    )
+    listed = {"req.txt": "# these\nflash-qla==0.1.3\n\n", "run.sh": f"{TOP}{asks}{CHANGE}\n"}
+    listed["run.sh"] += (
+        "pip install -q --no-deps -r req.txt\nuv pip install --system 'einops>=0.8'\n"
+    )
+    answer = call("import", written(tmp_path, listed), "--record", "--tree", site)
+    assert answer.code == 0, answer.err
+    assert 'python = ["flash-qla==0.1.3", "einops>=0.8"]' in answer.out
 
 
 def test_a_binary_that_is_swapped(record: Callable[..., Answer], tmp_path: Path) -> None:

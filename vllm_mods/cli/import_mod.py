@@ -12,7 +12,7 @@ from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.cli import new, options, shown
 from vllm_mods.library import catalog
 from vllm_mods.making import compose, exporting, folder, from_script, reading
-from vllm_mods.making.effects import Left
+from vllm_mods.making.effects import Effect, Left, ScriptPlace
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
 from vllm_mods.making.recording import Limits
@@ -53,13 +53,16 @@ def run(asked: ImportArguments) -> int:
     if (exported := exporting.taken_back(source.files)) is not None:
         return _take_back(asked, *exported)
     tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
+    effects: tuple[Effect, ...]
     try:
         effects = reading.read(source.name, source.files, tree)
     except BashError as error:
-        raise UsageError(
-            f"{asked.path}/{folder.SCRIPT}: line {error.line}: {error.why}",
-            hint=f"bash -n {asked.path}/{folder.SCRIPT}",
-        ) from error
+        if asked.record is None:
+            raise UsageError(
+                f"{asked.path}/{folder.SCRIPT}: line {error.line}: {error.why}",
+                hint=f"bash -n {asked.path}/{folder.SCRIPT}",
+            ) from error
+        effects = (Left(ScriptPlace(folder.SCRIPT, error.line), folder.SCRIPT, error.why),)
     understood = from_script.understand(effects, tree)
     name = asked.name or re.sub(r"[^a-z0-9._-]+", "-", source.name.lower()).strip("-._")
     made: Made | None = None

@@ -12,8 +12,10 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Tree
-from vllm_mods.making import sandbox
+from vllm_mods.making import sandbox, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
+from vllm_mods.making.sandbox import Ran
+from vllm_mods.making.watching import Asked, Watched
 
 _TEMPORARY = "/tmp"  # noqa: S108  (as it is called in there)
 _DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
@@ -22,7 +24,14 @@ _PYTHON = "/launcher"
 # Scripts import vllm to ask where it lies. Its __init__ needs torch, which is not there, and may want a
 # GPU; of its other modules as much is run as goes without.
 _SITE_CUSTOMIZE = """\
-import importlib.machinery, sys
+import importlib.machinery, site, sys, sysconfig
+
+site.getsitepackages = lambda prefixes=None: [{site!r}]
+_paths = sysconfig.get_paths
+sysconfig.get_paths = lambda *given, **more: {{
+    **_paths(*given, **more), "purelib": {site!r}, "platlib": {site!r}
+}}
+sysconfig.get_path = lambda name, *given, **more: sysconfig.get_paths(*given, **more)[name]
 
 class Vllm:
     @staticmethod
@@ -95,8 +104,10 @@ def record(
         root = os.path.join(scratch, "root")
         for folder in (*folders.values(), root):
             os.mkdir(folder)
-        customize = _SITE_CUSTOMIZE.format(version=tree.version)
+        customize = _SITE_CUSTOMIZE.format(version=tree.version, site=SITE)
+        customize += watching.AUDIT.replace("__HOME__", _PYTHON)
         _put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
+        watching.prepare(folders[_PYTHON], _PYTHON)
         copied = _lay_out(tree, folders[SITE], limits.also)
         home = f"{WORKSPACE}/mods/{name}"
         _put_all(os.path.join(folders[WORKSPACE], "mods", name), files)
@@ -110,17 +121,21 @@ def record(
             network=limits.network,
             seconds=limits.seconds,
         )
+        seen = watching.read(folders[_PYTHON], files, network=limits.network)
         if ran.code:
             alone = None if limits.network else "it had no network; if that is why: --allow-network"
-            why = f"the command failed with exit code {ran.code}; nothing was written"
-            raise Refused(why + told(ran.output), hint=alone)
+            last = f"\n  the last step: {seen.ended}" if seen.ended else ""
+            why = f"the command failed with exit code {ran.code}; nothing was written{last}"
+            raise Refused(why + _listed(seen.lacked) + told(ran.output), hint=alone)
         written, gone = _written(folders[SITE], before, copied)
         if rejects := [path for path in written if path.endswith(".rej")]:
             raise Refused(
                 f"a patch went in by half: {', '.join(rejects)}; nothing was written{told(ran.output)}",
                 hint="--tree TREE, the vLLM that it was written for",
             )
+        _check(seen, ran)
         python, owned = _installed(written)
+        python = tuple(dict.fromkeys((*seen.installed, *python)))
         owned |= {path for path in written if path.endswith(".orig") and path[:-5] in copied}
         changes = [
             FileChange(path=path, before=tree.read(path) if path in copied else None, after=data)
@@ -130,6 +145,26 @@ def record(
         net = tuple(change for change in changes if change.before != change.after)
         templates, elsewhere = _elsewhere(folders, home)
         return Recording(net, templates, python, elsewhere, ran.output)
+
+
+def _check(seen: Watched, ran: Ran) -> None:
+    """Refuse a run that lacked something, or survived the failure of a step: nobody knows the mod whole."""
+    if seen.lacked or ran.unreached:
+        lines = _listed(seen.lacked) or "\n  something in it reached for the network"
+        raise Refused(
+            f"it was not given what it asked for, so that what it does is not known; nothing was written{lines}",
+            hint="keep a copy of what it fetches in the mod's folder; or --allow-network",
+        )
+    if seen.failed:
+        raise Refused(
+            "a step failed and the command went on, so that it did not do all that it is for; nothing was "
+            f"written{_listed(seen.failed)}{told(ran.output)}",
+            hint="--tree TREE, the vLLM that it was written for",
+        )
+
+
+def _listed(steps: Sequence[Asked]) -> str:
+    return "".join(f"\n  {one}" for one in dict.fromkeys(steps))
 
 
 def told(output: str) -> str:
@@ -164,6 +199,8 @@ def _environ(limits: Limits) -> dict[str, str]:
             raise UsageError(f"--env {one} is not NAME=VALUE", hint="--env VLLM_USE_X=1")
         given[name] = value
     return {
+        **watching.environ(_PYTHON, network=limits.network),
+        "PATH": f"{_PYTHON}/{watching.BIN}",
         "HOME": HOME,
         "LANG": "C.UTF-8",
         "WORKSPACE_DIR": WORKSPACE,

@@ -40,10 +40,14 @@ _LARGEST_FILE = 1 << 22  # blocks of 512 bytes
 
 
 class Ran(NamedTuple):
-    """A command that ended: its exit code and what it printed, both streams together."""
+    """A command that ended: its exit code and what it printed, both streams together.
+
+    ``unreached`` says that it tried to reach a network that it had not got.
+    """
 
     code: int
     output: str
+    unreached: bool = False
 
 
 def run(
@@ -69,8 +73,11 @@ def run(
     spaces += ["--kill-child"] if network else ["--kill-child", "--net"]
     command = ["unshare", *spaces, "--", "/bin/sh", "-c", script, "sh", *argv]
     path = f"{os.defpath}:{_SBIN}:{sys.base_prefix}/bin"
-    code, said = _waited(command, {"PATH": path, **environ}, seconds)
+    first = f"{environ['PATH']}:" if "PATH" in environ else ""
+    paths = {"PATH": first + path, "VLLM_MODS_PATH": path}
+    code, said = _waited(command, {**environ, **paths}, seconds)
     before, token, after = said.partition(f"{ready}\n")
+    after, _, routes = after.rpartition(f"{ready} ")
     if not token:
         why = before.strip().rpartition("\n")[2] or f"exit code {code}"
         raise Refused(
@@ -78,7 +85,7 @@ def run(
             hint="where user namespaces are allowed: docker run --privileged, or kernel.unprivileged_userns_clone=1; "
             "or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
         )
-    return Ran(code, after)
+    return Ran(code, after, unreached=routes.strip() not in {"", "0"})
 
 
 def _waited(command: Sequence[str], environ: Mapping[str, str], seconds: float) -> tuple[int, str]:
@@ -144,7 +151,12 @@ def _entering(root: str, cwd: str, ready: str) -> Iterator[str]:
     yield f"cd {shlex.quote(cwd)}"
     yield f"ulimit -f {_LARGEST_FILE}"
     yield f"echo {ready}"
-    yield 'exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"'
+    yield "set +e"
+    yield 'setpriv --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"'
+    yield "code=$?"
+    # how often there was no way to where something was to be sent: row 2, OutNoRoutes of ip(7)
+    yield f"awk '/^Ip: [0-9]/ {{ print \"{ready} \" $13 }}' /proc/net/snmp || echo '{ready} '"
+    yield "exit $code"
 
 
 def _shown(path: str, root: str) -> Iterator[list[str]]:

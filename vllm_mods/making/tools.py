@@ -31,7 +31,7 @@ _APPLY = (
     ],
 )
 _ASKS = {"--check", "--stat", "--numstat", "--summary"}
-_TAKES_VALUE = {
+PIP_VALUES = {
     *("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target", "-c"),
     *("--constraint", "--prefix", "--root", "--python", "-p", "--platform", "--python-version"),
     *("--retries", "--timeout", "--torch-backend", "--index-strategy", "--trusted-host"),
@@ -154,7 +154,7 @@ def pip(shell: ShellState, command: ShellCommand) -> Result:
         word = rest.pop(0)
         if word in {"-r", "--requirement"} and rest:
             _listed(shell, command, rest.pop(0))
-        elif word in _TAKES_VALUE:
+        elif word in PIP_VALUES:
             del rest[:1]
         elif word in {"-e", "--editable"}:
             shell.leave(command, "an editable install is a folder, and no package")
