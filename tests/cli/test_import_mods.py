@@ -252,6 +252,68 @@ def test_other_scripts_of_the_mod_are_read(call: Call, tmp_path: Path, site: Pat
     assert found == [("lib.sh", 2, "export"), ("put.sh", 2, "whole")]
 
 
+# --- Dockerfiles ---------------------------------------------------------------------------------
+
+BUILT = f"""\
+FROM vllm/vllm-openai:v0.19.1
+ARG SITE={SITE}
+COPY fixes/ /opt/fixes/
+COPY added.py ${{SITE}}/vllm/
+COPY mine.jinja /workspace/mine.jinja
+RUN cd ${{SITE}} && \\
+    # what it is for
+    patch -p1 -F0 < /opt/fixes/fix.patch
+RUN --mount=type=bind,source=fixes,target=/b pip install einops==0.8.1 && cp /b/b.py $SITE/vllm/b.py
+"""
+CONTEXT = {"added.py": "ADDED = 1\n", "mine.jinja": "{{ x }}", "fixes/fix.patch": FIX}
+
+
+def test_a_dockerfile_is_a_mod(call: Call, tmp_path: Path, site: Path) -> None:
+    context = {**CONTEXT, "fixes/b.py": "B = 9\n", "secret/key": "not copied"}
+    folder, mine = written(tmp_path, {**context, "Dockerfile": BUILT}), tmp_path / "made-library"
+    answer = call("import", folder, "--tree", site, "--library", mine)
+    assert answer.code == 0, answer.err
+    assert "Dockerfile:8: patch fix.patch: vllm/loader.py" in answer.err
+    assert "Dockerfile:9: installs einops==0.8.1" in answer.err
+    assert made(mine / "patches/mine", site) == {
+        "vllm/loader.py": FAST,
+        "vllm/added.py": "ADDED = 1\n",
+        "vllm/b.py": "B = 9\n",
+    }
+    assert call("import", folder / "Dockerfile", "--tree", site).code == 0
+    assert call("import", folder, "--tree", site, "--record").code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("COPY --from=other /x /y", "what is copied, or to where, is not known"),
+        ("COPY added.py x.py", "what is copied, or to where, is not known"),
+        ("COPY none.py /x/", "none.py is not in the folder that is built"),
+        ("COPY added.py /etc/added.py", "/etc/added.py is neither"),
+        ("RUN apt-get install -y git", "it changes the system"),
+        ("RUN git clone https://x.test/a && cp a/b $SITE/vllm/", "what the network sends"),
+        ("WHAT is this", "this instruction is not known"),
+    ],
+)
+def test_what_a_dockerfile_does_beside_is_named(
+    call: Call, tmp_path: Path, site: Path, line: str, why: str
+) -> None:
+    context = {**CONTEXT, "fixes/b.py": "B = 9\n"}
+    folder = written(tmp_path, {**context, "Dockerfile": f"{BUILT}{line}\n"})
+    answer = call("import", folder, "--tree", site)
+    assert answer.code == 1
+    assert "Dockerfile:10: not understood: `" in answer.err
+    assert why in answer.err
+
+
+def test_a_dockerfile_takes_nothing_from_outside_of_its_folder(call: Call, tmp_path: Path) -> None:
+    folder = written(tmp_path, {"Dockerfile": "FROM x\nCOPY ../secret /x\n"})
+    answer = call("import", folder)
+    assert answer.code == 2
+    assert "leads out of" in answer.err
+
+
 # --- folders and zips ---------------------------------------------------------------------------
 
 

@@ -76,6 +76,13 @@ def test_a_script_that_fails_closed_passes(call: Call, tmp_path: Path) -> None:
         (f"{TOP}cp a /usr/local/lib/python3.12/dist-packages/vllm/a\n", 3, "hard-coded-root"),
         (f"{TOP}export VLLM_USE_X=1\n", 3, "lost-export"),
         (f"{TOP}sed -i 's/a/b/' x.py\n", 3, "edit-unchecked"),
+        (f"{TOP}if grep -q other x.py; then sed -i 's/name/b/' x.py; fi\n", 3, "edit-unchecked"),
+        (
+            f"{TOP}if ! grep -q new_name x.py; then sed -i 's/new_name/b/' x; fi\n",
+            3,
+            "edit-unchecked",
+        ),
+        (f"{TOP}pip install -c constraints.txt flash-qla\n", 3, "unpinned-install"),
         (
             f"{TOP}python3 - <<'PY'\nopen('x','w').write(t.replace('a','b'))\nPY\n",
             3,
@@ -107,6 +114,16 @@ def test_each_flaw_is_named_with_its_line(
         f"{TOP}rm -rf ~/.cache/vllm/torch_compile_cache\n",
         f'{TOP}export ROOT=/x\ncp a "$ROOT/a"\n',
         "#!/bin/bash -e\ncp a b\n",
+        # the `grep` has found what the `sed` edits
+        f"{TOP}if grep -q 'old_name(x)' f.py; then sed -i 's/old_name(x)/new(x)/' f.py; fi\n",
+        f"{TOP}grep -qF 'old_name' f.py && sed -i 's|old_name|new|g' f.py\n",
+        f"{TOP}grep -q 'old_name' f.py || exit 1\nsed -i 's/old_name/new/' f.py\n",
+        # these are for the script's own programs
+        f"{TOP}export http_proxy=http://proxy:1 HTTPS_PROXY=x no_proxy=y PIP_INDEX_URL=z\n",
+        f"{TOP}export UV_CACHE_DIR=/x DEBIAN_FRONTEND=noninteractive TMPDIR=/tmp\n",
+        # a constraint installs nothing
+        f"{TOP}pip install -c constraints.txt flash-qla==0.1.3\n",
+        f"{TOP}uv pip install --constraint c.txt einops==0.8.1\n",
         "set -o errexit\ncp a b\n",
     ],
 )

@@ -17,6 +17,7 @@ from vllm_mods.cli import import_mod, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
+from vllm_mods.making import folder
 from vllm_mods.recipes import pasted_text, reader
 from vllm_mods.recipes.pasted_text import TextRepair
 from vllm_mods.recipes.reader import ImportedRecipe
@@ -68,7 +69,7 @@ def command(
     offline: bool,
     as_json: bool,
 ) -> int:
-    """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip.
+    """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip, or of a Dockerfile.
 
     Without --output and --library the pairing, or the mod's manifest, is printed. Of a mod, run.sh
     is read and not run: what it patches, copies and installs becomes a mod, planned on --tree;
@@ -114,12 +115,12 @@ def command(
 
 
 def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
-    """Tell a mod from a recipe: it is a folder or a zip. Raises ``UsageError`` for the other's options."""
+    """Tell a mod from a recipe: it is a folder, a zip or a Dockerfile. Raises ``UsageError`` for the other's options."""
     zipped = False
     if os.path.isfile(asked.path):
         with contextlib.suppress(OSError), open(asked.path, "rb") as file:
             zipped = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
-    is_mod = zipped or os.path.isdir(asked.path)
+    is_mod = zipped or os.path.isdir(asked.path) or folder.is_dockerfile(asked.path)
     if is_mod and recipes_only:
         raise UsageError(
             f"{asked.path} is a mod, and --output, --mod and --repair are for recipes",
@@ -128,7 +129,7 @@ def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
     if not is_mod and any((asked.tree, asked.summary, asked.terms, asked.spec, asked.record)):
         raise UsageError(
             f"{asked.path} is no mod, and --tree, --record, --summary, --license and --vllm are for mods",
-            hint="a mod is a folder or a zip with a run.sh",
+            hint="a mod is a folder or a zip with a run.sh, or a Dockerfile",
         )
     return is_mod
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
@@ -11,7 +12,7 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.cli import new, options, shown
 from vllm_mods.library import catalog
-from vllm_mods.making import compose, exporting, folder, from_script, reading
+from vllm_mods.making import building, compose, exporting, folder, from_script, reading
 from vllm_mods.making.effects import Effect, Left, ScriptPlace
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
@@ -49,6 +50,8 @@ class Made(NamedTuple):
 
 def run(asked: ImportArguments) -> int:
     """Make a mod of what a script does. Exit code 1, and nothing written, if something is left."""
+    if folder.is_dockerfile(asked.path):
+        return _built(asked)
     source = folder.read(asked.path)
     if (exported := exporting.taken_back(source.files)) is not None:
         return _take_back(asked, *exported)
@@ -63,6 +66,31 @@ def run(asked: ImportArguments) -> int:
                 hint=f"bash -n {asked.path}/{folder.SCRIPT}",
             ) from error
         effects = (Left(ScriptPlace(folder.SCRIPT, error.line), folder.SCRIPT, error.why),)
+    return _finish(asked, source, effects, tree)
+
+
+def _built(asked: ImportArguments) -> int:
+    """Make a mod of what the last stage of a Dockerfile does."""
+    if asked.record is not None:
+        raise UsageError(
+            f"{asked.path} is a Dockerfile, and --record runs a run.sh", hint="docker build"
+        )
+    tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
+    try:
+        source = folder.build(asked.path)
+        text = source.files[source.script].decode("utf-8", "surrogateescape")
+        shell = reading.ReadShell(source.name, source.files, tree)
+        effects = building.read(shell, text, source.script)
+    except BashError as error:
+        why = f"{asked.path}: line {error.line}: {error.why}"
+        raise UsageError(why, hint="docker build --check") from error
+    return _finish(asked, source, effects, tree)
+
+
+def _finish(
+    asked: ImportArguments, source: LauncherFolder, effects: Sequence[Effect], tree: Tree | None
+) -> int:
+    """Make the mod of what was read, or of a run, and say what it is."""
     understood = from_script.understand(effects, tree)
     name = asked.name or re.sub(r"[^a-z0-9._-]+", "-", source.name.lower()).strip("-._")
     made: Made | None = None
@@ -121,6 +149,15 @@ def _recorded(
     return Made(made.files, made.planned, made.unknown, told)
 
 
+def _way(path: str, understood: Understood) -> str:
+    """Return what helps with what is left."""
+    if folder.is_dockerfile(path):
+        return "--tree TREE; or vllm-mods new NAME --from-trees image:BASE image:BUILT"
+    if all(isinstance(one, Left) and "--tree TREE" in one.why for one in understood.left):
+        return "--tree TREE  # the vLLM that it was written for"
+    return "--record --tree TREE  # run on a copy of that vLLM"
+
+
 def _tell(
     asked: ImportArguments,
     name: str,
@@ -152,12 +189,9 @@ def _tell(
     for line in script.text(understood):
         click.echo(line, err=True)
     if made is None:
-        way = "--record --tree TREE  # run on a copy of that vLLM"
-        if all(isinstance(one, Left) and "--tree TREE" in one.why for one in understood.left):
-            way = "--tree TREE  # the vLLM that it was written for"
         click.echo(
             f"\n{len(understood.left)} of {asked.path} left to you: nothing was written\n\n"
-            f"hint: vllm-mods import {asked.path} {way}",
+            f"hint: vllm-mods import {asked.path} {_way(asked.path, understood)}",
             err=True,
         )
         return

@@ -13,9 +13,10 @@ from vllm_mods.formats import diff, zips
 from vllm_mods.library import catalog, reading
 from vllm_mods.lint import rules
 from vllm_mods.lint.rules import Flaw
-from vllm_mods.scripts import bash, statements
+from vllm_mods.scripts import bash, dockerfile, statements
 
 SCRIPT = "run.sh"
+DOCKERFILE = "Dockerfile"
 
 
 class Linted(NamedTuple):
@@ -40,9 +41,16 @@ def lint(path: str) -> tuple[Linted, ...]:
 
 
 def script(text: str) -> tuple[Flaw, ...]:
-    """Look at the text of a script."""
+    """Look at the text of a script, or at each ``RUN`` of a Dockerfile."""
     try:
-        return rules.check(bash.read(text))
+        if not dockerfile.is_one(text):
+            return rules.check(bash.read(text))
+        found: list[Flaw] = []
+        for one in dockerfile.read(text):
+            if one.name == "RUN":
+                read = bash.read(one.text)._replace(interpreter=" ".join(one.shell))
+                found += rules.check_run(read)
+        return tuple(found)
     except statements.BashError as error:
         return (Flaw("not-bash", error.line, error.why),)
 
@@ -57,6 +65,8 @@ def _looked(path: str, named: str) -> Iterator[Linted]:
         yield _mod(path, named)
     elif os.path.lexists(os.path.join(path, SCRIPT)):
         place = os.path.join(path, SCRIPT)
+        yield Linted(place, script(_text(place, named)))
+    elif os.path.lexists(place := os.path.join(path, DOCKERFILE)):
         yield Linted(place, script(_text(place, named)))
     else:
         for folder in _below(path):
@@ -74,7 +84,8 @@ def _below(path: str) -> Iterator[str]:
         ) from error
     for name in names:
         folder = os.path.join(parent, name)
-        if any(os.path.lexists(os.path.join(folder, one)) for one in (SCRIPT, catalog.MANIFEST)):
+        marks = (SCRIPT, catalog.MANIFEST, DOCKERFILE)
+        if any(os.path.lexists(os.path.join(folder, one)) for one in marks):
             yield folder
 
 

@@ -55,6 +55,12 @@ _COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 _EXACT = re.compile(r"===?[\w.+!-]+$|@\s*\S+@[0-9a-f]{40}|#sha256=[0-9a-f]{64}|\.whl$")
 _IN_PLACE = re.compile(r"\s-\w*i|--in-place")
 _LONGEST_PATH = 4096
+# What the script's own programs read: their settings, and not vLLM's.
+_OWN = re.compile(
+    r"(?:https?|ftp|all|no)_proxy|(?:PIP|UV|GIT|CURL|WGET|SSL|REQUESTS|APT|DEBIAN|LC)_\w+|PATH|PYTHONPATH"
+    r"|LD_LIBRARY_PATH|TMPDIR|LANG|MAX_JOBS|NVCC_\w+|TORCH_CUDA_ARCH_LIST",
+    re.IGNORECASE,
+)
 _TAKES_VALUE = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target"}
 _TAKES_VALUE |= {"--prefix", "--root", "--python", "-p", "--platform", "--python-version"}
 
@@ -66,6 +72,17 @@ def check(script: Script) -> tuple[Flaw, ...]:
         for rule in _RULES.get(type(one), ()):
             found += (Flaw(code, one.line, message) for code, message in rule(one, script))
     return tuple(sorted(dict.fromkeys(found), key=lambda flaw: (flaw.line, flaw.code)))
+
+
+def check_run(script: Script) -> tuple[Flaw, ...]:
+    """Return what is wrong with a ``RUN``: it is built into one image, and fails with its last command."""
+    here = {"hard-coded-root", "network"}
+    last = script.body[-1].line if script.body else 0
+    return tuple(
+        flaw._replace(message=flaw.message.replace("the recipe's `env`", "`ENV`"))
+        for flaw in check(script)
+        if flaw.code not in here and not (flaw.code == "no-set-e" and flaw.line >= last)
+    )
 
 
 def name_of(one: Statement) -> str:
@@ -203,7 +220,9 @@ def _unpinned(one: Call, _script: Script) -> _Flaws:
     loose = []
     while rest:
         word = rest.pop(0)
-        if word in {"-r", "--requirement", "-c", "--constraint"}:
+        if word in {"-c", "--constraint"}:
+            del rest[:1]  # it installs nothing
+        elif word in {"-r", "--requirement"}:
             loose.append(f"{word} {rest.pop(0) if rest else ''}".strip())
         elif word in _TAKES_VALUE:
             del rest[:1]
@@ -251,7 +270,7 @@ def _lost_exports(script: Script) -> Iterator[Flaw]:
             exports.append(one)
     for one in exports:
         used = last.get(one.name, 0) > one.line
-        if not used and one.name not in {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"}:
+        if not used and not _OWN.fullmatch(one.name):
             why = "vLLM is started by another one. Put it into the recipe's `env`"
             yield Flaw("lost-export", one.line, f"{one.name} ends with this process: {why}")
 
@@ -259,10 +278,35 @@ def _lost_exports(script: Script) -> Iterator[Flaw]:
 # --- changes that succeed without changing anything
 
 
-def _in_place(one: Call, _script: Script) -> _Flaws:
+def _in_place(one: Call, script: Script) -> _Flaws:
     name = name_of(one)
-    if name in {"sed", "perl"} and _IN_PLACE.search(one.text):
+    if name in {"sed", "perl"} and _IN_PLACE.search(one.text) and not _guarded(one, script):
         yield "edit-unchecked", f"`{name}` succeeds also where its pattern matches nothing"
+
+
+def _guarded(one: Call, script: Script) -> bool:
+    """Tell whether a ``grep`` that it depends on has looked for what it edits."""
+    edits = (re.match(r"s(\W)(.+?)(?<!\\)\1", word) for word in words_of(one)[1:])
+    wanted = next((re.sub(r"\\(.)", r"\1", match[2]) for match in edits if match), "")
+    for other in statements.walk(script.body):
+        asked: tuple[Statement, ...] = ()
+        if isinstance(other, If):
+            asked = tuple(
+                part
+                for condition, body in other.branches
+                for part in condition
+                if one in statements.walk(body) and not isinstance(part, Not)
+            )
+        elif isinstance(other, Chain) and one in statements.walk((other.right,)):
+            asked = (other.left,) if other.operator == "&&" else ()
+        elif isinstance(other, Chain) and other.operator == "||" and other.line < one.line:
+            asked = (other.left,) if _ends((other.right,)) else ()
+        for part in statements.walk(asked):
+            words = words_of(part)[1:] if isinstance(part, Call) and name_of(part) == "grep" else []
+            found = (re.sub(r"\\(.)", r"\1", word) for word in words if not word.startswith("-"))
+            if wanted and any(word in wanted or wanted in word for word in found if len(word) > 3):
+                return True
+    return False
 
 
 def _python_edit(one: Call, _script: Script) -> _Flaws:

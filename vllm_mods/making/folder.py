@@ -12,17 +12,57 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import zips
 from vllm_mods.library import reading
+from vllm_mods.scripts import dockerfile
 
 SCRIPT = "run.sh"
+DOCKERFILE = "Dockerfile"
 _SKIPPED = {".git", "__pycache__"}
 
 
 class LauncherFolder(NamedTuple):
-    """A mod's name and its files by path."""
+    """A mod's name and its files by path, ``script`` among them: a ``run.sh``, or a Dockerfile."""
 
     name: str
     path: str
     files: dict[str, bytes]
+    script: str = SCRIPT
+
+
+def is_dockerfile(path: str) -> bool:
+    """Tell whether a path is a Dockerfile, or a folder with one and no ``run.sh``."""
+    if os.path.isdir(path):
+        there = os.path.isfile(os.path.join(path, DOCKERFILE))
+        return there and not os.path.lexists(os.path.join(path, SCRIPT))
+    try:
+        with open(path, "rb") as file:
+            return dockerfile.is_one(file.read(limits.RECIPE).decode("utf-8", "replace"))
+    except OSError:
+        return False
+
+
+def build(path: str) -> LauncherFolder:
+    """Read a Dockerfile and what it copies out of its folder.
+
+    Raises ``UsageError`` as ``read`` does, and for a path that leads out of the folder; ``BashError``
+    for what is no Dockerfile.
+    """
+    folder, script = (path, DOCKERFILE) if os.path.isdir(path) else os.path.split(path)
+    folder = folder or "."
+    found = {script: reading.read(os.path.join(folder, script), None) or b""}
+    text = found[script].decode("utf-8", "surrogateescape")
+    for source in dockerfile.sources(dockerfile.read(text)):
+        inner = os.path.normpath(source.lstrip("/"))
+        if inner.split("/")[0] == "..":
+            raise UsageError(f"{path}: {source} leads out of {folder}", hint="docker build")
+        place = os.path.join(folder, inner)
+        if os.path.isdir(place):
+            for name, data in _unpacked(place).items():
+                found[os.path.normpath(os.path.join(inner, name))] = data
+        elif os.path.isfile(place):
+            found[inner] = reading.read(place, folder) or b""
+        _check_size(path, len(found), sum(map(len, found.values())))
+    name = os.path.basename(os.path.abspath(folder))
+    return LauncherFolder(name, path, found, script)
 
 
 def read(path: str) -> LauncherFolder:

@@ -16,6 +16,7 @@ from vllm_mods.making import sandbox, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
 from vllm_mods.making.sandbox import Ran
 from vllm_mods.making.watching import Asked, Watched
+from vllm_mods.trees.release import ReleaseTree
 
 _TEMPORARY = "/tmp"  # noqa: S108  (as it is called in there)
 _DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
@@ -92,11 +93,7 @@ def record(
     Raises ``Refused`` if it fails, takes too long, leaves a patch half applied or makes what a mod cannot
     have, or where nothing can be run without harm; ``UsageError`` for a tree that cannot be copied.
     """
-    if tree.remote:
-        raise UsageError(
-            f"{tree.spec} is read in pieces, and a command needs all of it",
-            hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
-        )
+    whole = _whole(tree)
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as scratch:
         places = {SITE: "site", WORKSPACE: "workspace", HOME: "home", _TEMPORARY: "tmp"}
         places[_PYTHON] = "python"
@@ -108,7 +105,7 @@ def record(
         customize += watching.AUDIT.replace("__HOME__", _PYTHON)
         _put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
         watching.prepare(folders[_PYTHON], _PYTHON)
-        copied = _lay_out(tree, folders[SITE], limits.also)
+        copied = _lay_out(whole, folders[SITE], limits.also)
         home = f"{WORKSPACE}/mods/{name}"
         _put_all(os.path.join(folders[WORKSPACE], "mods", name), files)
         before = {path: _stamp(info) for path, info in _walk(folders[SITE])}
@@ -143,8 +140,25 @@ def record(
             if path not in owned
         ]
         net = tuple(change for change in changes if change.before != change.after)
+        if other := [one.path for one in net if whole.read(one.path) != one.before]:
+            raise Refused(
+                f"{', '.join(other)}: the sdist that the command ran on has other bytes than {tree.spec}",
+                hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
+            )
         templates, elsewhere = _elsewhere(folders, home)
         return Recording(net, templates, python, elsewhere, ran.output)
+
+
+def _whole(tree: Tree) -> Tree:
+    """Return a tree with all of its source here. Raises ``UsageError`` for one that is read in pieces."""
+    if not tree.remote:
+        return tree
+    if isinstance(tree, ReleaseTree):
+        return tree.releases.whole(tree.spec.removeprefix("pypi:"))
+    raise UsageError(
+        f"{tree.spec} is read in pieces, and a command needs all of it",
+        hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
+    )
 
 
 def _check(seen: Watched, ran: Ran) -> None:

@@ -101,6 +101,7 @@ class ShellState(ABC):
         self.script = "./run.sh"
         self.file = "run.sh"
         self.effects: list[Effect] = []
+        self.taken: set[str] = set()  # files that were read
         self.made: set[str] = set()
         self.gone: set[str] = set()
         self.printed: list[str | None] = []
@@ -188,6 +189,7 @@ class ShellState(ABC):
         if path in self.gone:
             return None
         if path in self.files:
+            self.taken.add(path)
             return self.files[path]
         inner = in_site(path)
         if inner is None or self.tree is None:

@@ -116,6 +116,26 @@ class Releases:
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
         return tree
 
+    def whole(self, name: str) -> ReleaseTree:
+        """Open a release so that all of its source is here: its sdist, or the wheel where there is none.
+
+        Raises as ``open`` does.
+        """
+        files = self._sources.ask(fresh=False).files
+        candidates = choose(name, files)
+        if not candidates:
+            return self.open(name)  # says which there are
+        version = candidates[0].version
+        sdists = [one for one in files if one.kind == "sdist" and one.version == version]
+        file = next((one for one in sdists if one.yanked is None), candidates[0])
+        self._check_link(file)
+        place = local_path(file.url)
+        opened = self._download(file) if place is None else self._local(file, place)
+        archive = _opened(file, opened)
+        tree = ReleaseTree(archive, spec=f"pypi:{name}", identity=file.sha256)
+        tree.releases = self
+        return tree
+
     def verify(self, name: str, *, unstated: bool = False) -> None:
         """Have a release's wheel once as a whole, unless it was, and hold it to the hash that the index states.
 
