@@ -10,17 +10,32 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, ModPlan, Tree
+from vllm_mods.base.versions import is_final
 from vllm_mods.cli import new, options, shown
+from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import catalog
-from vllm_mods.making import building, compose, exporting, folder, from_script, reading
+from vllm_mods.making import (
+    building,
+    compose,
+    exporting,
+    folder,
+    from_script,
+    over_releases,
+    reading,
+)
 from vllm_mods.making.effects import Effect, Left, ScriptPlace
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
+from vllm_mods.making.over_releases import ReleaseRow, ScriptEffect
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import planner
 from vllm_mods.report import script
 from vllm_mods.report.data import finding
 from vllm_mods.scripts.statements import BashError
+from vllm_mods.trees.release import Releases
+
+_OLDEST = ">=0.15"
+"""Which releases a script is run on if nobody says."""
 
 
 class ImportArguments(NamedTuple):
@@ -46,6 +61,7 @@ class Made(NamedTuple):
     planned: ModPlan | None
     unknown: tuple[str, ...]
     told: tuple[str, ...] = ()
+    releases: tuple[ReleaseRow, ...] = ()
 
 
 def run(asked: ImportArguments) -> int:
@@ -55,6 +71,8 @@ def run(asked: ImportArguments) -> int:
     source = folder.read(asked.path)
     if (exported := exporting.taken_back(source.files)) is not None:
         return _take_back(asked, *exported)
+    if asked.record is not None and asked.tree is None:
+        return _over_releases(asked, source)
     tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
     effects: tuple[Effect, ...]
     try:
@@ -92,7 +110,7 @@ def _finish(
 ) -> int:
     """Make the mod of what was read, or of a run, and say what it is."""
     understood = from_script.understand(effects, tree)
-    name = asked.name or re.sub(r"[^a-z0-9._-]+", "-", source.name.lower()).strip("-._")
+    name = asked.name or _slug(source.name)
     made: Made | None = None
     if asked.record is not None:
         made = _recorded(asked, name, source, understood, tree)
@@ -103,6 +121,52 @@ def _finish(
         place = new.write(asked.library, name, made.files)
     _tell(asked, name, understood, made, place)
     return EXIT_NO if made is None else EXIT_OK
+
+
+def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
+    """Make a mod of what the script does on every release asked for: read where that tells, else run."""
+    index = Releases(offline=asked.offline, progress=options.progress(), note=options.note)
+    specs = [
+        one
+        for one in choose_releases((), index.files(), asked.spec or _OLDEST)
+        if one[-4:] != ".whl"
+    ]
+    versions = [one.removeprefix("pypi:") for one in specs]
+    finals = [one for one in versions if is_final(one)] or versions
+    if not finals:
+        raise UsageError(f"no release of vLLM is in {asked.spec}", hint="--vllm '>=0.19,<0.22'")
+    releases = [over_releases.Release(one, index.open(one)) for one in finals]
+    name = asked.name or _slug(source.name)
+    handed: list[str] = []
+
+    def read(tree: Tree) -> ScriptEffect | None:
+        try:
+            understood = from_script.understand(reading.read(source.name, source.files, tree), tree)
+        except BashError as error:
+            handed.append(f"{folder.SCRIPT}:{error.line}: {error.why}")
+            return None
+        if understood.left:
+            handed.append(next(line for line in script.text(understood) if _is_left(line)))
+            return None
+        return from_script.effect(understood, name, tree)
+
+    def run(tree: Tree) -> ScriptEffect:
+        limits = Limits(*(asked.record or ()))
+        done = new.recorded(["./run.sh"], source.name, source.files, tree, limits)
+        told = tuple(f"it wrote {path}, which no mod can have" for path in done.elsewhere)
+        return ScriptEffect(
+            *(done.changes, done.changes, done.templates, done.python, {}, told),
+            *(done.paths, done.everywhere),
+        )
+
+    wanted = compose.Wanted(name, asked.summary, asked.terms)
+    made = over_releases.make(wanted, releases, read, run, _progress)
+    if handed:
+        options.note(f"it was run, because reading does not tell: {handed[0]}")
+    place = None if asked.library is None else new.write(asked.library, name, made.files)
+    told = Made(made.files, None, made.unknown, made.told, made.rows)
+    _tell(asked, name, Understood((), {}), told, place)
+    return EXIT_OK
 
 
 def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int:
@@ -149,6 +213,19 @@ def _recorded(
     return Made(made.files, made.planned, made.unknown, told)
 
 
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
+
+
+def _is_left(line: str) -> bool:
+    return "not understood" in line or "only a run tells" in line
+
+
+def _progress(text: str) -> None:
+    if options.watched():
+        options.show_line(text, last=False)
+
+
 def _way(path: str, understood: Understood) -> str:
     """Return what helps with what is left."""
     if folder.is_dockerfile(path):
@@ -183,6 +260,7 @@ def _tell(
                 "effects": script.data(understood),
                 "notes": [] if made is None else list(made.told),
                 "unknown": [] if made is None else list(made.unknown),
+                "releases": [] if made is None else [one._asdict() for one in made.releases],
             }
         )
         return
@@ -195,7 +273,7 @@ def _tell(
             err=True,
         )
         return
-    for line in (*made.told, *(one.message for one in findings)):
+    for line in (*made.told, *(one.message for one in findings), *script.releases(made.releases)):
         options.note(line)
     for line in made.unknown:
         click.echo(f"to be said by you, in mod.toml: {line}", err=True)
@@ -208,5 +286,5 @@ def _tell(
     click.echo(f"wrote {place}{verdict}")
     for path in sorted(made.files):
         click.echo(f"  {path}")
-    if made.planned is None:
+    if made.planned is None and not made.releases:
         click.echo(f"hint: vllm-mods check {name} --library {asked.library} --target TREE")

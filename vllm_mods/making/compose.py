@@ -39,15 +39,22 @@ class Parts(NamedTuple):
     templates: list[str]
     outside: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    vllm: str = ANY
+    made_on: str = "# Which vLLM it was written for, nobody has said."
+    python: tuple[str, ...] = ()
 
 
 class Composed(NamedTuple):
-    """A mod as files by their names in its folder, what the plan says, and what nobody could know."""
+    """A mod as files by their names in its folder, what the plan says, and what nobody could know.
+
+    ``parts`` are those of its one variant.
+    """
 
     mod: Mod
     files: dict[str, bytes]
     planned: ModPlan
     unknown: tuple[str, ...]
+    parts: Parts
 
 
 def compose(
@@ -127,7 +134,9 @@ def _composed(
     folder = f"/{wanted.name}"
     mod = catalog.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
     planned = planner.plan([mod], tree).mods[0]
-    return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)))
+    return Composed(
+        mod, files, planned, tuple(unknown(wanted, tree.version)), stated(wanted, parts, tree)
+    )
 
 
 def _diff(change: FileChange, context: int) -> bytes:
@@ -171,39 +180,59 @@ def encoded(text: str) -> bytes:
 
 
 def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
-    """Write a manifest; without a tree the mod is for any vLLM that it fits."""
-    value = toml_writer.value
+    """Write a manifest of one variant; without a tree the mod is for any vLLM that it fits."""
     version = "of any version" if tree is None else tree.version or tree.spec
-    nobody = "# Which vLLM it was written for, nobody has said."
-    made_on = nobody if tree is None else f"# Made on vLLM {version}."
+    return written(wanted, [stated(wanted, parts, tree)], f"vLLM {version}")
+
+
+def stated(wanted: Wanted, parts: Parts, tree: Tree | None) -> Parts:
+    """Return what a variant has, with what it says of itself."""
+    if tree is not None:
+        parts = parts._replace(
+            vllm=f"=={tree.version}", made_on=f"# Made on vLLM {tree.version or tree.spec}."
+        )
+    return parts._replace(vllm=wanted.vllm or parts.vllm, python=wanted.python)
+
+
+def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
+    """Write a manifest. ``version`` is what it changes, where nobody said what it is for."""
+    value = toml_writer.value
     terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
+    beyond = sorted({path for parts in variants for path in parts.outside})
     rows = [
         "schema = 1",
         f"name = {value(wanted.name)}",
         'version = "0.1.0"',
-        f"summary = {value(wanted.summary or f'Changes to vLLM {version}')}",
+        f"summary = {value(wanted.summary or f'Changes to {version}')}",
         *terms,
         f"license = {value(wanted.license or UNSTATED)}",
-        *([f"outside = {value(list(parts.outside))}"] if parts.outside else ()),
-        "",
-        made_on,
+        *([f"outside = {value(beyond)}"] if beyond else ()),
+    ]
+    for parts in variants:
+        rows += ["", *_variant(parts)]
+    return "\n".join([*rows, ""])
+
+
+def _variant(parts: Parts) -> Iterator[str]:
+    value = toml_writer.value
+    yield from (
+        parts.made_on,
         "[[variant]]",
         f"id = {value(parts.id)}",
-        f"vllm = {value(wanted.vllm or (ANY if tree is None else f'=={tree.version}'))}",
-    ]
+        f"vllm = {value(parts.vllm)}",
+    )
     if parts.patches:
-        rows.append(f"patches = {value(parts.patches)}")
+        yield f"patches = {value(parts.patches)}"
     if parts.optional:
-        rows.append(f"optional = {value(list(parts.optional))}")
+        yield f"optional = {value(list(parts.optional))}"
     if parts.overlay:
-        rows += ["overlay = [", *(f"  {value(entry)}," for entry in parts.overlay), "]"]
+        yield from ("overlay = [", *(f"  {value(entry)}," for entry in parts.overlay), "]")
     if parts.templates:
         names = _names(parts.templates)
         entries = [{"name": names[file], "file": file} for file in parts.templates]
-        rows += ["templates = [", *(f"  {value(entry)}," for entry in entries), "]"]
-    if wanted.python:
-        rows.append(f"python = {value(wanted.python)}")
-    return "\n".join([*rows, ""])
+        yield from ("templates = [", *(f"  {value(entry)}," for entry in entries), "]")
+    if parts.python:
+        yield f"python = {value(parts.python)}"
 
 
 def template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -24,8 +24,10 @@ from vllm_mods.making.effects import (
     is_template,
     normal,
 )
+from vllm_mods.making.over_releases import ScriptEffect
 from vllm_mods.planning import outside, patching, planner
 from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.patching import Attempt, Part
 
 _NO_FILE = "/dev/null"
 
@@ -85,8 +87,15 @@ def on_tree(understood: Understood, wanted: Wanted, tree: Tree) -> Composed:
 
     Raises ``Refused`` for a patch that does not go in, and as ``compose`` does.
     """
+    done = effect(understood, wanted.name, tree)
+    wanted = wanted._replace(python=done.python)
+    return compose.compose(wanted, done.required, done.templates, tree, done.optional)
+
+
+def effect(understood: Understood, mod: str, tree: Tree) -> ScriptEffect:
+    """Return what the effects do on a tree, in a mod of this name. Raises as ``on_tree`` does."""
     view = LayeredTree(tree)
-    named = _named(understood, {wanted.name})
+    named = _named(understood, {mod})
     optional = {name: data for name, one, data in named if one.optional}
     for i, one in enumerate(understood.effects):
         if isinstance(one, Patch):
@@ -96,11 +105,16 @@ def on_tree(understood: Understood, wanted: Wanted, tree: Tree) -> Composed:
             view.lay([FileChange(path=path, before=view.read(path), after=one.data)])
         elif isinstance(one, Remove) and (path := in_site(one.path)):
             view.lay([FileChange(path=path, before=view.read(path), after=None)])
-    wanted = wanted._replace(python=installed(understood.effects))
     brought = templates(understood.effects)
     if not (view.changes() or brought or optional):
         raise nothing(understood)
-    return compose.compose(wanted, view.changes(), brought, tree, optional)
+    required = view.changes()
+    for i, one in enumerate(understood.effects):
+        if isinstance(one, Patch) and one.optional:
+            _, done = _tried(one, understood.patches[i], view)
+            view.lay(done.changes if done.ok else ())
+    python = installed(understood.effects)
+    return ScriptEffect(view.changes(), required, brought, python, optional)
 
 
 def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
@@ -197,19 +211,24 @@ def _target(one: Patch, name: str, part: from_diff.DiffPart) -> str:
 
 def _patch(one: Patch, part: FileDiff, view: LayeredTree) -> None:
     """Put one part of a patch into the view. Raises ``Refused`` if it has no proven place."""
-    variant = Variant(id="any", vllm=">=0")
-    parts = (patching.Part(source=one.source, diff=part, path=part.path),)
-    done = patching.forward(variant, parts, view)
+    parts, done = _tried(one, (part,), view)
     if done.ok:
         view.lay(done.changes)
         return
-    back = patching.backward(variant, parts, view)
+    back = patching.backward(done.variant, parts, view)
     why = "".join(f"\n  {finding.message}" for finding in done.findings)
     raise Refused(
         f"{one.place}: {one.source} "
         + ("is in that tree already" if back.ok else f"does not go into {view.spec}{why}"),
         hint="--tree TREE, the vLLM that the mod was written for",
     )
+
+
+def _tried(
+    one: Patch, files: Sequence[FileDiff], view: LayeredTree
+) -> tuple[tuple[Part, ...], Attempt]:
+    parts = tuple(Part(source=one.source, diff=file, path=file.path) for file in files)
+    return parts, patching.forward(Variant(id="any", vllm=">=0"), parts, view)
 
 
 def _rendered(file: FileDiff) -> bytes:

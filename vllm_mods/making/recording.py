@@ -54,25 +54,40 @@ class Vllm:
         return None
 
     def exec_module(self, module):
-        module.__version__ = {version!r}
         if module.__name__ != "vllm":
             try:
                 self.loader.exec_module(module)
             except ImportError:
                 pass
+        if module.__name__ in ("vllm", "vllm.version", "vllm._version"):
+            for name in ("__version__", "version"):
+                vars(module).pop(name, None)
+            module.__getattr__ = Vllm.version
+
+    @staticmethod
+    def version(name):
+        if name not in ("__version__", "version"):
+            raise AttributeError(name)
+        _opened("version")
+        return {version!r}
 
 sys.meta_path.insert(0, Vllm)
 """
 
 
 class Recording(NamedTuple):
-    """What a command did. ``elsewhere`` are files that it wrote and no mod can have."""
+    """What a command did. ``elsewhere`` are files that it wrote and no mod can have.
+
+    ``paths`` are the files that it changed or read; ``everywhere`` says that it asked for more than files.
+    """
 
     changes: tuple[FileChange, ...]
     templates: dict[str, bytes]
     python: tuple[str, ...]
     elsewhere: tuple[str, ...]
     output: str
+    paths: frozenset[str]
+    everywhere: bool
 
 
 class Limits(NamedTuple):
@@ -102,7 +117,7 @@ def record(
         for folder in (*folders.values(), root):
             os.mkdir(folder)
         customize = _SITE_CUSTOMIZE.format(version=tree.version, site=SITE)
-        customize += watching.AUDIT.replace("__HOME__", _PYTHON)
+        customize += watching.AUDIT.replace("__HOME__", _PYTHON).replace("__SITE__", SITE)
         _put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
         watching.prepare(folders[_PYTHON], _PYTHON)
         copied = _lay_out(whole, folders[SITE], limits.also)
@@ -118,7 +133,8 @@ def record(
             network=limits.network,
             seconds=limits.seconds,
         )
-        seen = watching.read(folders[_PYTHON], files, network=limits.network)
+        roots = SITE, folders[SITE]
+        seen = watching.read(folders[_PYTHON], files, roots, network=limits.network)
         if ran.code:
             alone = None if limits.network else "it had no network; if that is why: --allow-network"
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
@@ -146,7 +162,8 @@ def record(
                 hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
             )
         templates, elsewhere = _elsewhere(folders, home)
-        return Recording(net, templates, python, elsewhere, ran.output)
+        paths = seen.opened | {change.path for change in net}
+        return Recording(net, templates, python, elsewhere, ran.output, paths, seen.everywhere)
 
 
 def _whole(tree: Tree) -> Tree:

@@ -15,11 +15,16 @@ from vllm_mods.base import limits
 from vllm_mods.making import python_code, tools
 
 BIN = "bin"
-_LOG = "asked"
+_LOG, _OPENED = "asked", "opened"
 _FETCH = ("curl", "wget", "aria2c", "apt", "apt-get", "hf", "huggingface-cli", "ssh", "scp")
 _GPU = ("nvidia-smi",)
 _PIP = ("pip", "pip3", "uv")
 _PYTHON = ("python", "python3")
+_READS = (
+    *("grep", "egrep", "fgrep", "cat", "head", "tail", "awk", "cmp", "diff", "ls", "find"),
+    *("sha256sum", "md5sum", "stat", "wc"),
+)
+_VERSION = "version"
 _STEPS = ("patch", "git", "cp", "mv", "install", "sed", "perl", "tar", "unzip", "ln", "tee")
 _QUESTIONS = re.compile(r"--(?:dry-run|check|stat|numstat|summary|version|help)\Z")
 _GIT_STEPS = {"apply", "am", "cherry-pick", "revert", "checkout", "restore", "reset", "stash"}
@@ -40,6 +45,16 @@ case $name in
             exec "$(PATH=$VLLM_MODS_PATH; command -v python3)" __HOME__/pip.py "$name" "$@"
         fi ;;
 esac
+case $name in
+    find) case "$*" in *__pycache__*|*.pyc*) set -- "$@" ; reads= ;; *) reads=1 ;; esac ;;
+    grep|egrep|fgrep|cat|head|tail|awk|cmp|diff|ls|sha256sum|md5sum|stat|wc) reads=1 ;;
+    *) reads= ;;
+esac
+if [ -n "$reads" ]; then
+    for word; do
+        if [ -e "$word" ]; then realpath "$word" >> __HOME__/opened; fi
+    done
+fi
 if [ -x "$real" ]; then
     "$real" "$@"
     code=$?
@@ -58,6 +73,8 @@ name, *words = sys.argv[1:]
 words = [word for word in words if word not in ("-q", "--quiet", "-qq")]
 words = words[1:] if name == "uv" and words[:1] == ["pip"] else words
 if words[:1] == ["show"]:
+    with open("__HOME__/opened", "a") as opened:
+        opened.write("pip show\n")
     for package in (word for word in words[1:] if not word.startswith("-")):
         try:
             found = importlib.metadata.distribution(package)
@@ -93,7 +110,15 @@ trap '__ended "$?" "$__before" "$BASH_COMMAND"' EXIT
 AUDIT = """\
 import os, sys
 
+def _opened(path):
+    with open("__HOME__/opened", "a") as log:
+        log.write(path + "\\n")
+
 def _asked(event, arguments):
+    if event == "open" and isinstance(arguments[0], str) and sys.argv[:1] != ["__HOME__/pip.py"]:
+        path = os.path.abspath(arguments[0])
+        if path.startswith("__SITE__/") and not path.endswith(".pyc"):
+            _opened(path)
     if event in ("socket.getaddrinfo", "socket.connect"):
         where = arguments[0] if event == "socket.getaddrinfo" else arguments[1]
         if event == "socket.connect" and not isinstance(where, tuple):
@@ -126,25 +151,29 @@ class Watched(NamedTuple):
 
     ``lacked`` are commands that would have needed what a recording does not give, ``failed`` those that
     change files and failed, ``installed`` what pip was asked for; ``ended`` is the last one of a script
-    that failed.
+    that failed. ``opened`` are the files below the site root that were read, as far as that was seen;
+    ``everywhere`` says that more than files was asked for: a folder, or the version.
     """
 
     lacked: tuple[Asked, ...]
     failed: tuple[Asked, ...]
     installed: tuple[str, ...]
     ended: Asked | None
+    opened: frozenset[str]
+    everywhere: bool
 
 
 def prepare(folder: str, home: str) -> None:
     """Put the stand-ins into a folder that the command sees as ``home``."""
     os.mkdir(os.path.join(folder, BIN))
-    for name in (*_FETCH, *_GPU, *_PIP, *_PYTHON, *_STEPS):
+    for name in (*_FETCH, *_GPU, *_PIP, *_PYTHON, *_STEPS, *_READS):
         place = os.path.join(folder, BIN, name)
         _write(place, _STAND_IN, home)
         os.chmod(place, 0o755)  # noqa: S103  (to be run)
     _write(os.path.join(folder, "pip.py"), _STAND_IN_PIP, home)
     _write(os.path.join(folder, "lines.sh"), _LINES, home)
     _write(os.path.join(folder, _LOG), "", home)
+    _write(os.path.join(folder, _OPENED), "", home)
 
 
 def environ(home: str, *, network: bool) -> dict[str, str]:
@@ -152,8 +181,10 @@ def environ(home: str, *, network: bool) -> dict[str, str]:
     return {"BASH_ENV": f"{home}/lines.sh", **({"VLLM_MODS_NETWORK": "1"} if network else {})}
 
 
-def read(folder: str, files: Mapping[str, bytes], *, network: bool) -> Watched:
-    """Tell what was seen; ``files`` are the mod's own."""
+def read(
+    folder: str, files: Mapping[str, bytes], site: tuple[str, str], *, network: bool
+) -> Watched:
+    """Tell what was seen; ``files`` are the mod's own, ``site`` is the site root as it was seen and where it lies."""
     with open(os.path.join(folder, _LOG), "rb") as log:
         asked = tuple(_asked(log.read(limits.SCRIPT)))
     lacked = tuple(dict.fromkeys(one for one in asked if _lacks(one, network=network)))
@@ -162,7 +193,19 @@ def read(folder: str, files: Mapping[str, bytes], *, network: bool) -> Watched:
     )
     installed = (word for one in asked if one.argv[0] == "pip" for word in _required(one.argv))
     ended = [one for one in asked if one.argv[0] == "exit"]
-    return Watched(lacked, failed, tuple(dict.fromkeys(installed)), ended[-1] if ended else None)
+    with open(os.path.join(folder, _OPENED), encoding="utf-8", errors="replace") as log:
+        opened = {os.path.normpath(line.rstrip("\n")) for line in log}
+    seen, place = site
+    inner = {path[len(seen) + 1 :] for path in opened if path.startswith(f"{seen}/")}
+    shown = "pip show" in opened and any(b"Version" in data for data in files.values())
+    whole = {
+        path for path in inner if ".dist-info" in path or os.path.isdir(os.path.join(place, path))
+    }
+    everywhere = shown or bool(whole) or not opened.isdisjoint({seen, _VERSION})
+    steps = tuple(dict.fromkeys(installed))
+    return Watched(
+        lacked, failed, steps, ended[-1] if ended else None, frozenset(inner - whole), everywhere
+    )
 
 
 def _write(place: str, text: str, home: str) -> None:

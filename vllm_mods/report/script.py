@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
+from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.making.effects import (
@@ -19,11 +21,24 @@ from vllm_mods.making.effects import (
     in_site,
 )
 from vllm_mods.making.from_script import Understood
+from vllm_mods.making.over_releases import ReleaseRow
 
 
 def text(understood: Understood) -> list[str]:
     """Return a line per effect, in the script's order."""
     return [f"{one.place}: {says}" for one, says in _said(understood)]
+
+
+def releases(rows: Sequence[ReleaseRow]) -> list[str]:
+    """Return a line for each stretch of releases of which the same is to be said."""
+    lines = []
+    for _, group in itertools.groupby(rows, key=lambda row: (row.variant, row.ran_on, row.why)):
+        first, *others = group
+        span = f"{first.version} to {others[-1].version}" if others else first.version
+        how = f", as a run on {first.ran_on} did" if first.ran_on else ""
+        said = f"variant `{first.variant}`{how}" if first.variant else f"no variant: {first.why}"
+        lines.append(f"{span}: {said}")
+    return lines
 
 
 def data(understood: Understood) -> list[dict[str, Any]]:

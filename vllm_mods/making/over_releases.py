@@ -1,0 +1,302 @@
+"""A script's effect on many releases, with as few runs as tell it, and a variant for each effect that differs.
+
+What a run did on one release it does on every other whose files are the same, of those that it changed or
+read. Each variant is proven on each release that it is said to be for: it makes the very changes of the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import versions
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, VllmModsError
+from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
+from vllm_mods.fit.world import SummaryCache
+from vllm_mods.library import catalog
+from vllm_mods.making import compose
+from vllm_mods.making.compose import Composed, Wanted
+from vllm_mods.planning import planner
+
+
+class Release(NamedTuple):
+    """A release of vLLM to look at."""
+
+    version: str
+    tree: Tree
+
+
+class ScriptEffect(NamedTuple):
+    """What a script does on a release; ``required`` is that without the ``optional`` patches.
+
+    ``paths`` are the files that it changed or read, ``everywhere`` says that it asked which version it is on.
+    """
+
+    changes: tuple[FileChange, ...]
+    required: tuple[FileChange, ...]
+    templates: dict[str, bytes]
+    python: tuple[str, ...] = ()
+    optional: Mapping[str, bytes] = {}
+    told: tuple[str, ...] = ()
+    paths: frozenset[str] = frozenset()
+    everywhere: bool = False
+
+
+class ReleaseRow(NamedTuple):
+    """What became of a release: its variant and verdict, or why it has none; ``ran_on`` is where the run was."""
+
+    version: str
+    variant: str | None
+    verdict: str | None
+    ran_on: str | None
+    why: str | None = None
+
+
+class MadeOver(NamedTuple):
+    """A mod over several releases, by its files."""
+
+    files: dict[str, bytes]
+    rows: tuple[ReleaseRow, ...]
+    told: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+_Variants = list[tuple[Composed, list[str]]]
+
+
+class _Done(NamedTuple):
+    """What a script did on a release, or why that is no mod; ``ran_on`` is empty where it was read."""
+
+    release: Release
+    effect: ScriptEffect | None
+    why: str
+    ran_on: str | None
+
+
+def make(
+    wanted: Wanted,
+    releases: Sequence[Release],
+    read: Callable[[Tree], ScriptEffect | None],
+    run: Callable[[Tree], ScriptEffect],
+    tell: Callable[[str], None],
+) -> MadeOver:
+    """Make a mod of what a script does on releases, oldest first.
+
+    ``read`` tells what it does without a run, None where only a run tells; both raise ``VllmModsError``
+    for what is no mod. Raises ``Refused`` where it is none anywhere.
+    """
+    done = _effects(releases, read, run, tell)
+    useful = [one for one in done if one.effect is not None]
+    if not useful:
+        lines = dict.fromkeys(f"\n  {one.release.version}: {one.why}" for one in reversed(done))
+        raise Refused(
+            f"on none of {len(done)} releases does the script make a mod:{''.join(lines)}",
+            hint="--vllm SPEC, the releases that it was written for",
+        )
+    variants = _variants(wanted, useful, tell)
+    files, plans, variants = _settled(wanted, variants, useful, releases, tell)
+    rows = tuple(_row(one, plans[one.release.version], variants) for one in done)
+    told = [line for one in useful if one.effect for line in one.effect.told]
+    unknown = compose.unknown(wanted._replace(vllm=wanted.vllm or "stated"), None)
+    return MadeOver(files, rows, tuple(dict.fromkeys(told)), tuple(unknown))
+
+
+def _settled(
+    wanted: Wanted,
+    variants: _Variants,
+    useful: Sequence[_Done],
+    releases: Sequence[Release],
+    tell: Callable[[str], None],
+) -> tuple[dict[str, bytes], dict[str, ModPlan], _Variants]:
+    """Take releases out of ranges until each variant does on all of its own what the script does."""
+    every = [one.version for one in releases]
+    effects = {one.release.version: one.effect for one in useful}
+    while variants:
+        mod, files = _joined(wanted, variants, every)
+        plans = dict(_proven(mod, releases, tell))
+        right = {version for version, effect in effects.items() if _same(plans[version], effect)}
+        held = [(made, [one for one in covered if one in right]) for made, covered in variants]
+        if held == variants:
+            return files, plans, variants
+        variants = [(made, covered) for made, covered in held if covered]
+    raise Refused(
+        "no variant makes the changes of the script where it was made",
+        hint="--tree TREE, one release that it was written for",
+    )
+
+
+# --- what it does where
+
+
+def _effects(
+    releases: Sequence[Release],
+    read: Callable[[Tree], ScriptEffect | None],
+    run: Callable[[Tree], ScriptEffect],
+    tell: Callable[[str], None],
+) -> list[_Done]:
+    """Tell of each release what the script does there; the newest one is run first."""
+    found: dict[str, _Done] = {}
+    waiting: list[Release] = []
+    for one in reversed(releases):
+        try:
+            effect = read(one.tree)
+        except VllmModsError as error:
+            found[one.version] = _Done(one, None, error.message, None)
+            continue
+        if effect is None:
+            waiting.append(one)
+        else:
+            found[one.version] = _Done(one, effect, "", None)
+    ran: list[_Done] = []
+    known: set[str] = set()
+    keys = _Keys()
+    while True:
+        by_key = {keys.of(one.release, known): one for one in ran}
+        todo = [one for one in waiting if keys.of(one, known) not in by_key]
+        if not todo:
+            break
+        tell(f"running on {todo[0].version}, {len(todo)} of {len(releases)} releases left")
+        ran.append(_ran(todo[0], run))
+        if (effect := ran[-1].effect) is not None:
+            known |= effect.paths
+            keys.everywhere |= effect.everywhere
+    for one in waiting:
+        found[one.version] = by_key[keys.of(one, known)]._replace(release=one)
+    return [found[one.version] for one in releases]
+
+
+def _ran(one: Release, run: Callable[[Tree], ScriptEffect]) -> _Done:
+    try:
+        return _Done(one, run(one.tree), "", one.version)
+    except VllmModsError as error:
+        return _Done(one, None, error.message, one.version)
+
+
+class _Keys:
+    """What tells releases apart: the hashes of files, and the version itself where it was asked for."""
+
+    def __init__(self) -> None:
+        self.everywhere = False
+        self._known: dict[tuple[str, str], str | None] = {}
+
+    def of(self, one: Release, paths: set[str]) -> tuple[str | None, ...]:
+        alone = not paths or self.everywhere
+        return (
+            one.version if alone else None,
+            *(self._digest(one, path) for path in sorted(paths)),
+        )
+
+    def _digest(self, one: Release, path: str) -> str | None:
+        key = one.version, path
+        if key not in self._known:
+            digest = getattr(one.tree, "digest", None)
+            self._known[key] = (digest and digest(path)) or sha256(one.tree.read(path))
+        return self._known[key]
+
+
+# --- variants of it
+
+
+def _variants(wanted: Wanted, done: Sequence[_Done], tell: Callable[[str], None]) -> _Variants:
+    """Compose a variant where none of those before makes the changes; newest release first."""
+    found: _Variants = []
+    for one in reversed(done):
+        effect, version = one.effect, one.release.version
+        assert effect is not None  # noqa: S101  (these have one)
+        like = (made for made in found if _goes(made[0], one.release, effect))
+        if (same := next(like, None)) is not None:
+            same[1].append(version)
+            continue
+        tell(f"a variant for {version}")
+        name = ".".join(version.split(".")[:2])
+        name = (
+            version
+            if any(made.planned.variant and made.planned.variant.id == name for made, _ in found)
+            else name
+        )
+        asked = wanted._replace(variant=name, vllm=f"=={version}", python=effect.python)
+        try:
+            made = compose.compose(
+                asked, effect.required, effect.templates, one.release.tree, effect.optional
+            )
+        except Refused as error:
+            tell(f"{version}: {error.message}")
+            continue
+        found.append((made, [version]))
+    return found
+
+
+def _goes(made: Composed, release: Release, effect: ScriptEffect) -> bool:
+    """Tell whether a variant makes these very changes of a release."""
+    variant = made.mod.variants[0]
+    if variant.python != effect.python or len(variant.templates) != len(effect.templates):
+        return False
+    return _same(planner.plan([made.mod], release.tree).mods[0], effect)
+
+
+def _same(planned: ModPlan, effect: ScriptEffect | None) -> bool:
+    if effect is None or not planned.verdict.writes:
+        return False
+    mine = {
+        one.path: one.after
+        for one in planned.changes
+        if not one.path.startswith(f"{planner.WORKSPACE}/")
+    }
+    return mine == {one.path: one.after for one in effect.changes}
+
+
+def _joined(
+    wanted: Wanted, variants: _Variants, every: Sequence[str]
+) -> tuple[Mod, dict[str, bytes]]:
+    """Put variants, oldest first, into one mod with the ranges that they hold in."""
+    files: dict[str, bytes] = {}
+    parts = []
+    many = len(variants) > 1
+    for made, covered in reversed(variants):
+        part = made.parts
+        moved = {
+            name: f"{part.id}/{name}" if many and name.startswith("overlay/") else name
+            for name in made.files
+            if name != catalog.MANIFEST
+        }
+        files |= {moved[name]: made.files[name] for name in moved}
+        overlay = [{**one, "source": moved[str(one["source"])]} for one in part.overlay]
+        spec = span(covered, every)
+        on = max(covered, key=versions.sort_key)
+        parts.append(part._replace(overlay=overlay, vllm=spec, made_on=f"# Made on vLLM {on}."))
+    files[catalog.MANIFEST] = compose.encoded(
+        compose.written(wanted, parts, f"vLLM {parts[-1].vllm}")
+    )
+    folder = f"/{wanted.name}"
+    mod = catalog.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
+    return mod, files
+
+
+def span(covered: Sequence[str], every: Sequence[str]) -> str:
+    """Return the range of some releases: from the first to the last, without those between that are not of them."""
+    ordered = sorted(covered, key=versions.sort_key)
+    low, high = ordered[0], ordered[-1]
+    if low == high:
+        return f"=={low}"
+    there = sorted(every, key=versions.sort_key)
+    between = there[there.index(low) : there.index(high)]
+    return ",".join(
+        [f">={low}", f"<={high}", *(f"!={one}" for one in between if one not in covered)]
+    )
+
+
+def _proven(
+    mod: Mod, releases: Sequence[Release], tell: Callable[[str], None]
+) -> Iterator[tuple[str, ModPlan]]:
+    cache = SummaryCache()
+    for i, one in enumerate(releases, 1):
+        tell(f"proving on {one.version}, {i} of {len(releases)}")
+        yield one.version, planner.plan([mod], one.tree, cache=cache).mods[0]
+
+
+def _row(one: _Done, planned: ModPlan, variants: _Variants) -> ReleaseRow:
+    version = one.release.version
+    ids = [made.parts.id for made, covered in variants if version in covered]
+    why = one.why or None if ids else one.why or "no variant makes the changes of the script there"
+    return ReleaseRow(version, ids[0] if ids else None, planned.verdict.value, one.ran_on, why)
