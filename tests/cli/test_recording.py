@@ -19,6 +19,7 @@ from test_import_mods import COMPLETE, made, written
 
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.making import recording, sandbox
+from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,11 @@ def test_an_edit_becomes_a_patch(
 
 # What each script does by our reading, and what it does in a real shell. (pip would need a network.)
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("name", [one for one in COMPLETE if one != "all at once"])
+@pytest.mark.parametrize(
+    # reading sees that a script survives its patch; the run sees what it did
+    "name",
+    [one for one in COMPLETE if one not in {"all at once", "patch that fails open"}],
+)
 def test_reading_a_script_and_running_it_give_the_same(
     call: Call, tmp_path: Path, site: Path, name: str
 ) -> None:
@@ -347,6 +352,41 @@ def test_it_answers_as_the_container_does(call: Call, tmp_path: Path, site: Path
     assert 'python = ["flash-qla==0.1.3", "einops>=0.8"]' in answer.out
 
 
+@pytest.mark.parametrize(
+    ("looks", "path"),
+    [
+        ('[[ -f "$PYTHON_ROOT/vllm/none.py" ]] || :', "vllm/none.py"),
+        ("cd $PYTHON_ROOT; [ -e vllm/none.py ] || :", "vllm/none.py"),
+        ("for f in $VLLM_PACKAGE_DIR/{none,b}.py; do test -f $f && break; done", "vllm/none.py"),
+        ("grep -q x $PYTHON_ROOT/vllm/b.py || :", "vllm/b.py"),
+        ("python3 -c \"import os; os.path.exists('$PYTHON_ROOT/vllm/none.py')\"", "vllm/none.py"),
+        (
+            "python3 -c \"import pathlib as p; p.Path('$PYTHON_ROOT/vllm/none.py').is_file()\"",
+            "vllm/none.py",
+        ),
+        ("python3 -c \"open('$PYTHON_ROOT/vllm/b.py').read()\"", "vllm/b.py"),
+        ("python3 -c \"import importlib.util as u; u.find_spec('vllm.none')\"", "vllm/none.py"),
+        ('python3 -c "import vllm; vllm.__version__"', None),
+        ("python3 -c \"import importlib.metadata as m; m.version('vllm')\"", None),
+        ("pip show vllm | grep Version", None),
+        ("find $PYTHON_ROOT/vllm -name 'x*'", None),
+        ("grep -rq x $PYTHON_ROOT/vllm || :", None),
+        ("python3 -c \"import os; os.listdir('$PYTHON_ROOT/vllm')\"", None),
+        ("find $PYTHON_ROOT/vllm -name __pycache__ -exec rm -rf {} +", ""),
+        ("cd $(python3 -c 'import vllm; print(vllm.__path__[0])'); ls > /dev/null", None),
+    ],
+)
+def test_what_a_script_looked_at_is_known(site: Path, looks: str, path: str | None) -> None:
+    """None: at more than files; empty: at nothing but what it changed."""
+    files = {"run.sh": f"{TOP}{looks}\n{CHANGE}\n".encode()}
+    limits = recording.Limits()
+    done = recording.record(["./run.sh"], "mine", files, FolderTree(str(site)), limits)
+    assert done.everywhere is (path is None)
+    assert "vllm/a.py" in done.paths
+    if path:
+        assert path in done.paths
+
+
 def test_a_binary_that_is_swapped(record: Callable[..., Answer], tmp_path: Path) -> None:
     answer = record(f"printf 'new\\0' > {SITE}/vllm/_C.abi3.so")
     assert answer.code == 0, answer.err
@@ -364,7 +404,7 @@ def test_packages_beside_vllm(record: Callable[..., Answer], site: Path, tmp_pat
     assert record(script, "--also", "nothing").code == 2
 
 
-def test_what_it_needs(call: Call, site: Path, mine: Path, tmp_path: Path) -> None:
+def test_what_it_needs(call: Call, site: Path, mine: Path) -> None:
     for arguments, says in (
         (["--record", "--tree", site], "one of them"),
         (["--tree", site, "--", "true"], "one of them"),
@@ -372,8 +412,6 @@ def test_what_it_needs(call: Call, site: Path, mine: Path, tmp_path: Path) -> No
     ):
         answer = call("new", "x", *arguments)
         assert (answer.code, says in answer.err) == (2, True), answer.err
-    folder = written(tmp_path, {"run.sh": TOP})
-    assert "on which vLLM" in call("import", folder, "--record").err
     tree = MemoryTree({"vllm/__init__.py": b""}, remote=True)
     with pytest.raises(UsageError, match="is read in pieces"):
         recording.record(["true"], "x", {}, tree, recording.Limits())

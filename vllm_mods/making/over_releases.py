@@ -157,10 +157,14 @@ def _effects(
         if not todo:
             break
         tell(f"running on {todo[0].version}, {len(todo)} of {len(releases)} releases left")
-        ran.append(_ran(todo[0], run))
-        if (effect := ran[-1].effect) is not None:
-            known |= effect.paths
-            keys.everywhere |= effect.everywhere
+        done = _ran(todo[0], run)
+        if done.effect is None:  # nobody knows what it rests on
+            found[todo[0].version] = done
+            waiting.remove(todo[0])
+            continue
+        ran.append(done)
+        known |= done.effect.paths
+        keys.everywhere |= done.effect.everywhere
     for one in waiting:
         found[one.version] = by_key[keys.of(one, known)]._replace(release=one)
     return [found[one.version] for one in releases]

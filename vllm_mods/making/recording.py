@@ -39,6 +39,8 @@ class Vllm:
     def find_spec(name, path=None, target=None):
         if name.partition(".")[0] != "vllm":
             return None
+        for end in (".py", "/__init__.py"):
+            _opened("{site}/" + name.replace(".", "/") + end)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
             spec.loader = Vllm(spec.loader)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,15 +16,13 @@ from vllm_mods.base import limits
 from vllm_mods.making import python_code, tools
 
 BIN = "bin"
-_LOG, _OPENED = "asked", "opened"
+_LOG, _OPENED, _TRACE = "asked", "opened", "trace"
 _FETCH = ("curl", "wget", "aria2c", "apt", "apt-get", "hf", "huggingface-cli", "ssh", "scp")
 _GPU = ("nvidia-smi",)
 _PIP = ("pip", "pip3", "uv")
 _PYTHON = ("python", "python3")
-_READS = (
-    *("grep", "egrep", "fgrep", "cat", "head", "tail", "awk", "cmp", "diff", "ls", "find"),
-    *("sha256sum", "md5sum", "stat", "wc"),
-)
+_LISTS = {"ls", "find", "tree", "du"}
+_RECURSIVE = re.compile(r"-\w*[rR]|--recursive")
 _VERSION = "version"
 _STEPS = ("patch", "git", "cp", "mv", "install", "sed", "perl", "tar", "unzip", "ln", "tee")
 _QUESTIONS = re.compile(r"--(?:dry-run|check|stat|numstat|summary|version|help)\Z")
@@ -45,16 +44,6 @@ case $name in
             exec "$(PATH=$VLLM_MODS_PATH; command -v python3)" __HOME__/pip.py "$name" "$@"
         fi ;;
 esac
-case $name in
-    find) case "$*" in *__pycache__*|*.pyc*) set -- "$@" ; reads= ;; *) reads=1 ;; esac ;;
-    grep|egrep|fgrep|cat|head|tail|awk|cmp|diff|ls|sha256sum|md5sum|stat|wc) reads=1 ;;
-    *) reads= ;;
-esac
-if [ -n "$reads" ]; then
-    for word; do
-        if [ -e "$word" ]; then realpath "$word" >> __HOME__/opened; fi
-    done
-fi
 if [ -x "$real" ]; then
     "$real" "$@"
     code=$?
@@ -74,7 +63,7 @@ words = [word for word in words if word not in ("-q", "--quiet", "-qq")]
 words = words[1:] if name == "uv" and words[:1] == ["pip"] else words
 if words[:1] == ["show"]:
     with open("__HOME__/opened", "a") as opened:
-        opened.write("pip show\n")
+        opened.write("pip show\\n")
     for package in (word for word in words[1:] if not word.startswith("-")):
         try:
             found = importlib.metadata.distribution(package)
@@ -106,6 +95,10 @@ __ended() { [ "$1" -eq 0 ] || { printf '%s\\0' "$1" "$2" exit "$3"; echo; } >> _
 set -T
 trap '__before=$VLLM_MODS_LINE VLLM_MODS_LINE="${BASH_SOURCE[0]-}:$LINENO"' DEBUG
 trap '__ended "$?" "$__before" "$BASH_COMMAND"' EXIT
+exec {__trace}>> __HOME__/trace
+BASH_XTRACEFD=$__trace
+PS4='+ $PWD '
+set -x
 """
 AUDIT = """\
 import os, sys
@@ -114,11 +107,24 @@ def _opened(path):
     with open("__HOME__/opened", "a") as log:
         log.write(path + "\\n")
 
+def _looked(path):
+    path = os.path.abspath(path)
+    if path.startswith("__SITE__/") and not path.endswith(".pyc"):
+        _opened(path)
+
+def _watched(function):
+    def call(path, *given, **more):
+        if isinstance(path, (str, os.PathLike)):
+            _looked(os.fsdecode(path))
+        return function(path, *given, **more)
+    return call
+
 def _asked(event, arguments):
     if event == "open" and isinstance(arguments[0], str) and sys.argv[:1] != ["__HOME__/pip.py"]:
-        path = os.path.abspath(arguments[0])
-        if path.startswith("__SITE__/") and not path.endswith(".pyc"):
-            _opened(path)
+        _looked(arguments[0])
+    if event in ("os.listdir", "os.scandir") and isinstance(arguments[0], str):
+        if not sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):
+            _looked(arguments[0])
     if event in ("socket.getaddrinfo", "socket.connect"):
         where = arguments[0] if event == "socket.getaddrinfo" else arguments[1]
         if event == "socket.connect" and not isinstance(where, tuple):
@@ -128,6 +134,7 @@ def _asked(event, arguments):
                 log.write(part.encode("utf-8", "replace") + b"\\0")
             log.write(b"\\n")
 
+os.stat, os.access = _watched(os.stat), _watched(os.access)
 sys.addaudithook(_asked)
 """
 
@@ -166,7 +173,7 @@ class Watched(NamedTuple):
 def prepare(folder: str, home: str) -> None:
     """Put the stand-ins into a folder that the command sees as ``home``."""
     os.mkdir(os.path.join(folder, BIN))
-    for name in (*_FETCH, *_GPU, *_PIP, *_PYTHON, *_STEPS, *_READS):
+    for name in (*_FETCH, *_GPU, *_PIP, *_PYTHON, *_STEPS):
         place = os.path.join(folder, BIN, name)
         _write(place, _STAND_IN, home)
         os.chmod(place, 0o755)  # noqa: S103  (to be run)
@@ -174,6 +181,7 @@ def prepare(folder: str, home: str) -> None:
     _write(os.path.join(folder, "lines.sh"), _LINES, home)
     _write(os.path.join(folder, _LOG), "", home)
     _write(os.path.join(folder, _OPENED), "", home)
+    _write(os.path.join(folder, _TRACE), "", home)
 
 
 def environ(home: str, *, network: bool) -> dict[str, str]:
@@ -195,7 +203,10 @@ def read(
     ended = [one for one in asked if one.argv[0] == "exit"]
     with open(os.path.join(folder, _OPENED), encoding="utf-8", errors="replace") as log:
         opened = {os.path.normpath(line.rstrip("\n")) for line in log}
+    with open(os.path.join(folder, _TRACE), encoding="utf-8", errors="replace") as log:
+        traced = dict.fromkeys(path for line in log for path in _named_in(line))
     seen, place = site
+    opened |= {path for path, lists in traced if lists or not _is_folder(path, site)}
     inner = {path[len(seen) + 1 :] for path in opened if path.startswith(f"{seen}/")}
     shown = "pip show" in opened and any(b"Version" in data for data in files.values())
     whole = {
@@ -206,6 +217,27 @@ def read(
     return Watched(
         lacked, failed, steps, ended[-1] if ended else None, frozenset(inner - whole), everywhere
     )
+
+
+def _is_folder(path: str, site: tuple[str, str]) -> bool:
+    return os.path.isdir(path.replace(site[0], site[1], 1))
+
+
+def _named_in(line: str) -> Iterator[tuple[str, bool]]:
+    """Yield the paths among the words of a traced command, and whether it lists what is in folders."""
+    start, folder, text = (*line.split(" ", 2), "", "")[:3]
+    if not start.startswith("+") or not folder.startswith("/"):
+        return
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    name = os.path.basename(words[0]) if words else ""
+    lists = name in _LISTS or (name == "grep" and any(map(_RECURSIVE.match, words)))
+    lists = lists and not any("__pycache__" in word or ".pyc" in word for word in words)
+    named = [word for word in words[1:] if not word.startswith(("-", ">", "<"))]
+    for word in named or ["."]:
+        yield os.path.normpath(os.path.join(folder, word.rpartition("=")[2])), lists
 
 
 def _write(place: str, text: str, home: str) -> None:

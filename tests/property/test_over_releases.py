@@ -1,0 +1,127 @@
+"""A script recorded over releases: whatever they look like, each variant does on each of its releases what the script does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from memory_tree import MemoryTree
+from sampling import examples
+
+from vllm_mods.base import versions
+from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.library import catalog
+from vllm_mods.making import over_releases
+from vllm_mods.making.compose import Wanted
+from vllm_mods.making.over_releases import Release, ScriptEffect
+from vllm_mods.planning import planner
+
+HEADS = ["", "import os\n", "import os\nimport re\n"]
+BODIES = [
+    "def f():\n    a = 1\n    return a\n",
+    "def f():\n    a = 1\n    b = 2\n    return a\n",
+    "def g():\n    a = 1\n    return a\n\n\ndef f():\n    a = 5\n    return a\n",
+    "def f():\n    return 7\n",
+]
+texts = st.tuples(st.sampled_from(HEADS), st.sampled_from(BODIES)).map("".join)
+# a release may have the file in its old place, in its new one, in both or in none
+releases = st.lists(
+    st.fixed_dictionaries({}, optional={"vllm/old.py": texts, "vllm/new.py": texts}),
+    min_size=1,
+    max_size=7,
+)
+
+
+def effect_of(tree: Tree, *, asks_version: bool) -> ScriptEffect:
+    """Do what a patcher does: take the first file that is there, replace its one anchor, fail without."""
+    seen = []
+    for path in ("vllm/new.py", "vllm/old.py"):
+        seen.append(path)
+        before = tree.read(path)
+        if before is not None:
+            break
+    else:
+        raise Refused("none of the files is there")
+    if before.count(b"a = 1") != 1:
+        raise Refused("the anchor is gone")
+    value = b"a = 3" if asks_version and (tree.version or "") < "0.22" else b"a = 2"
+    change = FileChange(path=path, before=before, after=before.replace(b"a = 1", value))
+    return ScriptEffect((change,), (change,), {}, paths=frozenset(seen), everywhere=asks_version)
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(releases, st.booleans())
+@example([{"vllm/old.py": BODIES[0]}, {"vllm/old.py": BODIES[0], "vllm/new.py": BODIES[1]}], False)
+@example([{"vllm/old.py": BODIES[0]}] * 3 + [{"vllm/old.py": BODIES[3]}] * 2, False)
+@example([{"vllm/old.py": BODIES[0]}] * 5, True)
+def test_each_variant_does_what_the_script_does(
+    given_files: list[dict[str, str]],
+    asks_version: bool,  # noqa: FBT001
+) -> None:
+    trees = [
+        Release(
+            f"0.{20 + i}.0",
+            MemoryTree(
+                {"vllm/__init__.py": b"", **{path: text.encode() for path, text in files.items()}},
+                version=f"0.{20 + i}.0",
+            ),
+        )
+        for i, files in enumerate(given_files)
+    ]
+    ran: list[str | None] = []
+
+    def run(tree: Tree) -> ScriptEffect:
+        ran.append(tree.version)
+        return effect_of(tree, asks_version=asks_version)
+
+    does: dict[str, bytes | None] = {}
+    for one in trees:
+        try:
+            does[one.version] = effect_of(one.tree, asks_version=asks_version).changes[0].after
+        except Refused:
+            does[one.version] = None
+    try:
+        made = over_releases.make(Wanted("mine"), trees, lambda _: None, run, lambda _: None)
+    except Refused:
+        assert not any(does.values())
+        return
+    mod = catalog.load_mod("/mine", read=lambda path: made.files.get(path.removeprefix("/mine/")))
+    for one, row in zip(trees, made.rows, strict=True):
+        planned = planner.plan([mod], one.tree).mods[0]
+        meant = [v.id for v in mod.variants if versions.in_range(one.version, v.vllm)]
+        assert meant == ([row.variant] if row.variant else []), (row, does)
+        if row.variant:
+            assert planned.verdict.writes
+            assert [change.after for change in planned.changes] == [does[one.version]]
+        else:
+            assert does[one.version] is None, (row, given_files)
+    if not asks_version and all(does.values()):
+        different = {tuple(sorted(files.items())) for files in given_files}
+        assert len(ran) <= len(different) + 1
+
+
+def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
+    tree = MemoryTree({"vllm/__init__.py": b""}, version="0.21.0")
+    with pytest.raises(Refused, match=r"on none of 1 releases.*\n  0.21.0: none of the files"):
+        over_releases.make(
+            Wanted("mine"),
+            [Release("0.21.0", tree)],
+            lambda _: None,
+            lambda one: effect_of(one, asks_version=False),
+            lambda _: None,
+        )
+
+
+@pytest.mark.parametrize(
+    ("covered", "spec"),
+    [
+        (["0.21.0"], "==0.21.0"),
+        (["0.20.0", "0.21.0", "0.22.0"], ">=0.20.0,<=0.22.0"),
+        (["0.20.0", "0.22.0"], ">=0.20.0,<=0.22.0,!=0.21.0"),
+    ],
+)
+def test_a_range_names_its_releases_and_no_other(covered: list[str], spec: str) -> None:
+    every = ["0.19.0", "0.20.0", "0.21.0", "0.22.0", "0.23.0"]
+    assert over_releases.span(covered, every) == spec
+    assert [one for one in every if versions.in_range(one, spec)] == covered
