@@ -107,7 +107,9 @@ vllm = ">=1"
 
 def test_a_variant_that_does_nothing_is_a_problem() -> None:
     text = GOOD.split("patches =", maxsplit=1)[0]
-    assert problems(text) == ("variant[0]: a variant needs patches, an overlay or templates",)
+    assert problems(text) == (
+        "variant[0]: a variant needs patches, an overlay, replacements or templates",
+    )
 
 
 def test_a_mod_without_variants_is_a_problem() -> None:

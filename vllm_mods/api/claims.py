@@ -66,5 +66,6 @@ def _brought(tree: FolderTree, there: Receipt, entry: ReceiptMod) -> list[str]:
     return [
         part.path if part.diff is None else part.diff.new_path or ""
         for part in parts
-        if part.diff is None or part.diff.old_path != part.diff.new_path or part.diff.may_create
+        if part.other is None
+        and (part.diff is None or part.diff.old_path != part.diff.new_path or part.diff.may_create)
     ]

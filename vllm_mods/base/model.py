@@ -179,6 +179,15 @@ class TemplateFile(NamedTuple):
     root: str = ""
 
 
+class TextReplacement(NamedTuple):
+    """Exact text for exact text in one file, which has it ``count`` times and nowhere else."""
+
+    path: str
+    old: str
+    new: str
+    count: int = 1
+
+
 class Expectation(NamedTuple):
     """What a variant needs of the tree: ``symbol`` (dotted) exists in the module at ``path``.
 
@@ -224,6 +233,7 @@ class Variant(NamedTuple):
     python: tuple[str, ...] = ()
     expects: tuple[Expectation, ...] = ()
     allow: tuple[Allowance, ...] = ()
+    replace: tuple[TextReplacement, ...] = ()
 
 
 class Mod(NamedTuple):

@@ -19,14 +19,16 @@ from vllm_mods.making import (
     compose,
     exporting,
     folder,
+    from_folder,
     from_script,
     over_releases,
     reading,
+    recording,
 )
 from vllm_mods.making.effects import Effect, Left, ScriptPlace
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
-from vllm_mods.making.over_releases import ReleaseRow, ScriptEffect
+from vllm_mods.making.over_releases import ReleaseRow
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import planner
 from vllm_mods.report import script
@@ -137,32 +139,11 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
         raise UsageError(f"no release of vLLM is in {asked.spec}", hint="--vllm '>=0.19,<0.22'")
     releases = [over_releases.Release(one, index.open(one)) for one in finals]
     name = asked.name or _slug(source.name)
-    handed: list[str] = []
-
-    def read(tree: Tree) -> ScriptEffect | None:
-        try:
-            understood = from_script.understand(reading.read(source.name, source.files, tree), tree)
-        except BashError as error:
-            handed.append(f"{folder.SCRIPT}:{error.line}: {error.why}")
-            return None
-        if understood.left:
-            handed.append(next(line for line in script.text(understood) if _is_left(line)))
-            return None
-        return from_script.effect(understood, name, tree)
-
-    def run(tree: Tree) -> ScriptEffect:
-        limits = Limits(*(asked.record or ()))
-        done = new.recorded(["./run.sh"], source.name, source.files, tree, limits)
-        told = tuple(f"it wrote {path}, which no mod can have" for path in done.elsewhere)
-        return ScriptEffect(
-            *(done.changes, done.changes, done.templates, done.python, {}, told),
-            *(done.paths, done.everywhere),
-        )
-
     wanted = compose.Wanted(name, asked.summary, asked.terms)
-    made = over_releases.make(wanted, releases, read, run, _progress)
+    limits = Limits(*(asked.record or ()))
+    made, handed = from_folder.make(source, wanted, releases, limits, _progress)
     if handed:
-        options.note(f"it was run, because reading does not tell: {handed[0]}")
+        options.note(f"it was run, because reading does not tell: {handed}")
     place = None if asked.library is None else new.write(asked.library, name, made.files)
     told = Made(made.files, None, made.unknown, made.told, made.rows)
     _tell(asked, name, Understood((), {}), told, place)
@@ -205,7 +186,7 @@ def _recorded(
     """Make a mod of what the script does when it is run; say what else it did."""
     if tree is None or asked.record is None:
         raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
-    done = new.recorded(["./run.sh"], source.name, source.files, tree, Limits(*asked.record))
+    done = recording.changed(["./run.sh"], source.name, source.files, tree, Limits(*asked.record))
     python = dict.fromkeys((*from_script.installed(understood.effects), *done.python))
     wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec, python=tuple(python))
     made = compose.compose(wanted, done.changes, done.templates, tree)
@@ -215,10 +196,6 @@ def _recorded(
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
-
-
-def _is_left(line: str) -> bool:
-    return "not understood" in line or "only a run tells" in line
 
 
 def _progress(text: str) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import click
 
-from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import options
 from vllm_mods.library import writing
 from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making.compose import Composed
-from vllm_mods.making.recording import Limits, Recording
 from vllm_mods.report.data import finding
 
 
@@ -76,7 +74,7 @@ def command(
             raise UsageError("on which vLLM is the command to run?", hint="--tree TREE")
         tree = options.open_tree(base, offline=offline)
         limits = recording.Limits(network, seconds, also, environ)
-        done = recorded(argv, name, recording.contents(os.getcwd()), tree, limits)
+        done = recording.changed(argv, name, recording.contents(os.getcwd()), tree, limits)
         changes, templates = done.changes, done.templates
         wanted = wanted._replace(python=done.python)
         told += [f"it wrote {path}, which no mod can have" for path in done.elsewhere]
@@ -96,19 +94,6 @@ def command(
     place = write(folder, name, made.files)
     tell(made, place, told, as_json=as_json)
     return EXIT_OK
-
-
-def recorded(
-    argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
-) -> Recording:
-    """Record a command. Raises ``Refused`` also if it changes nothing: it may have failed unseen."""
-    done = recording.record(argv, name, files, tree, limits)
-    if not done.changes and not done.templates:
-        raise Refused(
-            f"the command ended with 0 and changed nothing in vLLM{recording.told(done.output)}",
-            hint="does it fail open? vllm-mods lint PATH",
-        )
-    return done
 
 
 def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:

@@ -192,6 +192,11 @@ def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None
         variant = making.nearest(mod, version, lock_entries.current(asked.mod))
     else:
         variant = _named(mod, asked.variant)
+    if variant.replace:
+        raise UsageError(
+            f"variant `{variant.id}` of {mod.name} replaces text, and `port` carries patches only",
+            hint=f"vllm-mods check {mod.name} --target {tree.spec}",
+        )
     if not variant.patches:
         raise UsageError(
             f"variant `{variant.id}` of {mod.name} has no patches: there is nothing to port, its "

@@ -74,6 +74,7 @@ def touched(mod: Mod, variant: Variant) -> list[str]:
         for patch in variant.patches
         for file in diff.parse(patch.data, f"{mod.directory}/{patch.source}", root=patch.root)
     ]
+    paths += [one.path for one in variant.replace]
     paths += [file.path for file in variant.overlay]
     paths += [f"<workspace>/{file.file}" for file in variant.templates]
     return list(dict.fromkeys(paths))

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.model import Allowance, Expectation, When
+from vllm_mods.base.model import Allowance, Expectation, TextReplacement, When
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats.toml_table import NAME, Table, in_words
 
@@ -21,6 +22,7 @@ _VERSION = r"v?\d+(\.\d+)*([-_.]?(a|b|rc|post|dev)\d*)*(\+[a-z0-9.]+)?\Z"
 _REQUIREMENT = r"[A-Za-z0-9][\w.-]*\s*(\[[\w, .-]*\])?\s*([=<>!~;@(].*)?\Z"
 _CAPABILITY = r"\d+\.\d\Z"
 _SHA256 = r"[0-9a-f]{64}\Z"
+_TABLES = ("overlay", "templates", "expects", "allow", "replace")
 _STATUSES = ("open", "merged", "rejected", "none")
 
 
@@ -52,6 +54,7 @@ class VariantEntry(NamedTuple):
     expects: tuple[Expectation, ...]
     allow: tuple[Allowance, ...]
     optional: tuple[str, ...]
+    replace: tuple[TextReplacement, ...]
 
 
 class Manifest(NamedTuple):
@@ -182,8 +185,18 @@ def _scalars(table: Table, key: str) -> tuple[str | int | float | bool, ...]:
     return tuple(found)
 
 
+def _replacement(entry: Table) -> TextReplacement:
+    old, new = (entry.get(key, str, required=True) or "" for key in ("old", "new"))
+    count = entry.get("count", int)
+    if not old or old == new:
+        entry.problem("old", "expected text, and other text than `new`")
+    if count is not None and not 0 < count <= limits.HUNKS:
+        entry.problem("count", f"expected a number from 1 to {limits.HUNKS}")
+    return TextReplacement(entry.path("path", required=True), old, new, count or 1)
+
+
 def _variant(table: Table) -> VariantEntry:
-    entries = {key: table.tables(key) for key in ("overlay", "templates", "expects", "allow")}
+    entries = {key: table.tables(key) for key in _TABLES}
     overlay = tuple(
         OverlayEntry(
             source=entry.path("source", required=True),
@@ -227,11 +240,12 @@ def _variant(table: Table) -> VariantEntry:
         expects=expects,
         allow=allow,
         optional=table.paths("optional"),
+        replace=tuple(map(_replacement, entries["replace"])),
     )
     for unknown in sorted(set(variant.optional) - set(variant.patches)):
         table.problem("optional", f"{unknown!r} is none of its patches")
-    if not (variant.patches or overlay or templates) and not table.problems:
-        table.problem("", "a variant needs patches, an overlay or templates")
+    if not (variant.patches or overlay or templates or variant.replace) and not table.problems:
+        table.problem("", "a variant needs patches, an overlay, replacements or templates")
     for entry in templates:
         if "/" in entry.file:
             table.problem("templates", f"{entry.file!r} is not a plain file name")

@@ -18,7 +18,7 @@ from vllm_mods.grid.cell import Cell, History, HunkView
 from vllm_mods.placing import locate, scopes
 from vllm_mods.placing.nearest import nearest
 from vllm_mods.placing.target import Target
-from vllm_mods.planning import known_trees, patching
+from vllm_mods.planning import known_trees, part_step, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 
 _BESIDE = 3
@@ -83,7 +83,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
             continue
         file = part.diff.reversed() if taken_out else part.diff
         data = view.read(file.old_path) if file.old_path is not None else None
-        target = patching.target_of(file.path, data or b"")
+        target = part_step.target_of(file.path, data or b"")
         spots = []
         for hunk, shown, spot in zip(
             file.hunks, part.diff.hunks, _spots(file, target, back=taken_out), strict=True

@@ -332,6 +332,7 @@ def load_mod(
                 python=variant.python,
                 expects=variant.expects,
                 allow=variant.allow,
+                replace=variant.replace,
             )
         )
     if problems:

@@ -19,7 +19,7 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.library import catalog, trust
 from vllm_mods.planning import known_trees, lock_entries, outside, patching
-from vllm_mods.planning.patching import Part
+from vllm_mods.planning.part_step import Part
 
 SCHEMA = 1
 RUN = b"""\

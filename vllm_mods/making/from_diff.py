@@ -11,7 +11,7 @@ from vllm_mods.base.model import FileChange, Tree
 from vllm_mods.formats import diff, diff_forms, diff_names
 from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.planning.patching import Part, PatchingStep
+from vllm_mods.planning.part_step import Part, PatchingStep
 
 _HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)

@@ -27,7 +27,8 @@ from vllm_mods.making.effects import (
 from vllm_mods.making.over_releases import ScriptEffect
 from vllm_mods.planning import outside, patching, planner
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.planning.patching import Attempt, Part
+from vllm_mods.planning.part_step import Part
+from vllm_mods.planning.patching import Attempt
 
 _NO_FILE = "/dev/null"
 

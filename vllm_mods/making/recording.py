@@ -168,6 +168,19 @@ def record(
         return Recording(net, templates, python, elsewhere, ran.output, paths, seen.everywhere)
 
 
+def changed(
+    argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
+) -> Recording:
+    """Record a command. Raises ``Refused`` also if it changes nothing: it may have failed unseen."""
+    done = record(argv, name, files, tree, limits)
+    if not done.changes and not done.templates:
+        raise Refused(
+            f"the command ended with 0 and changed nothing in vLLM{told(done.output)}",
+            hint="does it fail open? vllm-mods lint PATH",
+        )
+    return done
+
+
 def _whole(tree: Tree) -> Tree:
     """Return a tree with all of its source here. Raises ``UsageError`` for one that is read in pieces."""
     if not tree.remote:

@@ -15,7 +15,8 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Finding, HunkState, Tree
 from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.planning.patching import Attempt, Part, PatchingStep, forward
+from vllm_mods.planning.part_step import Part, PatchingStep
+from vllm_mods.planning.patching import Attempt, forward
 
 Wanted = AbstractSet[int | None]
 

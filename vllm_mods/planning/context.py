@@ -10,7 +10,8 @@ from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import patching
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.planning.patching import Part, note
+from vllm_mods.planning.part_step import Part
+from vllm_mods.planning.patching import note
 
 Origin = Callable[[Mod, Variant], Tree | None]
 

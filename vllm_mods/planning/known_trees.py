@@ -13,9 +13,9 @@ from vllm_mods.base.model import FileChange, PlacedHunk, Tree
 from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.placing import locate
 from vllm_mods.placing.target import Target
-from vllm_mods.planning import patching
+from vllm_mods.planning import part_step
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.planning.patching import Part
+from vllm_mods.planning.part_step import Part
 
 WORKSPACE = ".vllm-mods/templates"
 """Where chat templates go unless the caller names a workspace, and so what a lock records."""
@@ -48,9 +48,11 @@ def place(
     placed: list[PlacedHunk] = []
     for part in parts:
         file = part.diff
+        if part.other is not None:
+            return None
         if file is None:
             there = result.read(part.path)
-            mode = patching.NEW_FILE_MODE if there is None else None
+            mode = part_step.NEW_FILE_MODE if there is None else None
             result.lay([FileChange(path=part.path, before=there, after=part.whole, mode=mode)])
             continue
         data = result.read(file.path)
@@ -63,7 +65,7 @@ def place(
             if known is None or not locate.stands(hunk, target, known.line):
                 return None
             spots.append((known.line, hunk))
-            placed.append(patching.placed_hunk(part, hunk, known.line, known.scope, "file"))
+            placed.append(part_step.placed_hunk(part, hunk, known.line, known.scope, "file"))
         after = locate.splice(target.lines, spots)
         if after is None:
             return None

@@ -1,0 +1,47 @@
+"""Print what becomes of the corpus: ``python -m corpus`` in ``tests``; ``--run`` writes what scripts do anew."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from corpus.importing import imported
+from corpus.releases import RELEASES
+from corpus.running import effect
+from corpus.scripts import SCRIPTS
+
+DOES = Path(__file__).with_name("does.json")
+
+
+def main() -> int:
+    if "--run" in sys.argv:
+        found = {
+            name: {version: effect(files, version, tree) for version, tree in RELEASES.items()}
+            for name, files in SCRIPTS.items()
+        }
+        DOES.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    does = json.loads(DOES.read_text())
+    how: Counter[str] = Counter()
+    wrong = 0
+    for name, files in SCRIPTS.items():
+        one = imported(files, does[name])
+        how[
+            "whole"
+            if one.how != "refused" and not one.lost
+            else "in part"
+            if one.how != "refused"
+            else "refused"
+        ] += 1
+        how[one.how] += one.how != "refused"
+        wrong += bool(one.wrong)
+        more = [f"wrong on {', '.join(one.wrong)}"] * bool(one.wrong)
+        more += [f"lost on {', '.join(one.lost)}"] * bool(one.lost and one.how != "refused")
+        if one.how == "refused":
+            pass
+    len(SCRIPTS)
+    return bool(wrong)
+
+
+sys.exit(main())

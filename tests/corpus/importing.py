@@ -1,0 +1,71 @@
+"""What ``import --record`` over the corpus's releases makes of a script, held against what it does."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from memory_tree import MemoryTree
+
+from corpus.releases import RELEASES
+from corpus.running import Effect, digest
+from vllm_mods.base import versions
+from vllm_mods.base.errors import Refused
+from vllm_mods.library import catalog
+from vllm_mods.making import from_folder
+from vllm_mods.making.compose import Wanted
+from vllm_mods.making.folder import LauncherFolder
+from vllm_mods.making.over_releases import Release
+from vllm_mods.making.recording import Limits
+from vllm_mods.planning import planner
+
+WORKSPACE = f"{planner.WORKSPACE}/"
+
+
+class Found(NamedTuple):
+    """``how``: read, run or refused; ``wrong`` names each release on which the mod does another thing.
+
+    ``lost`` are releases on which the script works and the mod has no variant.
+    """
+
+    how: str
+    why: str
+    wrong: tuple[str, ...]
+    lost: tuple[str, ...]
+    variants: int
+
+
+@cache
+def trees() -> tuple[Release, ...]:
+    return tuple(
+        Release(version, MemoryTree(dict(files), version, f"pypi:{version}", pristine=True))
+        for version, files in RELEASES.items()
+    )
+
+
+def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
+    source = LauncherFolder("mine", "mine", {path: text.encode() for path, text in files.items()})
+    try:
+        made, handed = from_folder.make(
+            source, Wanted("mine"), trees(), Limits(seconds=60), lambda _: None
+        )
+    except Refused as error:
+        return Found("refused", error.message, (), tuple(v for v, one in does.items() if one), 0)
+    mod = catalog.load_mod("/mine", read=lambda path: made.files.get(path.removeprefix("/mine/")))
+    wrong, lost = [], []
+    for version, tree in trees():
+        planned = planner.plan([mod], tree).mods[0]
+        meant = any(versions.in_range(version, one.vllm) for one in mod.variants)
+        mine = {
+            f"templates/{one.path.removeprefix(WORKSPACE)}"
+            if one.path.startswith(WORKSPACE)
+            else one.path: digest(one.after)
+            for one in planned.changes
+        }
+        if not meant:
+            lost += [version] if does[version] else []
+        elif not planned.verdict.writes or mine != does[version]:
+            wrong.append(version)
+    return Found(
+        "run" if handed else "read", handed or "", tuple(wrong), tuple(lost), len(mod.variants)
+    )

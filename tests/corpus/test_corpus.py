@@ -1,0 +1,57 @@
+"""The corpus: what a script becomes does what the script does, on each release; ``python -m corpus`` has the rates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corpus.importing import imported
+from corpus.releases import RELEASES
+from corpus.running import effect
+from corpus.scripts import SCRIPTS
+from vllm_mods.base.errors import Refused
+from vllm_mods.making import sandbox
+
+DOES = json.loads((Path(__file__).with_name("does.json")).read_text())
+OFFLINE = {
+    *("a pull request's diff", "a diff from the network, survived", "what the GPU says"),
+    *("a parser from the network", "a package of a repository"),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _namespaces(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("root")
+    try:
+        sandbox.run(["true"], {}, cwd="/", environ={}, root=str(root), network=False, seconds=20)
+    except Refused as error:
+        pytest.skip(f"no command can be run apart from this machine: {error}")
+
+
+def test_the_corpus_has_the_forms_that_people_have() -> None:
+    assert len(SCRIPTS) >= 60
+    assert DOES.keys() == SCRIPTS.keys()
+    python = [name for name in SCRIPTS if name.startswith("python: ")]
+    assert len(python) * 10 >= len(SCRIPTS) * 3
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_mod_does_what_its_script_does(name: str) -> None:
+    found = imported(SCRIPTS[name], DOES[name])
+    assert not found.wrong, found
+    if name in OFFLINE:
+        assert found.how == "refused"
+        assert "run.sh:" in found.why
+    else:
+        assert found.how != "refused", found.why
+        assert not found.lost, found
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_a_script_does_is_as_it_was_recorded(name: str) -> None:
+    version, *_ = RELEASES
+    assert effect(SCRIPTS[name], version, RELEASES[version]) == DOES[name][version]

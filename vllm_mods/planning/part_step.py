@@ -1,0 +1,241 @@
+"""One part of a variant on one view of a tree: put in, or taken out, where it belongs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
+from vllm_mods.formats import diff
+from vllm_mods.placing import locate
+from vllm_mods.placing.relocation import Search
+from vllm_mods.placing.target import Target
+from vllm_mods.planning import replacing
+from vllm_mods.planning.layered_tree import LayeredTree
+
+NEW_FILE_MODE = 0o644
+
+
+class Part(NamedTuple):
+    """A variant's change to one file: a diff of a patch, a whole file (overlay, template), or other text.
+
+    ``whole`` is the file's content; ``replaces`` the sha256 of files it may replace; ``other`` is text for text.
+    """
+
+    source: str
+    diff: diff.FileDiff | None = None
+    path: str = ""
+    whole: bytes | None = None
+    replaces: tuple[str, ...] = ()
+    optional: bool = False
+    other: TextReplacement | None = None
+
+
+def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) -> PlacedHunk:
+    """Return a hunk of a part in its place."""
+    offset = line - hunk.stated
+    return PlacedHunk(part.source, part.path, hunk.number, line, offset, scope, proof)
+
+
+def target_of(path: str, data: bytes) -> Target:
+    """Return a file to place hunks in, with its scopes if it is Python's."""
+    from vllm_mods.placing.scopes import read_scopes  # noqa: PLC0415  (for trees that no lock knows)
+
+    return Target(data, read_scopes if path.endswith((".py", ".pyi")) else None)
+
+
+class PatchingStep:
+    """One part on one view: lays the change over the view, or has findings that say why not.
+
+    Without ``search``, what is wrong is not looked into: only whether it would go in is asked.
+    """
+
+    def __init__(self, part: Part, view: LayeredTree, search: Search | None = None) -> None:
+        self.part = part
+        self.view = view
+        self.search = search
+        self.findings: list[Finding] = []
+        self.hunks: list[PlacedHunk] = []
+
+    def fail(self, code: str, message: str, **place: object) -> None:
+        """Note what is wrong."""
+        self.findings.append(Finding(code=code, message=message, **place))  # type: ignore[arg-type]
+
+    def put_in(self) -> None:
+        """Put the part in. Raises ``TreeError`` for a file that cannot be read."""
+        if self.part.other is not None:
+            self.put_other(self.part.other)
+        elif self.part.diff is None:
+            self.put_whole()
+        else:
+            self.run(self.part.diff)
+
+    def take_out(self) -> None:
+        """Take the part out. Raises ``TreeError`` for a file that cannot be read."""
+        part = self.part
+        if part.other is not None:
+            self.put_other(part.other._replace(old=part.other.new, new=part.other.old))
+        elif part.diff is not None:
+            self.run(part.diff.reversed(), back=True)
+        elif self.view.read(part.path) != part.whole:
+            self.fail("text", f"{part.path} is not as {part.source} has it", path=part.path)
+        else:
+            self.view.lay([FileChange(path=part.path, before=part.whole, after=None)])
+
+    def put_other(self, other: TextReplacement) -> None:
+        """Put text in the place of other text."""
+        path, source = other.path, self.part.source
+        before = self.view.read(path)
+        if before is None:
+            if not self.not_held(path):
+                self.fail("file-gone", f"there is no {path}", path=path)
+            return
+        done = replacing.replaced(other, before, source)
+        if isinstance(done, Finding):
+            self.findings.append(done)
+            return
+        target = target_of(path, before)
+        for number, line in enumerate(done.lines, 1):
+            scope = "" if target.scopes is None else target.scopes.at(line)
+            self.hunks.append(PlacedHunk(source, path, number, line, 0, scope, "file"))
+        self.view.lay([FileChange(path=path, before=before, after=done.after)])
+
+    def put_whole(self) -> None:
+        """Put a whole file in."""
+        part = self.part
+        before = self.view.read(part.path)
+        if before is not None and (before == part.whole or sha256(before) not in part.replaces):
+            same = before == part.whole
+            bytes_ = "the same bytes" if same else f"other bytes than {part.source}"
+            never = "" if same else "; it is never replaced unseen"
+            message = f"{part.path} is there already, with {bytes_}{never}"
+            self.fail("file-there", message, path=part.path)
+            return
+        mode = NEW_FILE_MODE if before is None else None
+        self.view.lay([FileChange(path=part.path, before=before, after=part.whole, mode=mode)])
+
+    def run(self, file: diff.FileDiff, *, back: bool = False) -> None:
+        """Put a diff of one file in; ``back`` says that it is reversed."""
+        before = None if file.old_path is None else self.view.read(file.old_path)
+        if file.old_path is None or (before is None and file.may_create):
+            self.create(file)
+            return
+        if before is None:
+            self.file_missing(file)
+            return
+        renamed = file.new_path not in (None, file.old_path)
+        if renamed and self.view.read(file.new_path or "") is not None:
+            message = (
+                f"{file.new_path} is there already, so {file.old_path} cannot be renamed to it"
+            )
+            self.fail("file-there", message, path=file.new_path)
+            return
+        if file.new_path is None:
+            if b"".join(file.hunks[0].old if file.hunks else ()) != before:
+                message = f"the patch deletes {file.old_path}, but its content is another"
+                self.fail("text", message, path=file.old_path, line=1)
+                return
+            self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
+            return
+        after = self.place(file, before, back=back)
+        if after is None:
+            return
+        if renamed:
+            self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
+            before = None
+        self.view.lay([FileChange(path=file.new_path, before=before, after=after, mode=file.mode)])
+
+    def create(self, file: diff.FileDiff) -> None:
+        """Put a new file in."""
+        assert file.new_path is not None  # noqa: S101  (the reader refuses two /dev/null)
+        content = b"".join(file.hunks[0].new) if file.hunks else b""
+        if self.view.read(file.new_path) is not None:
+            message = f"{file.new_path} is there already, and the patch creates it"
+            self.fail("file-there", message, path=file.new_path)
+            return
+        mode = file.mode if file.mode is not None else NEW_FILE_MODE
+        self.view.lay([FileChange(path=file.new_path, before=None, after=content, mode=mode)])
+
+    def place(self, file: diff.FileDiff, before: bytes, *, back: bool) -> bytes | None:
+        """Return the file with every hunk in its proven place; None and findings otherwise."""
+        from vllm_mods.formats.concrete_syntax import UnparsableError  # noqa: PLC0415
+
+        path = file.path
+        target = target_of(path, before)
+        placed: list[tuple[int, diff.Hunk]] = []
+        try:
+            for hunk, spot in zip(file.hunks, locate.place(file, target, back=back), strict=True):
+                if isinstance(spot, locate.Lost):
+                    self.lost(hunk, spot, path, target)
+                    continue
+                placed.append((spot.line, hunk))
+                self.hunks.append(placed_hunk(self.part, hunk, *spot))
+        except UnparsableError as error:
+            message = (
+                f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}"
+            )
+            self.fail("unparsable", message, path=path)
+        return None if self.findings else locate.splice(target.lines, placed)
+
+    def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: Target) -> None:
+        """Say why a hunk has no place."""
+        place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
+        label = f"{path}: hunk {hunk.number} of {self.part.source}"
+        label += f" (`{spot.scope}`)" if spot.scope else ""
+        if self.search is None or spot.code != "absent" or len(self.findings) >= limits.EXPLAINED:
+            line = spot.lines[0] if spot.lines else None
+            code = "text" if spot.code == "absent" else spot.code
+            self.fail(code, f"{label}: {spot.message}", line=line, **place)
+            return
+        gone = _gone(target, spot.scope)
+        if gone is not None:
+            code, found = self.search(self.view, gone, path)
+            self.fail(code, f"{label}: there is no `{gone}` in it any more; {found}", **place)
+            return
+        from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
+
+        near = nearest(hunk, target, spot.scope)
+        line, words = near[:2] if near is not None else (None, "nothing like its text is there")
+        self.fail("text", f"{label}: {words}", line=line, **place)
+
+    def not_held(self, path: str) -> bool:
+        """Say of a file of a package that the tree has nothing of that nobody can tell from here."""
+        package = path.partition("/")[0]
+        if package == "vllm" or any(True for _ in self.view.paths(package)):
+            return False
+        message = (
+            f"{path} is of the package {package}, which {self.view.spec} does not hold: whether it goes in, "
+            "a tree says that has it, such as an installed one"
+        )
+        self.fail("not-in-tree", message, path=path)
+        return True
+
+    def file_missing(self, file: diff.FileDiff) -> None:
+        """Say that a file is gone, and where its definitions are, or that its package is not in the tree."""
+        path = file.path
+        if self.not_held(path):
+            return
+        named = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
+        names = tuple(named)[: limits.EXPLAINED]
+        found = (
+            [] if self.search is None else [self.search(self.view, name, path) for name in names]
+        )
+        said = "; ".join([f"there is no {path}", *(words for _, words in found)])
+        gone = bool(found) and all(code == "superseded" for code, _ in found)
+        scope = next(iter(names), None)
+        self.fail("superseded" if gone else "file-gone", said, path=path, scope=scope)
+
+
+def _named(hunk: diff.Hunk) -> str | None:
+    """Return the class or function that the section header names."""
+    words = hunk.section.split("(")[0].rstrip(":").split()
+    return words[-1] if len(words) >= 2 and words[-2] in {"class", "def"} else None
+
+
+def _gone(target: Target, scope: str | None) -> str | None:
+    """Return the class or function that a hunk was written in if the file no longer defines it."""
+    if not scope or target.scopes is None:
+        return None
+    known = {one.name.rsplit(".", 1)[-1] for one in target.scopes.definitions()}
+    return None if scope in known else scope
