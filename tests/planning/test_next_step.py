@@ -57,6 +57,10 @@ SHOW = "vllm-mods show mod --library /"
         ),
         (plan(Verdict.PARTIAL, "half-applied"), AGAIN),
         (plan(Verdict.UNREADABLE, "unreadable"), None),
+        (
+            plan(Verdict.UNREADABLE, "not-in-tree"),
+            "vllm-mods check mod --library / --target SITE_PACKAGES  # an installation that has the package",
+        ),
     ],
 )
 def test_each_refusal_has_its_next_command(made: Plan, command: str | None) -> None:

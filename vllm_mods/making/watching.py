@@ -139,7 +139,7 @@ sys.addaudithook(_asked)
 """
 
 
-class Asked(NamedTuple):
+class WatchedCommand(NamedTuple):
     """A command that was run: how it ended, in which line of which script."""
 
     code: int
@@ -162,10 +162,10 @@ class Watched(NamedTuple):
     ``everywhere`` says that more than files was asked for: a folder, or the version.
     """
 
-    lacked: tuple[Asked, ...]
-    failed: tuple[Asked, ...]
+    lacked: tuple[WatchedCommand, ...]
+    failed: tuple[WatchedCommand, ...]
     installed: tuple[str, ...]
-    ended: Asked | None
+    ended: WatchedCommand | None
     opened: frozenset[str]
     everywhere: bool
 
@@ -245,16 +245,16 @@ def _write(place: str, text: str, home: str) -> None:
         file.write(text.replace("__HOME__", home))
 
 
-def _asked(log: bytes) -> Iterator[Asked]:
+def _asked(log: bytes) -> Iterator[WatchedCommand]:
     for entry in log.split(b"\0\n"):
         code, place, *argv = [*entry.decode("utf-8", "replace").split("\0"), ""]
         if argv[:-1] and code.isdigit():
             name, _, line = place.rpartition(":")
             shown = f"{os.path.basename(name) or 'line'}:{line}" if line else ""
-            yield Asked(int(code), shown, tuple(argv[:-1]))
+            yield WatchedCommand(int(code), shown, tuple(argv[:-1]))
 
 
-def _lacks(one: Asked, *, network: bool) -> bool:
+def _lacks(one: WatchedCommand, *, network: bool) -> bool:
     name, *words = one.argv
     if name == "pip":
         return bool(words[:1] != ["install"] or list(_named(words)) != list(_required(one.argv)))

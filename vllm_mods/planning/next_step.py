@@ -59,16 +59,19 @@ def _of(
     elif other := next((path for path in paths if edited(path)), None):
         what, how = f"{other} differs from RECORD", again()
         said = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
-    elif "not-in-tree" in codes:
-        words = ["vllm-mods check", one.mod.name, _library(one, bundled), "--target SITE_PACKAGES"]
-        said = f"{' '.join(filter(None, words))}  # an installation that has the package"
     elif one.verdict is Verdict.UNREADABLE:
-        return None
+        return _elsewhere(one, bundled) if "not-in-tree" in codes else None
     elif one.verdict is Verdict.PARTIAL:
         said = again()
     else:
         said = _INDEX_LINE if codes == {"both-ways"} else _port(one, made, bundled)
     return said
+
+
+def _elsewhere(one: ModPlan, bundled: str) -> str:
+    """Return how to look at a mod where the packages are that it is for."""
+    words = ["vllm-mods check", one.mod.name, _library(one, bundled), "--target SITE_PACKAGES"]
+    return f"{' '.join(filter(None, words))}  # an installation that has the package"
 
 
 def _port(one: ModPlan, made: Plan, bundled: str) -> str:
