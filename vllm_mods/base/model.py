@@ -180,12 +180,12 @@ class TemplateFile(NamedTuple):
 
 
 class TextReplacement(NamedTuple):
-    """Exact text for exact text in one file, which has it ``count`` times and nowhere else."""
+    """Exact text for exact text in one file, which has it so many ``times`` and nowhere else."""
 
     path: str
     old: str
     new: str
-    count: int = 1
+    times: int = 1
 
 
 class Expectation(NamedTuple):

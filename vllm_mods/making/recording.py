@@ -15,7 +15,7 @@ from vllm_mods.base.model import FileChange, Tree
 from vllm_mods.making import sandbox, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
 from vllm_mods.making.sandbox import Ran
-from vllm_mods.making.watching import WatchedCommand, Watched
+from vllm_mods.making.watching import Watched, WatchedCommand
 from vllm_mods.trees.release import ReleaseTree
 
 _TEMPORARY = "/tmp"  # noqa: S108  (as it is called in there)

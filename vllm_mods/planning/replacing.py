@@ -16,13 +16,13 @@ class ReplacedText(NamedTuple):
 
 
 def replaced(one: TextReplacement, before: bytes, source: str) -> ReplacedText | Finding:
-    """Replace text in a file, or say why not: it stands there as often as ``count`` says, or not at all."""
+    """Replace text in a file, or say why not: it stands there as often as ``times`` says, or not at all."""
     old = one.old.encode()
     places = [match.start() for match in re.finditer(re.escape(old), before)] if old else []
     lines = tuple(before.count(b"\n", 0, at) + 1 for at in places)
-    if len(places) == one.count:
+    if len(places) == one.times:
         return ReplacedText(before.replace(old, one.new.encode()), lines)
     times = f"{len(places)} times" if places else "nowhere"
-    message = f"{one.path}: {source}: its text stands {times} in it, and is for {one.count}"
-    code = "ambiguous" if len(places) > one.count else "text"
+    message = f"{one.path}: {source}: its text stands {times} in it, and is for {one.times}"
+    code = "ambiguous" if len(places) > one.times else "text"
     return Finding(code, message, path=one.path, line=lines[0] if lines else None)
