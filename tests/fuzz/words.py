@@ -116,7 +116,7 @@ def _script(data: bytes, _folder: str) -> None:
     tree = MemoryTree(dict(FILES))
     for one in (tree, None):
         effects = reading.read("mine", files, one)
-        understood = from_script.understand(effects, tree=one is not None)
+        understood = from_script.understand(effects, one)
         if understood.left:
             continue
         wanted = Wanted("mine", None, None, None)
@@ -139,7 +139,7 @@ def _shell(data: bytes, _folder: str) -> None:
 
 def _code(data: bytes, _folder: str) -> None:
     text = data.decode("utf-8", "surrogateescape")
-    python_code.only_asks(text)
+    python_code.only_asks(text, {"mine"})
     python_code.printed(text)
 
 
