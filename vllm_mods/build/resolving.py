@@ -58,9 +58,9 @@ def resolve(
     they do; ``tool`` is who locks, or has locked. Raises ``Refused`` unless every mod is trusted and
     would end up in, ``ManifestError`` for a pairing that no image may be made of.
     """
+    trust.demand(mods)
     if problems := container.problems(wanted):
         raise ManifestError(f"pairing {wanted.name}", problems)
-    trust.demand(mods)
     raw = tree.read(receipt.RECEIPT)
     there = None if raw is None else receipt.parse(raw, f"{base.reference}: {receipt.RECEIPT}")
     outside = workspace(base)
