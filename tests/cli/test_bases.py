@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import small_site
-from making_images import MANIFEST, Image, Thing, digest, from_disk
+from making_images import Image, Thing, from_disk, of_platforms
 from making_images import layer as tar_of
 from mod_making import diff_of, write_mod
 from paired import NAME, library
@@ -44,31 +44,14 @@ def made(folder: Path, *places: str, **settings: Any) -> Image:
     return Image([tar_of(things)], {"Env": ["PATH=/usr/local/bin"], **settings}, "base:1")
 
 
-def of_platforms(folder: Path, *names: str) -> str:
-    """Return a layout with an index of the same base for several platforms, and nothing else."""
-    image = made(folder)
-    place = image.layout(folder / "layout")
-    listed = []
-    for name in names:
-        architecture = name.split("/")[1]
-        config = json.dumps({**json.loads(image.config), "architecture": architecture}).encode()
-        manifest = json.loads(image.blobs()[0])
-        manifest["config"] |= {"digest": digest(config), "size": len(config)}
-        data = json.dumps(manifest).encode()
-        for one in (config, data):
-            (place / f"blobs/{digest(one).replace(':', '/')}").write_bytes(one)
-        of = {"os": "linux", "architecture": architecture}
-        listed.append(
-            {"mediaType": MANIFEST, "digest": digest(data), "size": len(data), "platform": of}
-        )
-    (place / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": listed}))
-    return f"oci:{place}"
+def several(folder: Path, *names: str) -> str:
+    return f"oci:{of_platforms(made(folder), folder / 'layout', *names)}"
 
 
 def test_one_of_several_platforms_is_chosen_and_the_lock_says_which(
     call: Call, mods: Path, tmp_path: Path
 ) -> None:
-    base = of_platforms(tmp_path / "base", "linux/amd64", ARM)
+    base = several(tmp_path / "base", "linux/amd64", ARM)
     lock = mods / f"pairings/{NAME}.lock"
     done = call("lock", NAME, "--base", base, "--platform", ARM, "--json")
     assert (done.code, done.json["platform"]) == (0, ARM)
@@ -87,7 +70,7 @@ def test_an_index_says_which_platform_was_taken_where_nobody_has(
     call: Call, mods: Path, tmp_path: Path
 ) -> None:
     del mods
-    base = of_platforms(tmp_path / "base", "linux/amd64", ARM, "linux/s390x")
+    base = several(tmp_path / "base", "linux/amd64", ARM, "linux/s390x")
     done = call("lock", NAME, "--base", base)
     taken, other = ("linux/amd64", ARM)
     if f"read for {ARM}" in done.err:
@@ -102,7 +85,7 @@ def test_an_index_says_which_platform_was_taken_where_nobody_has(
 def test_a_platform_that_is_not_there_is_refused_with_those_that_are(
     call: Call, mods: Path, tmp_path: Path
 ) -> None:
-    base = of_platforms(tmp_path / "base", "linux/amd64", ARM)
+    base = several(tmp_path / "base", "linux/amd64", ARM)
     refused = call("lock", NAME, "--base", base, "--platform", "linux/s390x")
     assert refused.code == 2
     assert "0 of its 2 images are for linux/s390x" in refused.err
