@@ -301,6 +301,8 @@ def _candidates(base: Base) -> Iterator[str]:
             if base.entry(place) is None:
                 continue
             for version in ("python3", *(f"python3.{minor}" for minor in _MINORS)):
+                if base.entry(f"{place}/{version}") is None:
+                    continue
                 for kind in ("dist-packages", "site-packages"):
                     yield from _new(resolve(base, f"{place}/{version}/{kind}"), seen)
 
