@@ -275,19 +275,21 @@ def _nothing(base: Base, looked: list[str]) -> UsageError:
 def _candidates(base: Base) -> Iterator[str]:
     """Yield each folder that Python may import from, once, resolved."""
     settings = _settings(base)
-    environ = dict(
+    variables = dict(
         one.partition("=")[::2] for one in settings.get("Env") or () if isinstance(one, str)
     )
     working = str(settings.get("WorkingDir") or "/")
-    folders = [place for place in environ.get("PYTHONPATH", "").split(":") if place.startswith("/")]
-    programs = [place.rstrip("/") for place in environ.get("PATH", "").split(":")]
-    home = environ.get("HOME") or _home(base, str(settings.get("User") or "root"))
-    data = environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
-    prefixes = [environ.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
+    folders = [
+        place for place in variables.get("PYTHONPATH", "").split(":") if place.startswith("/")
+    ]
+    programs = [place.rstrip("/") for place in variables.get("PATH", "").split(":")]
+    home = variables.get("HOME") or _home(base, str(settings.get("User") or "root"))
+    data = variables.get("XDG_DATA_HOME") or f"{home}/.local/share"
+    prefixes = [variables.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
     prefixes += [posixpath.dirname(place) for place in programs if place.endswith("/bin")]
     prefixes += [
-        environ.get("PYTHONUSERBASE") or f"{home}/.local",
-        f"{environ.get('UV_TOOL_DIR') or f'{data}/uv/tools'}/vllm",
+        variables.get("PYTHONUSERBASE") or f"{home}/.local",
+        f"{variables.get('UV_TOOL_DIR') or f'{data}/uv/tools'}/vllm",
     ]
     seen: set[str] = set()
     for folder in (*folders, working):
