@@ -21,6 +21,7 @@ OLD = 1_500_000_000
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 
 
@@ -165,6 +166,29 @@ def _packed(data: bytes, packing: str) -> bytes:
 
 def _descriptor(kind: str, data: bytes) -> dict[str, Any]:
     return {"mediaType": kind, "digest": digest(data), "size": len(data)}
+
+
+def of_platforms(image: Image, place: Path, *names: str) -> Path:
+    """Write a layout with an index of one image for several platforms, and nothing else."""
+    image.layout(place)
+    listed = []
+    for name in names:
+        architecture = name.split("/")[1]
+        config = json.dumps({**json.loads(image.config), "architecture": architecture}).encode()
+        manifest = json.loads(image.blobs()[0])
+        manifest["config"] |= {"digest": digest(config), "size": len(config)}
+        data = json.dumps(manifest).encode()
+        for one in (config, data):
+            (place / f"blobs/{digest(one).replace(':', '/')}").write_bytes(one)
+        of = {"os": "linux", "architecture": architecture}
+        listed.append(
+            {"mediaType": MANIFEST, "digest": digest(data), "size": len(data), "platform": of}
+        )
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}).encode()
+    (place / f"blobs/{digest(index).replace(':', '/')}").write_bytes(index)
+    top = {"schemaVersion": 2, "manifests": [_descriptor(INDEX, index)]}
+    (place / "index.json").write_text(json.dumps(top))
+    return place
 
 
 def from_disk(root: Path) -> dict[str, Thing]:

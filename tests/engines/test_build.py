@@ -161,8 +161,11 @@ def test_verify_says_where_a_build_differs(engine: Engine, tool: Tool, tmp_path:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(
-        "import os\nimport vllm_mods.formats.receipt as receipt\n"
-        "receipt.Receipt.__new__.__defaults__ = (None, os.environ.get('TZ', 'here'))\n"
+        "import os\nimport vllm_mods.build.tarball as tarball\n"
+        "write, zone = tarball.write, os.environ.get('TZ', '').encode()\n"
+        "tarball.write = lambda entries: write(\n"
+        "    one._replace(data=one.data + zone) if one.path.endswith('receipt.json') else one\n"
+        "    for one in entries)\n"
     )
     path = os.pathsep.join((str(broken), tool.environ["PYTHONPATH"]))
     refused = tool("build", "small", "--verify", code=3, PYTHONPATH=path)

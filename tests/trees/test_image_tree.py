@@ -9,7 +9,8 @@ from making_images import Image, Link, Thing, layer
 from small_site import FILES, row
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.trees.image import ImageTree
+from vllm_mods.images.open import open_base
+from vllm_mods.trees.image import ImageTree, find_site_root
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -28,9 +29,14 @@ def at(folder: str, things: dict[str, Thing] | None = None) -> dict[str, Thing]:
 
 
 def opened(
-    tmp_path: Path, *layers: dict[str, Thing], environ: tuple[str, ...] = (), folder: str = "/"
+    tmp_path: Path,
+    *layers: dict[str, Thing],
+    environ: tuple[str, ...] = (),
+    folder: str = "/",
+    **more: str,
 ) -> ImageTree:
-    settings = {"Env": ["PATH=/usr/local/bin:/usr/bin", *environ], "WorkingDir": folder}
+    env = ["PATH=/usr/local/bin:/usr/bin", *environ]
+    settings = {"Env": env, "WorkingDir": folder, **more}
     image = Image([layer(one) for one in layers], settings)
     spec = f"image:oci:{image.layout(tmp_path / 'l')}"
     tree = open_tree(spec, cache_dir=str(tmp_path / "cache"))
@@ -49,6 +55,13 @@ def opened(
         ("srv/code", ("PYTHONPATH=/nowhere:/srv/code",), "/"),
         ("srv/code", (), "/srv/code"),
         ("app/x/.venv/lib/python3.13/site-packages", (), "/app/x"),
+        ("usr/lib64/python3.12/site-packages", (), "/"),
+        ("root/.local/lib/python3.12/site-packages", (), "/"),
+        ("srv/me/.local/lib/python3.12/site-packages", ("HOME=/srv/me",), "/"),
+        ("srv/base/lib/python3.12/site-packages", ("PYTHONUSERBASE=/srv/base",), "/"),
+        ("root/.local/share/uv/tools/vllm/lib/python3.12/site-packages", (), "/"),
+        ("opt/data/uv/tools/vllm/lib/python3.12/site-packages", ("XDG_DATA_HOME=/opt/data",), "/"),
+        ("opt/tools/vllm/lib/python3.12/site-packages", ("UV_TOOL_DIR=/opt/tools",), "/"),
     ],
 )
 def test_it_is_found_wherever_the_image_has_it(
@@ -68,6 +81,37 @@ def test_it_is_found_behind_a_link_and_once_only(tmp_path: Path) -> None:
     links: dict[str, Thing] = {"opt/venv": Link("/srv/env"), "lib": Link("usr/lib")}
     tree = opened(tmp_path, at("srv/env/lib/python3.12/site-packages"), links)
     assert tree.site_root == "srv/env/lib/python3.12/site-packages"
+
+
+@pytest.mark.parametrize("user", ["somebody", "1007", "1007:100"])
+def test_it_is_found_in_the_home_of_the_images_user(tmp_path: Path, user: str) -> None:
+    place = "srv/some/.local/lib/python3.12/site-packages"
+    passwd = b"root:x:0:0:root:/root:/bin/sh\nsomebody:x:1007:100::/srv/some:/bin/sh\n"
+    tree = opened(tmp_path, {**at(place), "etc/passwd": passwd}, User=user)
+    assert tree.site_root == place
+
+
+@pytest.mark.parametrize("line", ["/srv/vllm-site", "../../../../../srv/vllm-site"])
+def test_it_is_found_behind_a_pth_file(tmp_path: Path, line: str) -> None:
+    text = f"# ours\nimport os; os.getpid()\n/nowhere\n{line}\n".encode()
+    tree = opened(tmp_path, {**at("srv/vllm-site"), f"{SITE}/more.pth": text})
+    assert tree.site_root == "srv/vllm-site"
+    # A site-packages comes before what its .pth files name.
+    both = opened(tmp_path / "2", {**at("srv/v"), **at(SITE), f"{SITE}/more.pth": b"/srv/v\n"})
+    assert both.site_root == SITE
+
+
+@pytest.mark.parametrize("named", ["/opt/odd", "/opt/odd/", "/opt/odd/vllm", "/opt/link"])
+def test_of_several_one_is_named(tmp_path: Path, named: str) -> None:
+    things = {**at(SITE), **at("opt/odd"), "opt/link": Link("odd")}
+    image = Image([layer(things)], {"Env": ["PYTHONPATH=/opt/odd"]})
+    base = open_base(f"oci:{image.layout(tmp_path / 'l')}", cache_dir=str(tmp_path / "cache"))
+    assert find_site_root(base, named) == "opt/odd"
+    with pytest.raises(UsageError, match=rf"(?s)holds 2 vLLMs.*/opt/odd.*/{SITE}") as caught:
+        find_site_root(base)
+    assert "--target-in-image /opt/odd" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="there is no vLLM in /opt:"):
+        find_site_root(base, "/opt")
 
 
 def test_paths_that_no_patch_may_have(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from vllm_mods.formats.pairing_lock import (
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import Base
 from vllm_mods.images.model import resolve as resolve_path
+from vllm_mods.images.oci import platform_of
 from vllm_mods.library import packed_mod, trust
 from vllm_mods.planning import planner
 
@@ -75,7 +76,7 @@ def resolve(
         for one in planned.mods
         for file in (one.variant.templates if one.variant is not None else ())
     ]
-    platform = _platform(base)
+    platform = platform_of(base.config)
     requirements = [text for one in planned.mods for text in _requirements(one)]
     templates = {file.file: f"{folder}/{file.file}" for file in files}
     return Resolved(
@@ -149,12 +150,6 @@ def workspace(base: Base) -> str | None:
     variables = dict(one.partition("=")[::2] for one in settings.get("Env") or ())
     named = resolve_path(base, variables.get("WORKSPACE_DIR", ""))
     return f"/{named}" if named else None
-
-
-def _platform(base: Base) -> str:
-    raw = json.loads(base.config)
-    parts = (raw.get("os") or "linux", raw.get("architecture") or "unknown", raw.get("variant"))
-    return "/".join(part for part in parts if part)
 
 
 def _requirements(one: ModPlan) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from vllm_mods.report import checkpoint, data, text
 @options.mods
 @options.pairing
 @options.target_tree
+@options.platform
+@options.target_in_image
 @options.libraries
 @options.workspace
 @options.strict_version
@@ -39,6 +41,8 @@ def command(
     libraries: tuple[str, ...],
     workspace: str | None,
     *,
+    platform: str | None,
+    in_image: str | None,
     model: str | None,
     strict_version: bool,
     only_supported: bool,
@@ -53,7 +57,14 @@ def command(
     Exit code 0 if and only if every mod would end up in the tree, and with --model is for that one.
     """
     library = options.open_library(libraries)
-    tree = options.open_tree(target, offline=offline, workspace=workspace, verify=verify)
+    tree = options.open_tree(
+        target,
+        offline=offline,
+        workspace=workspace,
+        verify=verify,
+        platform=platform,
+        in_image=in_image,
+    )
     paired = None if pairing is None else library.pairing(pairing)
     chosen = choose(library, mods, paired)
     planned = plan(

@@ -29,11 +29,21 @@ def command() -> None:
 
 @command.command(name="inspect")
 @_reference
+@options.platform
+@options.target_in_image
 @options.offline
 @options.json_output
-def inspect(reference: str, *, offline: bool, as_json: bool) -> int:
+def inspect(
+    reference: str,
+    platform: str | None,
+    in_image: str | None,
+    *,
+    offline: bool,
+    as_json: bool,
+) -> int:
     """Tell what is in an image: vLLM, mods, lock, and files that are not as they were left."""
-    tree, found = _look(reference, offline=offline)
+    tree = _open(reference, platform, in_image, offline=offline)
+    found = look(tree)
     if as_json:
         options.print_json(_data(tree, found))
     else:
@@ -44,14 +54,25 @@ def inspect(reference: str, *, offline: bool, as_json: bool) -> int:
 @command.command(name="verify")
 @_reference
 @click.option("--lock", "lock", metavar="FILE", help="Compare with this lock too.")
+@options.platform
+@options.target_in_image
 @options.offline
 @options.json_output
-def verify(reference: str, lock: str | None, *, offline: bool, as_json: bool) -> int:
+def verify(
+    reference: str,
+    lock: str | None,
+    platform: str | None,
+    in_image: str | None,
+    *,
+    offline: bool,
+    as_json: bool,
+) -> int:
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
     Without --lock that is the lock inside. Exit code 1 if anything else is in it, and what that is.
     """
-    tree, found = _look(reference, offline=offline)
+    tree = _open(reference, platform, in_image, offline=offline)
+    found = look(tree)
     if lock is not None:
         try:
             with open(lock, "rb") as file:
@@ -70,14 +91,24 @@ def verify(reference: str, lock: str | None, *, offline: bool, as_json: bool) ->
 @command.command(name="diff")
 @_reference
 @click.argument("other", metavar="REF2")
+@options.platform
+@options.target_in_image
 @options.offline
 @options.json_output
-def diff(reference: str, other: str, *, offline: bool, as_json: bool) -> int:
+def diff(
+    reference: str,
+    other: str,
+    platform: str | None,
+    in_image: str | None,
+    *,
+    offline: bool,
+    as_json: bool,
+) -> int:
     """Tell how two images differ: pairing, model, command, environment, mods and the files of vllm/.
 
     Exit code 1 if anything does.
     """
-    old, new = (_open(one, offline=offline) for one in (reference, other))
+    old, new = (_open(one, platform, in_image, offline=offline) for one in (reference, other))
     mods, files = inspection.diff(old, new)
     pairing = inspection.pairing_diff(old, new)
     same = not mods and not files and not pairing and old.version == new.version
@@ -107,7 +138,9 @@ def diff(reference: str, other: str, *, offline: bool, as_json: bool) -> int:
     return EXIT_OK if same else EXIT_NO
 
 
-def _open(reference: str, *, offline: bool) -> ImageTree:
+def _open(
+    reference: str, platform: str | None, in_image: str | None, *, offline: bool
+) -> ImageTree:
     reference = reference.removeprefix("image:")
     tree = open_image(
         reference,
@@ -115,14 +148,11 @@ def _open(reference: str, *, offline: bool) -> ImageTree:
         offline=offline,
         progress=options.progress(),
         note=options.note,
+        platform=platform,
+        named=in_image,
     )
     options.close_later(tree)
     return tree
-
-
-def _look(reference: str, *, offline: bool) -> tuple[ImageTree, Inspection]:
-    tree = _open(reference, offline=offline)
-    return tree, look(tree)
 
 
 def _head(tree: ImageTree) -> dict[str, Any]:

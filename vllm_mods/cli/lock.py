@@ -28,6 +28,8 @@ from vllm_mods.library.catalog import Library
     shell_complete=options.complete_pairings,
 )
 @options.base
+@options.platform
+@options.target_in_image
 @click.option(
     "--output", metavar="FILE", help="Where the lock lies [pairings/NAME.lock beside the pairing]."
 )
@@ -43,6 +45,8 @@ def command(
     output: str | None,
     libraries: tuple[str, ...],
     *,
+    platform: str | None,
+    in_image: str | None,
     check: bool,
     as_json: bool,
 ) -> int:
@@ -82,7 +86,12 @@ def command(
             moved = pairing_lock.moved(kept.lock, now)
         return _answer(moved, f"{path} holds", as_json=as_json)
     with pairing_arguments.on_base(
-        library, wanted, base or wanted.base, epoch=epoch or 0
+        library,
+        wanted,
+        base or wanted.base,
+        epoch=epoch or 0,
+        platform=platform,
+        in_image=in_image,
     ) as opened:
         command_check.demand(command_check.of_pairing(library, wanted), opened.tree, opened.planned)
         lock = opened.drafted.lock._replace(checkpoint=looked)
@@ -165,6 +174,7 @@ def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
         "pairing": lock.pairing,
         "tag": pairing_lock.tag(lock, data),
         "base": lock.base.config,
+        "platform": lock.base.platform,
         "vllm": lock.vllm.version,
         "mods": [{"name": mod.name, "version": mod.version} for mod in lock.mods],
     }
@@ -172,7 +182,7 @@ def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
 
 def _text(lock: PairingLock, data: bytes) -> str:
     lines = [
-        f"{lock.pairing} on {lock.base.ref} ({lock.base.config[:19]}…), vLLM {lock.vllm.version}",
+        f"{lock.pairing} on {lock.base.ref} ({lock.base.config[:19]}…, {lock.base.platform}), vLLM {lock.vllm.version}",
         *(
             f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})"
             for mod in lock.mods

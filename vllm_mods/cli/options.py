@@ -57,6 +57,17 @@ base = click.option(
     metavar="REF",
     help="The image to build on, wherever it lies [the one that the pairing or its lock names].",
 )
+platform = click.option(
+    "--platform",
+    metavar="OS/ARCH",
+    help="Which image of an index, such as linux/arm64 [the one for this machine, and a note].",
+)
+target_in_image = click.option(
+    "--target-in-image",
+    "in_image",
+    metavar="DIR",
+    help="The folder in the image that holds vllm/, where it is not found or there are several.",
+)
 json_output = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 offline = click.option(
     "--offline", is_flag=True, help="Use only what is cached; open no connection."
@@ -240,17 +251,43 @@ def print_json(answer: dict[str, Any]) -> None:
 
 
 def open_tree(
-    spec: str, *, offline: bool, workspace: str | None = None, verify: bool = False
+    spec: str,
+    *,
+    offline: bool,
+    workspace: str | None = None,
+    verify: bool = False,
+    platform: str | None = None,
+    in_image: str | None = None,
 ) -> Tree:
-    """Open a tree; it is closed when the command ends."""
-    tree = trees.open_tree(
-        spec,
-        offline=offline,
-        workspace=workspace,
-        progress=progress(),
-        note=note,
-        verify=verify,
-    )
+    """Open a tree; it is closed when the command ends. ``platform`` and ``in_image`` are for images."""
+    if platform is None and in_image is None:
+        tree = trees.open_tree(
+            spec,
+            offline=offline,
+            workspace=workspace,
+            progress=progress(),
+            note=note,
+            verify=verify,
+        )
+    else:
+        from vllm_mods.trees.image import open_image  # noqa: PLC0415  (the engines' libraries)
+
+        kind, _, reference = spec.partition(":")
+        if kind != "image" or not reference:
+            raise UsageError(
+                f"{spec} is no image, and --platform and --target-in-image are for these",
+                hint="--target image:REF",
+            )
+        tree = open_image(
+            reference,
+            spec=spec,
+            workspace=workspace,
+            offline=offline,
+            progress=progress(),
+            note=note,
+            platform=platform,
+            named=in_image,
+        )
     close_later(tree)
     return tree
 

@@ -24,7 +24,7 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
 from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images.model import Base
-from vllm_mods.images.open import open_base
+from vllm_mods.images.open import demand_platform, open_base
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.image import ImageTree, find_site_root
@@ -83,19 +83,31 @@ def on_base(
     locked: PairingLock | None = None,
     afresh: bool = False,
     beside: Sequence[str] = (),
+    platform: str | None = None,
+    in_image: str | None = None,
 ) -> Iterator[OnBase]:
     """Open a base and resolve a pairing on it; what a lock has of wheels and manifests is taken from there.
 
+    ``platform`` and ``in_image`` choose from an index and of several vLLMs; a lock has chosen.
     ``afresh`` leaves aside what is remembered of the base; ``beside`` are files of the pairing's library
     that have to be trusted as it is.
     """
     trust.demand_pairing(library, wanted.name, *beside)
     base: Base
-    base = open_base(ref, progress=options.progress(), note=options.note)
+    base = open_base(
+        ref,
+        progress=options.progress(),
+        note=options.note,
+        platform=platform if locked is None else locked.base.platform,
+    )
     if base.where in engine.PROGRAMS and not afresh:
         base = Remembered(base, Cache(cache_folder(os.environ), note=options.note))
     try:
-        site_root = find_site_root(base)
+        if platform is not None:
+            demand_platform(base, platform)
+        if locked is not None and base.entry(f"{locked.vllm.site_root}/vllm") is not None:
+            in_image = f"/{locked.vllm.site_root}"
+        site_root = find_site_root(base, in_image)
         tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
         advise(wanted, tree.version)
 

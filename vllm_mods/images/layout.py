@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 _AGAIN = "the copy is damaged or incomplete: get the image again"
 
 
-def open_layout(text: str, *, reference: str, cache: Cache, progress: Progress | None) -> Base:
+def open_layout(
+    text: str,
+    *,
+    reference: str,
+    cache: Cache,
+    progress: Progress | None,
+    choice: oci.Choice = oci.HERE,
+) -> Base:
     """Open ``PATH``, ``PATH:TAG`` or ``PATH@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     path, tag = _split(text)
     if not os.path.isdir(path):
@@ -45,15 +52,23 @@ def open_layout(text: str, *, reference: str, cache: Cache, progress: Progress |
         raise TreeError(f"{index}: {error.strerror}", hint=f"ls -la {index}") from error
     return oci.OciImage(
         _LayoutFolder(path),
-        oci.named(oci.parse(data, index), tag, reference),
+        oci.named(oci.parse(data, index), tag, reference, choice),
         reference=reference,
         where="oci-layout",
         cache=cache,
         progress=progress,
+        choice=choice,
     )
 
 
-def open_archive(text: str, *, reference: str, cache: Cache, progress: Progress | None) -> Base:
+def open_archive(
+    text: str,
+    *,
+    reference: str,
+    cache: Cache,
+    progress: Progress | None,
+    choice: oci.Choice = oci.HERE,
+) -> Base:
     """Open a tar that holds an OCI layout or is one of ``docker save``, packed or not."""
     path, tag = _split(text)
     if not os.path.isfile(path):
@@ -65,11 +80,12 @@ def open_archive(text: str, *, reference: str, cache: Cache, progress: Progress 
     if index is not None:
         return oci.OciImage(
             archive,
-            oci.named(oci.parse(index, f"{path}: index.json"), tag, reference),
+            oci.named(oci.parse(index, f"{path}: index.json"), tag, reference, choice),
             reference=reference,
             where="archive",
             cache=cache,
             progress=progress,
+            choice=choice,
         )
     saved = archive.document("manifest.json")
     if saved is None:

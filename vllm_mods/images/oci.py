@@ -6,7 +6,7 @@ Docker's "schema 2" manifests have the same shape and are read as such.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from io import RawIOBase
 from typing import Any, NamedTuple, Protocol
@@ -34,6 +34,65 @@ class BlobStore(Protocol):
         """Open a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
 
 
+class Choice(NamedTuple):
+    """Which image of an index is meant: the one for ``platform``, without one that for this machine.
+
+    ``note`` is told which one was taken where nobody has said.
+    """
+
+    platform: str | None = None
+    note: Callable[[str], None] | None = None
+
+    def of(self, manifests: list[tuple[Descriptor, dict[str, Any]]], reference: str) -> Descriptor:
+        """Choose from an index; what is no image (an attestation) is left aside. Raises ``UsageError``."""
+        images = {}
+        for one, raw in manifests:
+            place = _texts(raw, "platform", reference)
+            name = "/".join(
+                part for key in ("os", "architecture", "variant") if (part := place.get(key))
+            )
+            if name != "unknown/unknown":
+                images[one.digest] = (one, name)
+        if len(images) == 1:
+            return next(iter(images.values()))[0]
+        machine = platform.machine()
+        wanted = self.platform or f"linux/{_ARCHITECTURES.get(machine, machine)}"
+        fitting = [(one, name) for one, name in images.values() if is_for(name, wanted)]
+        exact = [one for one in fitting if one[1] == wanted]
+        if len(exact or fitting) == 1:
+            ((found, taken),) = exact or fitting
+            if self.platform is None and self.note is not None:
+                others = ", ".join(name for _, name in images.values() if name != taken)
+                self.note(
+                    f"{reference}: read for {taken}; it is there for {others} too (--platform)"
+                )
+            return found
+        known = "".join(
+            f"\n  {one.digest}  {name or 'says no platform'}" for one, name in images.values()
+        )
+        there = next((name for _, name in images.values() if name), None)
+        raise UsageError(
+            f"{reference}: {len(fitting)} of its {len(images)} images are for {wanted}{known}",
+            hint=(f"--platform {there}, or " if there else "")
+            + "name one by its digest: …@sha256:…",
+        )
+
+
+HERE = Choice()
+
+
+def is_for(name: str, wanted: str) -> bool:
+    """Tell whether ``os/architecture[/variant]`` is the platform that is wanted; a variant may be left out."""
+    return all(one == other for one, other in zip(name.split("/"), wanted.split("/"), strict=False))
+
+
+def platform_of(config: bytes) -> str:
+    """Return the platform that a configuration states, ``os/architecture[/variant]``."""
+    raw = json_of(config)
+    parts = (raw.get("os") or "linux", raw.get("architecture") or "unknown", raw.get("variant"))
+    return "/".join(part for part in parts if part)
+
+
 class OciImage(LayeredImage):
     """A ``Base``: an image in a place that gives out blobs by digest."""
 
@@ -46,11 +105,12 @@ class OciImage(LayeredImage):
         where: str,
         cache: Cache,
         progress: Progress | None = None,
+        choice: Choice = HERE,
     ) -> None:
         self.reference = reference
         self.where = where
         self.manifest: bytes | None
-        self.manifest, raw = pick(store, manifest, reference)
+        self.manifest, raw = pick(store, manifest, reference, choice)
         self.manifest_digest: str | None = raw.digest
         self.layers: tuple[Descriptor, ...] | None
         try:
@@ -81,9 +141,9 @@ class OciImage(LayeredImage):
 
 
 def pick(
-    store: BlobStore, found: Descriptor, reference: str, *, depth: int = 0
+    store: BlobStore, found: Descriptor, reference: str, choice: Choice = HERE, *, depth: int = 0
 ) -> tuple[bytes, Descriptor]:
-    """Return the manifest for this machine: the one described, or one of the index described."""
+    """Return the manifest of one platform: the one described, or one of the index described."""
     if depth > limits.INDEXES:
         raise TreeError(f"{reference}: an index in an index in an index, and so on", hint=_HINT)
     data = document_of(store, found, f"{reference}: its manifest")
@@ -96,36 +156,8 @@ def pick(
         raise TreeError(
             f"{reference}: its index {found.digest} is broken", hint="get the image again"
         ) from error
-    chosen = for_this_machine(manifests, reference)
-    return pick(store, chosen, reference, depth=depth + 1)
-
-
-def for_this_machine(
-    manifests: list[tuple[Descriptor, dict[str, Any]]], reference: str
-) -> Descriptor:
-    """Choose from an index: what is no image (an attestation) aside, the one for this machine."""
-    images = {}
-    for one, raw in manifests:
-        place = _texts(raw, "platform", reference)
-        name = "/".join(
-            part for key in ("os", "architecture", "variant") if (part := place.get(key))
-        )
-        if name != "unknown/unknown":
-            images[one.digest] = (one, name)
-    if len(images) == 1:
-        return next(iter(images.values()))[0]
-    machine = platform.machine()
-    mine = f"linux/{_ARCHITECTURES.get(machine, machine)}"
-    fitting = [one for one, name in images.values() if name == mine or name.startswith(f"{mine}/")]
-    if len(fitting) == 1:
-        return fitting[0]
-    known = "".join(
-        f"\n  {one.digest}  {name or 'says no platform'}" for one, name in images.values()
-    )
-    raise UsageError(
-        f"{reference}: {len(fitting)} of its {len(images)} images are for {mine}{known}",
-        hint="name one by its digest: …@sha256:…",
-    )
+    chosen = choice.of(manifests, reference)
+    return pick(store, chosen, reference, choice, depth=depth + 1)
 
 
 def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
@@ -207,7 +239,9 @@ class _Config(NamedTuple):
     rootfs: _Layers | None
 
 
-def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:
+def named(
+    index: dict[str, Any], tag: str | None, reference: str, choice: Choice = HERE
+) -> Descriptor:
     """Choose from a layout's ``index.json``: by tag or digest, else the only image there is.
 
     Raises ``UsageError`` if the choice is not clear, ``TreeError`` if the index is broken.
@@ -223,7 +257,7 @@ def named(index: dict[str, Any], tag: str | None, reference: str) -> Descriptor:
         if len({one.digest for one, _ in manifests}) == 1:
             return manifests[0][0]
         if manifests and not known:
-            return for_this_machine(manifests, reference)
+            return choice.of(manifests, reference)
     else:
         for (one, _), name, note in zip(manifests, tags, notes, strict=True):
             if tag in {one.digest, name, note.get(_NAME)}:

@@ -9,6 +9,7 @@ from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.images import layout, storage
 from vllm_mods.images.model import Base
+from vllm_mods.images.oci import Choice, is_for, platform_of
 
 FORMS = (
     "docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG], archive:FILE, "
@@ -26,10 +27,11 @@ def open_base(
     progress: Callable[[str, int, int | None], None] | None = None,
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
+    platform: str | None = None,
 ) -> Base:
     """Open the image that ``reference`` names; the caller closes it.
 
-    The parameters are those of ``open_tree``. Raises ``UsageError`` for a reference that names
+    The parameters are those of ``open_tree``; ``platform`` chooses from an index. Raises ``UsageError`` for a reference that names
     nothing, ``TreeError`` for what can't be read.
     """
     kind, colon, name = reference.partition(":")
@@ -46,15 +48,34 @@ def open_base(
         return base
     if kind in {"podman", "buildah"}:
         return storage.open_image(kind, name, reference=reference)
+    choice = Choice(platform, note)
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)
     if kind == "registry":
         from vllm_mods.images.registry import open_registry  # noqa: PLC0415
 
         return open_registry(
-            name, reference=reference, cache=cache, progress=progress, offline=offline
+            name,
+            reference=reference,
+            cache=cache,
+            progress=progress,
+            choice=choice,
+            offline=offline,
         )
     opener = layout.open_layout if kind == "oci" else layout.open_archive
-    return opener(name, reference=reference, cache=cache, progress=progress)
+    return opener(name, reference=reference, cache=cache, progress=progress, choice=choice)
+
+
+def demand_platform(base: Base, platform: str) -> None:
+    """Raise ``UsageError`` unless an image is for the platform that the user has named."""
+    there = platform_of(base.config)
+    if not is_for(there, platform):
+        pull = base.where if base.where in {"podman", "buildah"} else "docker"
+        raise UsageError(
+            f"{base.reference}: it is for {there}, not for {platform}",
+            hint=f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
+            if base.where not in {"oci-layout", "archive", "registry"}
+            else "leave --platform out, or name the image for it",
+        )
 
 
 def _open_local(name: str) -> Base:

@@ -38,7 +38,13 @@ _TRIES = 4
 
 
 def open_registry(
-    text: str, *, reference: str, cache: Cache, progress: Progress | None, offline: bool = False
+    text: str,
+    *,
+    reference: str,
+    cache: Cache,
+    progress: Progress | None,
+    choice: oci.Choice = oci.HERE,
+    offline: bool = False,
 ) -> Base:
     """Open ``HOST/NAME:TAG`` or ``HOST/NAME@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     name = names.parse(text)
@@ -54,6 +60,7 @@ def open_registry(
         where="registry",
         cache=cache,
         progress=progress,
+        choice=choice,
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats import tree_names
+from vllm_mods.formats import pairing_lock, tree_names
 from vllm_mods.images.model import DIR, FILE, LINK, Base, resolve
 
 _MARKER = "vllm/__init__.py"
@@ -146,106 +146,177 @@ def open_image(
     progress: Callable[[str, int, int | None], None] | None = None,
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
+    platform: str | None = None,
+    named: str | None = None,
 ) -> ImageTree:
-    """Open the vLLM in an image; the parameters are those of ``open_tree``.
+    """Open the vLLM in an image; the parameters are those of ``open_tree``, ``open_base`` and ``find_site_root``.
 
     Raises ``UsageError`` for an image without vLLM, with two, or with one that cannot be patched.
     """
-    from vllm_mods.images.open import open_base  # noqa: PLC0415
+    from vllm_mods.images.open import demand_platform, open_base  # noqa: PLC0415
 
-    base = open_base(reference, offline=offline, progress=progress, note=note, cache_dir=cache_dir)
+    base = open_base(
+        reference,
+        offline=offline,
+        progress=progress,
+        note=note,
+        cache_dir=cache_dir,
+        platform=platform,
+    )
     try:
-        return ImageTree(base, find_site_root(base), spec=spec, workspace=workspace)
+        if platform is not None:
+            demand_platform(base, platform)
+        return ImageTree(base, find_site_root(base, named), spec=spec, workspace=workspace)
     except BaseException:
         base.close()
         raise
 
 
-def find_site_root(base: Base) -> str:
-    """Return where in an image the folder is that holds ``vllm/``.
+def find_site_root(base: Base, named: str | None = None) -> str:
+    """Return where in an image the folder is that holds ``vllm/``; ``named`` is what the user calls it.
 
     Looked at are the places that the image's own settings lead to (``PATH``, ``PYTHONPATH``,
-    ``VIRTUAL_ENV``, the working folder) and the usual ones. Raises ``UsageError``.
+    ``VIRTUAL_ENV``, the user's home, the working folder) and the usual ones; then what the ``.pth`` files
+    in them name. Of several, the one that holds a pairing's lock is what the image was made for. Raises
+    ``UsageError``.
     """
-    found: dict[str, str] = {}
-    looked = []
-    for folder in _candidates(base):
-        entry = base.entry(f"{folder}/vllm" if folder else "vllm")
-        looked.append(folder)
-        if entry is None:
-            continue
-        if entry.kind == LINK:
-            found.setdefault(folder, f"a symbolic link to {entry.target}")
-        elif base.entry(f"{folder}/{_MARKER}") is not None:
-            found[folder] = ""
+    if named is not None:
+        place = resolve(base, named.rstrip("/").removesuffix("/vllm"))
+        fault = _fault(base, place)
+        if fault:
+            raise _unusable(base, place, fault)
+        if fault is None:
+            raise UsageError(
+                f"{base.reference}: there is no vLLM in /{place}: no vllm/__init__.py",
+                hint="leave --target-in-image out: what is found is named",
+            )
+        return place
+    looked = list(_candidates(base))
+    found = _vllms(base, looked) or _vllms(base, _behind_pth(base, looked))
+    locked = [one for one in found if base.entry(f"{one}/{pairing_lock.PLACE}") is not None]
+    if len(found) > 1 and len(locked) == 1:
+        return locked[0]
     if len(found) == 1:
         folder, fault = found.popitem()
         if not fault:
             return folder
-        raise UsageError(
-            f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or files that are "
-            "shared; what goes in there would not be in one place",
-            hint="in the Dockerfile: pip install vllm, without -e and with real files",
-        )
+        raise _unusable(base, folder, fault)
     if found:
         lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in found.items())
         raise UsageError(
             f"{base.reference}: it holds {len(found)} vLLMs, and which one runs is not clear{lines}",
-            hint="build the image with one of them only",
+            hint=f"name the one that runs: --target-in-image /{next(iter(found))}; "
+            "or build the image with one of them only",
         )
     raise _nothing(base, looked)
 
 
+def _vllms(base: Base, folders: Iterable[str]) -> dict[str, str]:
+    """Return which folders hold a vLLM, each with what is wrong with it."""
+    return {one: fault for one in folders if (fault := _fault(base, one)) is not None}
+
+
+def _fault(base: Base, folder: str) -> str | None:
+    """Say why the vLLM in a folder cannot be patched, ``""`` if it can, None if there is none."""
+    entry = base.entry(f"{folder}/vllm" if folder else "vllm")
+    if entry is not None and entry.kind == LINK:
+        return f"a symbolic link to {entry.target}"
+    is_there = entry is not None and base.entry(f"{folder}/{_MARKER}".lstrip("/")) is not None
+    return "" if is_there else None
+
+
+def _unusable(base: Base, folder: str, fault: str) -> UsageError:
+    return UsageError(
+        f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or files that are "
+        "shared; what goes in there would not be in one place",
+        hint="in the Dockerfile: pip install vllm, without -e and with real files",
+    )
+
+
+def _files(base: Base, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of what lies in folders that are there."""
+    for folder in folders:
+        entry = base.entry(folder) if folder else None
+        if entry is not None and entry.kind == DIR:
+            found = (one.path for one in base.paths(folder))
+            yield from (path for path in found if posixpath.dirname(path) == folder)
+
+
+def _behind_pth(base: Base, folders: list[str]) -> Iterator[str]:
+    """Yield what the ``.pth`` files of folders put behind them on Python's path, once, resolved."""
+    seen = set(folders)
+    for path in sorted(_files(base, folders)):
+        if path.endswith(".pth"):
+            for line in (base.read(path) or b"").decode("utf-8", "replace").splitlines():
+                if line.strip() and not line.startswith(("#", "import ", "import\t")):
+                    place = posixpath.join("/", posixpath.dirname(path), line.rstrip())
+                    yield from _new(resolve(base, place), seen)
+
+
 def _nothing(base: Base, looked: list[str]) -> UsageError:
-    for folder in looked:
-        entry = base.entry(folder)
-        if entry is None or entry.kind != DIR:
-            continue
-        for one in base.paths(folder):
-            place, name = posixpath.split(one.path)
-            if place != folder or "vllm" not in name.lower():
-                continue
-            if name.startswith("__editable__") or name.endswith(".egg-link"):
-                target = (base.read(one.path) or b"").decode("utf-8", "replace").split("\n", 1)[0]
-                return UsageError(
-                    f"{base.reference}: vLLM is an editable install: /{one.path} points to "
-                    f"{target.strip() or 'somewhere else'}",
-                    hint="in the Dockerfile: pip install . without -e, so that vllm/ is in one place",
-                )
+    for path in _files(base, looked):
+        name = posixpath.basename(path)
+        is_editable = name.startswith("__editable__") or name.endswith(".egg-link")
+        if "vllm" in name.lower() and is_editable:
+            target = (base.read(path) or b"").decode("utf-8", "replace").split("\n", 1)[0]
+            return UsageError(
+                f"{base.reference}: vLLM is an editable install: /{path} points to "
+                f"{target.strip() or 'somewhere else'}",
+                hint="in the Dockerfile: pip install . without -e, so that vllm/ is in one place",
+            )
     where = "".join(f"\n  /{folder}" for folder in looked if base.entry(folder) is not None)
     return UsageError(
         f"{base.reference}: there is no vLLM in it: no vllm/__init__.py in any of{where or ' its folders'}",
-        hint="name an image that vLLM is installed in, such as vllm/vllm-openai",
+        hint="name an image that vLLM is installed in, such as vllm/vllm-openai; "
+        "or the folder that holds it: --target-in-image /FOLDER",
     )
 
 
 def _candidates(base: Base) -> Iterator[str]:
     """Yield each folder that Python may import from, once, resolved."""
     settings = _settings(base)
-    environ = dict(
+    variables = dict(
         one.partition("=")[::2] for one in settings.get("Env") or () if isinstance(one, str)
     )
     working = str(settings.get("WorkingDir") or "/")
-    folders = [place for place in environ.get("PYTHONPATH", "").split(":") if place.startswith("/")]
-    prefixes = [environ.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
+    folders = [
+        place for place in variables.get("PYTHONPATH", "").split(":") if place.startswith("/")
+    ]
+    programs = [place.rstrip("/") for place in variables.get("PATH", "").split(":")]
+    home = variables.get("HOME") or _home(base, str(settings.get("User") or "root"))
+    data = variables.get("XDG_DATA_HOME") or f"{home}/.local/share"
+    prefixes = [variables.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
+    prefixes += [posixpath.dirname(place) for place in programs if place.endswith("/bin")]
     prefixes += [
-        posixpath.dirname(place.rstrip("/"))
-        for place in environ.get("PATH", "").split(":")
-        if place.rstrip("/").endswith("/bin")
+        variables.get("PYTHONUSERBASE") or f"{home}/.local",
+        f"{variables.get('UV_TOOL_DIR') or f'{data}/uv/tools'}/vllm",
     ]
     seen: set[str] = set()
     for folder in (*folders, working):
         yield from _new(resolve(base, folder), seen)
     for prefix in (*prefixes, *_PREFIXES):
-        place = resolve(base, f"{prefix}/lib") if prefix else ""
-        if not place or place in seen:
-            continue
-        seen.add(place)
-        if base.entry(place) is None:
-            continue
-        for version in ("python3", *(f"python3.{minor}" for minor in _MINORS)):
-            for kind in ("dist-packages", "site-packages"):
-                yield from _new(resolve(base, f"{place}/{version}/{kind}"), seen)
+        for name in ("lib", "lib64"):
+            place = resolve(base, f"{prefix}/{name}") if prefix else ""
+            if not place or place in seen:
+                continue
+            seen.add(place)
+            if base.entry(place) is None:
+                continue
+            for version in ("python3", *(f"python3.{minor}" for minor in _MINORS)):
+                if base.entry(f"{place}/{version}") is None:
+                    continue
+                for kind in ("dist-packages", "site-packages"):
+                    yield from _new(resolve(base, f"{place}/{version}/{kind}"), seen)
+
+
+def _home(base: Base, user: str) -> str:
+    """Return the home of the user that an image runs as, a name or a number, by its ``/etc/passwd``."""
+    wanted = user.partition(":")[0]
+    for line in (base.read("etc/passwd") or b"").decode("utf-8", "replace").splitlines():
+        fields = line.split(":")
+        if len(fields) > 5 and wanted in {fields[0], fields[2]}:
+            return fields[5]
+    return "/root" if wanted in {"root", "0"} else f"/home/{wanted}"
 
 
 def _new(folder: str, seen: set[str]) -> Iterator[str]:

@@ -85,7 +85,8 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
             hint="--base registry:HOST/NAME:TAG with the base as that registry has it",
         )
     client = Client(source, os.environ)
-    data, _ = reading.pick(client, client.manifest(base.reference), str(source))
+    choice = reading.Choice(reading.platform_of(base.config))
+    data, _ = reading.pick(client, client.manifest(base.reference), str(source), choice)
     document = json.loads(data)
     config = document["config"]["digest"]
     if config != base.config_digest:

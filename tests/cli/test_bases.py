@@ -1,0 +1,159 @@
+"""Bases that are not plain: of several platforms, with several vLLMs, or a pairing's image themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import small_site
+from making_images import Image, Thing, from_disk, of_platforms
+from making_images import layer as tar_of
+from mod_making import diff_of, write_mod
+from paired import NAME, library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+SITE = "usr/local/lib/python3.12/dist-packages"
+OTHER = "opt/other"
+ARM = "linux/arm64"
+
+
+@pytest.fixture
+def mods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library with the pairing ``small``."""
+    found = library(tmp_path / "library", "base:1")
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found))
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    return found
+
+
+def made(folder: Path, *places: str, **settings: Any) -> Image:
+    files = {**small_site.FILES, "vllm/_version.py": b"__version__ = '0.19.1'\n"}
+    site = from_disk(small_site.build(folder / "site", files))
+    things: dict[str, Thing] = {
+        f"{place}/{path}": thing for place in places or (SITE,) for path, thing in site.items()
+    }
+    return Image([tar_of(things)], {"Env": ["PATH=/usr/local/bin"], **settings}, "base:1")
+
+
+def several(folder: Path, *names: str) -> str:
+    return f"oci:{of_platforms(made(folder), folder / 'layout', *names)}"
+
+
+def test_one_of_several_platforms_is_chosen_and_the_lock_says_which(
+    call: Call, mods: Path, tmp_path: Path
+) -> None:
+    base = several(tmp_path / "base", "linux/amd64", ARM)
+    lock = mods / f"pairings/{NAME}.lock"
+    done = call("lock", NAME, "--base", base, "--platform", ARM, "--json")
+    assert (done.code, done.json["platform"]) == (0, ARM)
+    assert json.loads(lock.read_bytes())["base"]["platform"] == ARM
+    # What is built of it needs no word more: the lock has chosen.
+    assert call("lock", NAME, "--check", "--base", base).code == 0
+    place = tmp_path / "made"
+    assert call("build", NAME, "--base", base, "--output", f"oci:{place}").code == 0
+    assert call("image", "verify", f"oci:{place}", "--lock", lock, "--platform", ARM).code == 0
+    refused = call("image", "verify", f"oci:{place}", "--platform", "linux/amd64")
+    assert refused.code == 2
+    assert "it is for linux/arm64, not for linux/amd64" in refused.err
+
+
+def test_an_index_says_which_platform_was_taken_where_nobody_has(
+    call: Call, mods: Path, tmp_path: Path
+) -> None:
+    del mods
+    base = several(tmp_path / "base", "linux/amd64", ARM, "linux/s390x")
+    done = call("lock", NAME, "--base", base)
+    taken, other = ("linux/amd64", ARM)
+    if f"read for {ARM}" in done.err:
+        taken, other = other, taken
+    assert f"read for {taken}; it is there for {other}, linux/s390x too (--platform)" in done.err
+    assert f", {taken})" in done.out
+    quiet = call("check", "--pairing", NAME, "--target", f"image:{base}", "--platform", ARM)
+    assert quiet.code == 0
+    assert "--platform" not in quiet.err
+
+
+def test_a_platform_that_is_not_there_is_refused_with_those_that_are(
+    call: Call, mods: Path, tmp_path: Path
+) -> None:
+    base = several(tmp_path / "base", "linux/amd64", ARM)
+    refused = call("lock", NAME, "--base", base, "--platform", "linux/s390x")
+    assert refused.code == 2
+    assert "0 of its 2 images are for linux/s390x" in refused.err
+    assert "hint: --platform linux/amd64" in refused.err
+    assert not (mods / f"pairings/{NAME}.lock").exists()
+
+
+def test_of_several_vllms_one_is_named_and_the_lock_keeps_it(
+    call: Call, mods: Path, tmp_path: Path
+) -> None:
+    image = made(
+        tmp_path / "base", SITE, OTHER, Env=["PATH=/usr/local/bin", f"PYTHONPATH=/{OTHER}"]
+    )
+    base = f"oci:{image.layout(tmp_path / 'layout')}"
+    refused = call("lock", NAME, "--base", base)
+    assert refused.code == 2
+    assert "it holds 2 vLLMs" in refused.err
+    assert f"hint: name the one that runs: --target-in-image /{OTHER}" in refused.err
+    assert call("lock", NAME, "--base", base, "--target-in-image", f"/{SITE}").code == 0
+    lock = mods / f"pairings/{NAME}.lock"
+    assert json.loads(lock.read_bytes())["vllm"]["site_root"] == SITE
+    assert call("lock", NAME, "--check", "--base", base).code == 0
+    place = tmp_path / "made"
+    assert call("build", NAME, "--base", base, "--output", f"oci:{place}").code == 0
+    # The image was made for the one with the lock in it.
+    told = call("image", "verify", f"oci:{place}", "--lock", lock, "--json")
+    assert (told.code, told.json["image"]["site_root"]) == (0, f"/{SITE}")
+    other = call("image", "inspect", f"oci:{place}", "--target-in-image", f"/{OTHER}", "--json")
+    assert (other.json["image"]["site_root"], other.json["mods"]) == (f"/{OTHER}", [])
+    call_of = ("check", "--pairing", NAME, "--target", f"image:{base}")
+    assert call(*call_of, "--target-in-image", f"/{OTHER}").code == 0
+    refused = call("check", "--pairing", NAME, "--target", "pypi:0.21.0", "--platform", ARM)
+    assert (refused.code, "pypi:0.21.0 is no image" in refused.err) == (2, True)
+
+
+def test_a_pairing_on_the_image_of_a_pairing(call: Call, mods: Path, tmp_path: Path) -> None:
+    """The base's lock, receipt, labels and command are another pairing's, and do not pass for this one's."""
+    (mods / "pairings/next.toml").write_text(
+        'schema = 1\nname = "next"\nsummary = "s"\nmodel = "org/next"\nbase = "base:1"\n'
+        'mods = ["patching", "more"]\ntemplates = []\ncommand = "vllm serve org/next"\n'
+        '[env]\nNEXT = "1"\n'
+    )
+    write_mod(mods, "more", diff_of("vllm/a.py", "A = 2\n", "A = 3\n"))
+    image = made(tmp_path / "base")
+    base = f"oci:{image.layout(tmp_path / 'layout', 'gzip')}"
+    first = tmp_path / "first"
+    locked = call("lock", NAME, "--base", base)
+    assert locked.code == 0, locked.err
+    assert call("build", NAME, "--base", base, "--output", f"oci:{first}").code == 0
+    locked = call("lock", "next", "--base", f"oci:{first}")
+    assert locked.code == 0, locked.err
+    place = tmp_path / "second"
+    assert call("build", "next", "--base", f"oci:{first}", "--output", f"oci:{place}").code == 0
+    lock = mods / "pairings/next.lock"
+    told = call("image", "verify", f"oci:{place}", "--lock", lock, "--json")
+    assert told.code == 0, told.out
+    assert {key: told.json["labels"][key] for key in ("vllm-mods.pairing", "vllm-mods.model")} == {
+        "vllm-mods.pairing": "next",
+        "vllm-mods.model": "org/next",
+    }
+    assert [mod["name"] for mod in told.json["mods"]] == ["patching", "writing", "more"]
+    assert told.json["lock"]["pairing"] == "next"
+    # The first pairing's lock is not this image's, and the first image is still the first pairing's.
+    assert (
+        call("image", "verify", f"oci:{place}", "--lock", mods / f"pairings/{NAME}.lock").code == 1
+    )
+    assert (
+        call("image", "verify", f"oci:{first}", "--lock", mods / f"pairings/{NAME}.lock").code == 0
+    )
+    differ = call("image", "diff", f"oci:{first}", f"oci:{place}", "--json").json
+    assert {"pairing", "model", "lock", "env NEXT"} <= {one["path"] for one in differ["pairing"]}

@@ -1,0 +1,104 @@
+"""One base in every place that an image may lie in, and bases of several platforms, in real engines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+from making_images import ARCHITECTURE, Image, of_platforms
+from paired import OLD, Tool, library
+from real_engines import need
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from real_engines import Engine, Registry
+
+
+def test_one_lock_gives_one_image_wherever_the_base_comes_from(
+    dockerd: Engine, buildah: Engine, registry: Registry, paired_base: Image, tmp_path: Path
+) -> None:
+    """Docker tells settings without history, podman's storage and a registry name blobs otherwise."""
+    need("podman", "skopeo")
+    settings = {
+        **paired_base.settings,
+        "User": "root",
+        "ExposedPorts": {"9000/tcp": {}},
+        "Volumes": {"/data": {}},
+        "WorkingDir": "/root",
+        "StopSignal": "SIGTERM",
+        "Healthcheck": {"Test": ["CMD", "true"], "Interval": 5_000_000_000},
+    }
+    rich = Image(paired_base.layers, settings, "localhost/rich:latest")
+    dockerd("load", "-q", "-i", rich.archive(tmp_path / "own.tar"))
+    saved, known = tmp_path / "saved.tar", f"{registry.host}/lib/rich:1"
+    dockerd("save", "-o", saved, rich.name)
+    copies = f"docker://{known}", f"oci:{tmp_path}/converted:1"
+    for place in copies:
+        command = ["skopeo", "copy", "--dest-tls-verify=false", f"docker-archive:{saved}", place]
+        subprocess.run(command, check=True, capture_output=True)
+    buildah("pull", "-q", f"docker-archive:{saved}")
+    stored = {**buildah.environ, "DOCKER_HOST": "unix:///nowhere"}
+    places = [
+        (f"docker:{rich.name}", dockerd.environ),
+        (f"podman:{rich.name}", stored),
+        (f"buildah:{rich.name}", stored),
+        (f"registry:{known}", stored),
+        (f"oci:{rich.layout(tmp_path / 'layout', 'gzip')}", stored),
+        (f"archive:{saved}", stored),
+        (f"archive:{tmp_path}/own.tar", stored),
+        (copies[1], stored),
+    ]
+    mods = library(tmp_path / "library", rich.name)
+    Tool(mods, dockerd.environ)("lock", "small", SOURCE_DATE_EPOCH=str(OLD))
+    images, locks = {}, {}
+    for n, (base, environ) in enumerate(places):
+        tool, again = Tool(mods, environ), tmp_path / f"{n}.lock"
+        tool("lock", "small", "--base", base, "--output", again, SOURCE_DATE_EPOCH=str(OLD))
+        locks[base] = json.loads(again.read_bytes())["base"]
+        where = f"thin:{tmp_path}/{n}.tar"
+        made = tool.json("build", "small", "--base", base, "--output", where)
+        images[base] = made["image"], made["layer"]
+    assert len(set(images.values())) == 1, images
+    # A registry's name is another one; skopeo writes OCI's configuration for docker's.
+    differing = {base: one for base, one in locks.items() if one != locks[places[0][0]]}
+    assert list(differing) == [f"registry:{known}", copies[1]]
+    assert {**differing[f"registry:{known}"], "ref": rich.name} == locks[places[0][0]]
+    config = locks[places[0][0]]["config"]
+    assert {**differing[copies[1]], "config": config} == locks[places[0][0]]
+    dockerd("rmi", "-f", rich.name)
+
+
+def test_an_index_in_a_registry_is_built_on_for_each_platform(
+    dockerd: Engine, registry: Registry, paired_base: Image, tmp_path: Path
+) -> None:
+    need("skopeo")
+    tool = Tool(library(tmp_path / "library", "several"), dockerd.environ)
+    other = "arm64" if ARCHITECTURE != "arm64" else "amd64"
+    names = f"linux/{ARCHITECTURE}", f"linux/{other}"
+    layout = of_platforms(paired_base, tmp_path / "layout", *names)
+    known = f"{registry.host}/lib/several:1"
+    command = ["skopeo", "copy", "--all", "--dest-tls-verify=false", f"oci:{layout}"]
+    subprocess.run([*command, f"docker://{known}"], check=True, capture_output=True)
+    pushed = {}
+    for name in names:
+        lock = tool.library / f"{name.replace('/', '-')}.lock"
+        base = ("--base", f"registry:{known}")
+        made = tool.json("lock", "small", *base, "--platform", name, "--output", lock)
+        assert made["platform"] == name
+        place = f"registry:{registry.host}/me/several:{name.rpartition('/')[2]}"
+        # The lock has chosen; the base's layers are mounted from the index's own image.
+        pushed[name] = tool.json("build", "small", *base, "--lock", lock, "--output", place)
+        tool("image", "verify", place, "--lock", lock, "--platform", name)
+        command = ["skopeo", "inspect", "--tls-verify=false", "--raw", "--config"]
+        command.append(place.replace("registry:", "docker://"))
+        raw = subprocess.run(command, check=True, capture_output=True).stdout
+        assert json.loads(raw)["architecture"] == name.rpartition("/")[2]
+    assert len({one["image"] for one in pushed.values()}) == 2
+    # An engine has one of them.
+    dockerd("pull", "-q", known)
+    said = tool("lock", "small", "--base", known, "--platform", names[1], code=2).stderr
+    assert f"it is for {names[0]}, not for {names[1]}" in said
+    assert "hint: docker pull --platform" in said
+    dockerd("rmi", known)
