@@ -58,10 +58,13 @@ def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
     return not any(_meet(one, other) for one in stays for other in _bound(_walked(second)))
 
 
-def lacks(gone: Sequence[ast.stmt], side: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> bool:
-    """Tell whether ``new`` reads what only statements bound that a side has not got any more."""
-    lost = set(_bound(_walked(gone))) - set(_bound(_walked(side)))
-    return any(_meet(one, other) for one in lost for other in _read(new))
+def lacks(
+    gone: Sequence[ast.stmt], kept: Sequence[ast.stmt], new: ast.stmt, old: ast.stmt | None
+) -> bool:
+    """Tell whether a statement has come to read what only statements bound that are gone."""
+    lost = set(_bound(_walked(gone))) - set(_bound(_walked(kept)))
+    reads = set(_read([new])) - set(_read([old] if old is not None else []))
+    return any(_meet(one, other) for one in lost for other in reads)
 
 
 def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[Skipped]:

@@ -30,7 +30,7 @@ from vllm_mods.formats import syntax_tree
 from vllm_mods.port import brackets, independence
 from vllm_mods.port.brackets import BothChangedError
 
-_BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_BINDING = (ast.Assign, ast.AnnAssign)
 _Same = TypeVar("_Same", Lines, str)
 
 
@@ -262,12 +262,18 @@ def _indentation(one: KeyedStatement) -> bytes:
 
 
 def _lacks(base: Suite, side: Suite, other: Suite) -> bool:
-    """Tell whether the other side's new lines read what this side has done away with."""
+    """Tell whether the other side has come to read what this side has done away with."""
     gone = [one.node for name, one in base.items() if name not in side]
-    new = [
-        one.node for name, one in other.items() if name not in base or base[name].text != one.text
-    ]
-    return independence.lacks(gone, [one.node for one in side.values()], new)
+    new = (
+        (one.node, base.get(name))
+        for name, one in other.items()
+        if name not in base or base[name].text != one.text
+    )
+    kept = [one.node for one in side.values()]
+    return bool(gone) and any(
+        independence.lacks(gone, kept, node, old.node if old is not None else None)
+        for node, old in new
+    )
 
 
 def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
