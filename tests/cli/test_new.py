@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import FILES, LOADER
 from mod_making import diff_of
+from package_server import make_wheel
 from test_port import tree
 
 from vllm_mods.formats import manifest
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import lock_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,3 +211,41 @@ def test_what_git_writes_is_read(call: Call, base: Path, mine: Path, tmp_path: P
     )
     assert made.code == 0, made.err
     assert (mine / "patches/swift/overlay/vllm/new.py").exists()
+
+
+def test_what_the_build_writes_is_no_part_of_a_mod(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    other = tree(tmp_path / "other", "0.19.1", engine__loader=SUB)
+    (other / "vllm/loader.py").write_text(FAST)
+    for folder, text in ((base, "one"), (other, "two")):
+        (folder / "vllm/_version.py").write_text(f"__version__ = {text!r}\n")
+    made = call("new", "swift", "--from-trees", base, other, "--library", mine)
+    assert made.code == 0, made.err
+    assert "left out vllm/_version.py: the build writes it" in made.out
+    assert "_version" not in (mine / "patches/swift/0.19/swift.patch").read_text()
+
+
+def test_a_mod_made_on_a_release_knows_it(call: Call, mine: Path, tmp_path: Path) -> None:
+    name = "vllm-0.19.1-cp38-abi3-manylinux_2_31_x86_64.whl"
+    (tmp_path / name).write_bytes(make_wheel(FILES, version="0.19.1", bulk={}))
+    patch = tmp_path / "x.diff"
+    patch.write_bytes(named("a/vllm/loader.py", "b/vllm/loader.py"))
+    target = f"wheel:{tmp_path / name}"
+    made = call("new", "swift", "--from-diff", patch, "--tree", target, "--library", mine)
+    assert made.code == 0, made.err
+    mod = Library(mine).load("swift")
+    locked = lock_entries.current(mod)
+    assert locked is not None
+    assert [one.vllm for one in locked.trees] == [("0.19.1",)]
+    assert [one.path for one in locked.trees[0].files] == ["vllm/loader.py"]
+    assert call("check", "swift", "--library", mine, "--target", target).code == 0
+
+
+def test_a_mod_made_on_a_folder_that_nothing_vouches_for_has_no_lock(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    patch = tmp_path / "x.diff"
+    patch.write_bytes(named("a/vllm/loader.py", "b/vllm/loader.py"))
+    assert call("new", "swift", "--from-diff", patch, "--tree", base, "--library", mine).code == 0
+    assert not (mine / "patches/swift/mod.lock").exists()
