@@ -51,6 +51,8 @@ def named(old: str, new: str, before: str = LOADER, after: str = FAST) -> bytes:
         ("vllm/loader.py", "vllm/loader.py"),
         ("loader.py", "loader.py"),
         ("loader.py.orig", "loader.py"),
+        (r"C:\venv\Lib\site-packages\vllm\loader.py", r"D:\new\vllm\loader.py"),
+        ('"a/pyth\\303\\266n/vllm/loader.py"', '"b/pyth\\303\\266n/vllm/loader.py"'),
         ("/usr/lib/python3.12/dist-packages/vllm/loader.py", "/home/me/new/vllm/loader.py"),
         (
             "vllm.old/loader.py\t2026-01-01 10:00:00.000000000 +0000",
@@ -249,3 +251,34 @@ def test_a_mod_made_on_a_folder_that_nothing_vouches_for_has_no_lock(
     patch.write_bytes(named("a/vllm/loader.py", "b/vllm/loader.py"))
     assert call("new", "swift", "--from-diff", patch, "--tree", base, "--library", mine).code == 0
     assert not (mine / "patches/swift/mod.lock").exists()
+
+
+def test_a_diff_without_context_is_refused_for_that(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "old.py").write_text(LOADER)
+    (tmp_path / "new.py").write_text(FAST)
+    words = ["diff", "-U0", "--label=a/vllm/loader.py", "--label=b/vllm/loader.py"]
+    patch = subprocess.run(
+        [*words, "old.py", "new.py"], cwd=tmp_path, capture_output=True, check=False
+    )
+    (tmp_path / "x.diff").write_bytes(patch.stdout)
+    made = call("new", "x", "--from-diff", tmp_path / "x.diff", "--tree", base, "--library", mine)
+    assert made.code == 3
+    assert "no line of context" in made.err
+    assert "git diff -U3" in made.err
+    assert list(mine.iterdir()) == []
+
+
+def test_two_site_packages_compared_with_diff_naur(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    other = tree(tmp_path / "other", "0.19.1", engine__loader=SUB)
+    (other / "vllm/loader.py").write_text(FAST)
+    (other / "vllm/fresh.py").write_text("NEW = 1\n")
+    words = ["diff", "-Naur", str(base), str(other)]
+    patch = subprocess.run(words, capture_output=True, check=False).stdout
+    (tmp_path / "x.diff").write_bytes(patch)
+    made = call("new", "x", "--from-diff", tmp_path / "x.diff", "--tree", base, "--library", mine)
+    assert made.code == 0, made.err
+    assert (mine / "patches/x/overlay/vllm/fresh.py").read_text() == "NEW = 1\n"

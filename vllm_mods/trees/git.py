@@ -216,7 +216,8 @@ def _commit(repository: git.Repo, revision: str, spec: str) -> str:
         )
     except GitCommandError as error:
         why = said(error) or f"{repository.working_dir} has no revision {revision}"
-        hint = f"git -C {repository.working_dir} fetch --tags"
+        what = f"origin {revision}" if re.fullmatch(r"[0-9a-f]{7,40}", revision) else "--tags"
+        hint = f"git -C {repository.working_dir} fetch {what}"
         raise UsageError(f"{spec}: {why}", hint=hint) from error
     return commit
 
