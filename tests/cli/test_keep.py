@@ -195,3 +195,11 @@ def test_no_repository_no_author_no_such_mod(
     nowhere = call("keep", "fast", "--library", kept)
     assert nowhere.code == 2
     assert "is in no git repository" in nowhere.err
+
+
+def test_what_the_check_leaves_behind_is_on_no_branch(call: Call, kept: Path) -> None:
+    lock(call, kept)
+    assert call("keep", "fast", "--library", kept, "--vllm", "<0.21", "--test", "touch x").code == 0
+    changed = git(kept, "diff", "--name-only", "main", "vllm-mods/fast/0.20.0").split()
+    assert "x" not in changed
+    assert "patches/fast/mod.toml" in changed

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import FILES, LOADER
 from mod_making import diff_of
+from package_server import make_wheel
 from test_port import tree
 
 from vllm_mods.formats import manifest
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import lock_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +51,8 @@ def named(old: str, new: str, before: str = LOADER, after: str = FAST) -> bytes:
         ("vllm/loader.py", "vllm/loader.py"),
         ("loader.py", "loader.py"),
         ("loader.py.orig", "loader.py"),
+        (r"C:\venv\Lib\site-packages\vllm\loader.py", r"D:\new\vllm\loader.py"),
+        ('"a/pyth\\303\\266n/vllm/loader.py"', '"b/pyth\\303\\266n/vllm/loader.py"'),
         ("/usr/lib/python3.12/dist-packages/vllm/loader.py", "/home/me/new/vllm/loader.py"),
         (
             "vllm.old/loader.py\t2026-01-01 10:00:00.000000000 +0000",
@@ -208,3 +213,72 @@ def test_what_git_writes_is_read(call: Call, base: Path, mine: Path, tmp_path: P
     )
     assert made.code == 0, made.err
     assert (mine / "patches/swift/overlay/vllm/new.py").exists()
+
+
+def test_what_the_build_writes_is_no_part_of_a_mod(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    other = tree(tmp_path / "other", "0.19.1", engine__loader=SUB)
+    (other / "vllm/loader.py").write_text(FAST)
+    for folder, text in ((base, "one"), (other, "two")):
+        (folder / "vllm/_version.py").write_text(f"__version__ = {text!r}\n")
+    made = call("new", "swift", "--from-trees", base, other, "--library", mine)
+    assert made.code == 0, made.err
+    assert "left out vllm/_version.py: the build writes it" in made.out
+    assert "_version" not in (mine / "patches/swift/0.19/swift.patch").read_text()
+
+
+def test_a_mod_made_on_a_release_knows_it(call: Call, mine: Path, tmp_path: Path) -> None:
+    name = "vllm-0.19.1-cp38-abi3-manylinux_2_31_x86_64.whl"
+    (tmp_path / name).write_bytes(make_wheel(FILES, version="0.19.1", bulk={}))
+    patch = tmp_path / "x.diff"
+    patch.write_bytes(named("a/vllm/loader.py", "b/vllm/loader.py"))
+    target = f"wheel:{tmp_path / name}"
+    made = call("new", "swift", "--from-diff", patch, "--tree", target, "--library", mine)
+    assert made.code == 0, made.err
+    mod = Library(mine).load("swift")
+    locked = lock_entries.current(mod)
+    assert locked is not None
+    assert [one.vllm for one in locked.trees] == [("0.19.1",)]
+    assert [one.path for one in locked.trees[0].files] == ["vllm/loader.py"]
+    assert call("check", "swift", "--library", mine, "--target", target).code == 0
+
+
+def test_a_mod_made_on_a_folder_that_nothing_vouches_for_has_no_lock(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    patch = tmp_path / "x.diff"
+    patch.write_bytes(named("a/vllm/loader.py", "b/vllm/loader.py"))
+    assert call("new", "swift", "--from-diff", patch, "--tree", base, "--library", mine).code == 0
+    assert not (mine / "patches/swift/mod.lock").exists()
+
+
+def test_a_diff_without_context_is_refused_for_that(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "old.py").write_text(LOADER)
+    (tmp_path / "new.py").write_text(FAST)
+    words = ["diff", "-U0", "--label=a/vllm/loader.py", "--label=b/vllm/loader.py"]
+    patch = subprocess.run(
+        [*words, "old.py", "new.py"], cwd=tmp_path, capture_output=True, check=False
+    )
+    (tmp_path / "x.diff").write_bytes(patch.stdout)
+    made = call("new", "x", "--from-diff", tmp_path / "x.diff", "--tree", base, "--library", mine)
+    assert made.code == 3
+    assert "no line of context" in made.err
+    assert "git diff -U3" in made.err
+    assert list(mine.iterdir()) == []
+
+
+def test_two_site_packages_compared_with_diff_naur(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    other = tree(tmp_path / "other", "0.19.1", engine__loader=SUB)
+    (other / "vllm/loader.py").write_text(FAST)
+    (other / "vllm/fresh.py").write_text("NEW = 1\n")
+    words = ["diff", "-Naur", str(base), str(other)]
+    patch = subprocess.run(words, capture_output=True, check=False).stdout
+    (tmp_path / "x.diff").write_bytes(patch)
+    made = call("new", "x", "--from-diff", tmp_path / "x.diff", "--tree", base, "--library", mine)
+    assert made.code == 0, made.err
+    assert (mine / "patches/x/overlay/vllm/fresh.py").read_text() == "NEW = 1\n"

@@ -287,3 +287,19 @@ def test_a_port_whose_lines_clash_and_whose_statements_do_not_says_so() -> None:
     done = text.port(base, ours, theirs, python=True)
     assert done.proof == "statements"
     assert done.text == theirs.replace(b"size = 1", b"size = 2")
+
+
+def test_a_port_that_leaves_before_what_the_target_makes_since_is_left_to_a_person() -> None:
+    """Lines do not clash: `self.tuned` is two lines behind the mod's return."""
+    base = code(BASE).replace(b"    return", b"    one()\n    two()\n    return")
+    ours = base.replace(b"    self.name", b"    if fast():\n        return self\n    self.name")
+    theirs = base.replace(b"    return", b"    self.tuned = 1\n    return")
+    done = text.port(base, ours, theirs, python=True)
+    assert [(one.code, one.scope) for one in done.problems] == [("skips", "start")]
+    assert "line 3," in done.problems[0].message
+    assert "self.tuned" in done.problems[0].message
+    (whole,) = done.stretches
+    assert b"".join(whole).count(b"return self") == 2
+
+    known = theirs.replace(b"self.tuned", b"tuned")
+    assert text.port(base, ours, known, python=True).text is not None

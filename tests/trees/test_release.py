@@ -387,3 +387,11 @@ def test_the_record_knows_the_hash_of_a_file(server: PackageServer) -> None:
     assert tree.digest(PATH) == hashlib.sha256(SOURCES[PATH]).hexdigest()
     assert tree.digest("vllm/gone.py") is None
     assert server.asked(WHEEL)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_build_without_a_number_names_its_commit_and_no_other_release() -> None:
+    with pytest.raises(UsageError, match="a build of commit ace95c9cf") as caught:
+        open_tree("pypi:0.22.1rc1.dev124+gace95c9cf")
+    assert "git:REPO@ace95c9cf" in (caught.value.hint or "")
+    assert "pypi:" not in (caught.value.hint or "")

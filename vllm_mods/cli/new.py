@@ -10,9 +10,10 @@ import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import options
-from vllm_mods.library import writing
+from vllm_mods.library import catalog, writing
 from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making.compose import Composed
+from vllm_mods.planning import lock_entries
 from vllm_mods.report.data import finding
 
 
@@ -91,8 +92,11 @@ def command(
         changes, meant = from_diff.changes(data, where, tree)
         told += [f"{one.named} is {one.path}" for one in meant if one.named != one.path]
     made = compose.compose(wanted, changes, templates, tree)
-    place = write(folder, name, made.files)
-    tell(made, place, told, as_json=as_json)
+    files = dict(made.files)
+    if (locked := lock_entries.first(made.mod, made.planned, tree)) is not None:
+        files[catalog.LOCK] = locked
+    place = write(folder, name, files)
+    tell(made._replace(files=files), place, told, as_json=as_json)
     return EXIT_OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -66,22 +67,24 @@ def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> Kept
 def check(command: str, folder: str, kept: KeptRelease) -> KeptRelease:
     """Run a library's own check in a scratch copy of it; what fails is left to a person."""
     env = {**os.environ, "VLLM_MODS_LIBRARY": folder, "VLLM_MODS_RELEASE": kept.release}
-    try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_TEST_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return kept._replace(left=(*kept.left, f"`{command}` did not end in {_TEST_SECONDS} s"))
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as done:
+        try:
+            out, _ = done.communicate(timeout=_TEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(done.pid, signal.SIGKILL)  # what it started too: it holds the pipe
+            what = f"`{command}` did not end in {_TEST_SECONDS} s"
+            return kept._replace(left=(*kept.left, what))
     if done.returncode == 0:
         return kept._replace(told=(*kept.told, f"`{command}` passed"))
-    said = done.stdout.decode("utf-8", "replace").splitlines()[-_TAIL:]
+    said = out.decode("utf-8", "replace").splitlines()[-_TAIL:]
     return kept._replace(
         left=(*kept.left, "\n".join([f"`{command}` failed with {done.returncode}:", *said]))
     )
@@ -192,10 +195,11 @@ def note(folder: str, line: str) -> None:
     place = os.path.join(folder, "CHANGELOG.md")
     if not os.path.isfile(place):
         return
-    with open(place, encoding="utf-8") as file:
+    with open(place, "rb") as file:
         text = file.read()
-    head = re.search(r"^## \[?Unreleased\]?.*\n\n?", text, re.MULTILINE | re.IGNORECASE)
+    head = re.search(rb"^## \[?Unreleased\]?[^\n]*\n(?:\r?\n)?", text, re.MULTILINE | re.IGNORECASE)
     if head is not None:
-        new = f"{text[: head.end()]}- {line}\n{text[head.end() :]}"
-        with open(place, "w", encoding="utf-8") as file:
+        end = "\r\n" if head[0].endswith(b"\r\n") else "\n"
+        new = text[: head.end()] + f"- {line}{end}".encode() + text[head.end() :]
+        with open(place, "wb") as file:
             file.write(new)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -51,6 +52,12 @@ def run(
     at = head
     for release in sorted(found, key=versions.sort_key):
         branch = f"{branches.PREFIX}{wanted.mod}/{release}"
+        if not branches.is_name(home, branch):
+            why = f"no branch can be called {branch}: give the mod another name"
+            yield Branch(
+                KeptRelease(wanted.mod, release, "stuck", "", "", (), (why,)), branch, None
+            )
+            break
         there = branches.tip(home, f"refs/heads/{branch}")
         if there is not None and _unfinished(home, there, wanted.mod):
             wait = f"the port on {branch} is not finished, and the releases after it wait for that"
@@ -70,9 +77,12 @@ def run(
 
 
 def _unfinished(home: LibraryHome, commit: str, name: str) -> bool:
-    with branches.laid_out(home, commit) as folder:
-        inside = os.path.join(folder, "patches", name)
-        return os.path.isdir(inside) and any(map(writing.is_unfinished, os.listdir(inside)))
+    inside = [path.split("/") for path in branches.files(home, commit)]
+    return any(
+        path[:2] == ["patches", name] and writing.is_unfinished(path[2])
+        for path in inside
+        if len(path) > 3
+    )
 
 
 def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, ...]:
@@ -96,7 +106,9 @@ def _one(home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Re
         if kept.did in {"fits", "stuck"}:
             return Branch(kept, "", None)
         if wanted.test is not None and kept.did != "left":
-            kept = keeping.check(wanted.test, folder, kept)
+            with tempfile.TemporaryDirectory(prefix="vllm-mods-") as scratch:
+                copy = shutil.copytree(folder, f"{scratch}/library")
+                kept = keeping.check(wanted.test, copy, kept)
         keeping.note(folder, message(kept).splitlines()[0])
         made = branches.commit(
             home, f"{branches.PREFIX}{name}/{release}", at, folder, message(kept)

@@ -106,7 +106,8 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
 def _name(raw: bytes) -> str:
     if diff_names.is_no_file(raw) or diff_names.is_epoch(raw):
         return _NO_FILE
-    return diff_names.bare(raw).strip().decode("utf-8", "replace")
+    name = diff_names.bare(raw).strip().decode("utf-8", "replace")
+    return name if "/" in name else name.replace("\\", "/")  # of Windows
 
 
 def read(part: DiffPart, where: str) -> tuple[FileDiff, ...]:
@@ -142,6 +143,13 @@ def _place(
     if not fitting:
         named = ", ".join(candidates[:4])
         is_in = any(_patched(file.reversed(), path, tree) is not None for path in candidates)
+        texts = [tree.read(path) or b"" for path in candidates]
+        there = any(all(b"".join(one.old) in text for one in file.hunks) for text in texts)
+        if there and not is_in and not re.search(rb"^ ", part.body, re.MULTILINE):
+            raise Refused(
+                f"{at}: no line of context stands around its changes, so nothing proves where they belong",
+                hint="make it again with three lines of it: git diff -U3, or diff -u",
+            )
         raise Refused(
             f"{at}: its text is not in {named}" + (" (or it is in already)" if is_in else ""),
             hint="--tree TREE, the one it was made on",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Tree
 
+_BUILT = ("vllm/_version.py", "vllm/commit_id.py")
 _PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 
 
@@ -32,6 +33,8 @@ def difference(old: Tree, new: Tree) -> TreeDifference:
             continue
         if ".dist-info/" in path or ".egg-info/" in path:
             passed.append((path, "it describes the distribution, and is kept true by itself"))
+        elif path in _BUILT:
+            passed.append((path, "the build writes it, for each release another"))
         else:
             changes.append(FileChange(path=path, before=before, after=after))
     return TreeDifference(tuple(changes), tuple(passed))

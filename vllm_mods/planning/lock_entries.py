@@ -6,7 +6,8 @@ import tomllib
 from collections.abc import Iterable
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import Mod, ModPlan
+from vllm_mods.base.model import Mod, ModPlan, Tree
+from vllm_mods.base.versions import is_final
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedFile, LockedHunk, LockedTree
 
@@ -44,6 +45,24 @@ def of(mod: Mod, trees: Iterable[LockedTree]) -> Lock:
         manifest=tomllib.loads(mod.manifest.decode()),
         trees=tuple(trees),
     )
+
+
+def first(mod: Mod, planned: ModPlan, tree: Tree) -> bytes | None:
+    """Return a new mod's lock with the tree that it was made on.
+
+    None where nothing says that the files there are the release's, or it names none.
+    """
+    known = entry(planned)
+    if known is None or tree.version is None or not is_final(tree.version):
+        return None
+    for change in planned.changes:
+        shipped = (
+            change.before is None or tree.pristine or tree.is_released(change.path, change.before)
+        )
+        if not shipped:
+            return None
+    found = known._replace(vllm=(tree.version,), witness=(planned.witness,))
+    return mod_lock.dump(of(mod, [found]))
 
 
 def merged(found: Iterable[tuple[LockedTree, str, str]]) -> tuple[LockedTree, ...]:

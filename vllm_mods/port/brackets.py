@@ -42,9 +42,9 @@ def merge(base: Side, ours: Side, theirs: Side, *, fewer: bool = False) -> bytes
         other = there.get(path)
         if other is None:
             raise BothChangedError  # within what the target changed
-        known = {ast.dump(element) for some in other.gaps for element in some}
+        known = {_name(element) for some in other.gaps for element in some}
         for n, gap in enumerate(one.gaps):
-            new = [element for element in gap if ast.dump(element) not in known]
+            new = [element for element in gap if _name(element) not in known]
             before = [*(one for one in other.kept[:n] if one is not None), *other.gaps[n]]
             if new and not before:
                 raise BothChangedError  # nothing to put it behind

@@ -8,17 +8,18 @@ the other does to the one of the same key only:
 * where both sides change one statement, they may do it in different parts of its body, or add elements to
   one of its brackets; tokens are never merged;
 * two insertions at one place both go in, the mod's first, where neither binds what the other reads and the
-  target's cannot leave the function, and nothing lasting that the target makes behind the mod's is left
-  out where the mod's leaves; where both old neighbours of an insertion are gone, nothing says where
-  it belongs, and it is refused.
+  target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says
+  where it belongs, and it is refused.
 
 What comes out is believed only if it is the same merge backwards: what it adds to the target, taken to
-the base, gives what the mod made of the base.
+the base, gives what the mod made of the base; and if nothing lasting that the target makes is left out
+where the mod leaves a function.
 """
 
 from __future__ import annotations
 
 import ast
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
@@ -29,7 +30,7 @@ from vllm_mods.formats import syntax_tree
 from vllm_mods.port import brackets, independence
 from vllm_mods.port.brackets import BothChangedError
 
-_BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_BINDING = (ast.Assign, ast.AnnAssign)
 _Same = TypeVar("_Same", Lines, str)
 
 
@@ -76,6 +77,9 @@ class _Section(NamedTuple):
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """Merge what the mod does (``base`` to ``ours``) with what the target has; None if that is not certain."""
+    sides = (base, ours, theirs)
+    if len({(b"\r\n" in one, one[-1:] == b"\n") for one in sides if one}) > 1:
+        return None  # lines of two kinds
     try:
         merged = _merged(base, ours, theirs)
         back = _merged(theirs, merged, base, back=True)
@@ -84,7 +88,20 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     module, again, meant = (syntax_tree.module(one) for one in (merged, back, ours))
     if module is None or again is None or meant is None or ast.dump(again) != ast.dump(meant):
         return None
+    if not _compiles(merged) or any(independence.skipped(base, ours, theirs, merged)):
+        return None
     return merged
+
+
+def _compiles(data: bytes) -> bool:
+    """Tell whether the compiler, which is stricter than the parser, takes a file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(data, "merged", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
 
 
 def agrees(text: bytes, stretches: Sequence[Lines | Clash]) -> bool:
@@ -209,16 +226,7 @@ def _is_trivia(line: bytes) -> bool:
 
 def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes]:
     """Merge blocks: the target's statements in its order, with those of the mod where they belong."""
-    for one, other in ((base, ours), (base, theirs)):
-        if [name for name in one if name in other] != [name for name in other if name in one]:
-            raise BothChangedError  # another order
-    if any(name in theirs and name not in base for name in ours):
-        raise BothChangedError  # both add it
-    for name in base:
-        gone = [side for side in (ours, theirs) if name not in side]
-        kept = [side[name] for side in (ours, theirs) if name in side]
-        if len(gone) == 1 and (kept[0].lead, kept[0].text) != (base[name].lead, base[name].text):
-            raise BothChangedError
+    _check(base, ours, theirs, back=back)
     added = _places(base, ours, theirs)
     out: list[bytes] = []
     for n, name in enumerate(theirs):
@@ -229,6 +237,43 @@ def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes
             out += _statement(base[name], ours[name], theirs[name], back=back)
     out += _lines(added.get(len(theirs), ()))
     return out
+
+
+def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
+    """Raise ``BothChangedError`` for blocks that cannot be merged statement by statement."""
+    for one, other in ((base, ours), (base, theirs)):
+        if [name for name in one if name in other] != [name for name in other if name in one]:
+            raise BothChangedError  # another order
+    if any(name in theirs and name not in base for name in ours):
+        raise BothChangedError  # both add it
+    if len({_indentation(one) for side in (base, ours, theirs) for one in side.values()}) > 1:
+        raise BothChangedError  # a line of one would belong to another block among those of another
+    if not back and any(_lacks(base, *pair) for pair in ((ours, theirs), (theirs, ours))):
+        raise BothChangedError
+    for name in base:
+        gone = [side for side in (ours, theirs) if name not in side]
+        kept = [side[name] for side in (ours, theirs) if name in side]
+        if len(gone) == 1 and (kept[0].lead, kept[0].text) != (base[name].lead, base[name].text):
+            raise BothChangedError
+
+
+def _indentation(one: KeyedStatement) -> bytes:
+    return one.text[0][: len(one.text[0]) - len(one.text[0].lstrip())]
+
+
+def _lacks(base: Suite, side: Suite, other: Suite) -> bool:
+    """Tell whether the other side has come to read what this side has done away with."""
+    gone = [one.node for name, one in base.items() if name not in side]
+    new = (
+        (one.node, base.get(name))
+        for name, one in other.items()
+        if name not in base or base[name].text != one.text
+    )
+    kept = [one.node for one in side.values()]
+    return bool(gone) and any(
+        independence.lacks(gone, kept, node, old.node if old is not None else None)
+        for node, old in new
+    )
 
 
 def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
@@ -275,13 +320,16 @@ def _place(
         between, at = there[start:hi], hi
     else:
         raise BothChangedError
-    mine = [one.node for one in group]
-    behind = [theirs[name].node for name in there[at:]]
-    if between and not independence.holds(mine, [theirs[name].node for name in between]):
+    beside = [theirs[name] for name in between]
+    if beside and not independence.holds([one.node for one in group], [one.node for one in beside]):
         raise BothChangedError
-    if independence.skips(mine, behind, [one.node for one in base.values()]):
-        raise BothChangedError
+    if any(_is_text(one.node) for one in beside) or _comments(group) & _comments(beside):
+        raise BothChangedError  # a docstring goes first; a comment that both stand below is there twice
     return at
+
+
+def _comments(some: Iterable[KeyedStatement]) -> set[bytes]:
+    return {line.strip() for one in some for line in one.lead} - {b""}
 
 
 def _after(names: list[str], name: str | None) -> int:
@@ -303,7 +351,13 @@ def _statement(
         parts = [_parts(one) for one in (base, ours, theirs)]
     if parts[0] and len({len(some) for some in parts}) == 1:
         out = list(lead)
-        for b, o, t in zip(*parts, strict=True):
+        for n, (b, o, t) in enumerate(zip(*parts, strict=True)):
+            if n or isinstance(base.node, ast.Match):
+                for one, other in ((o, t), (t, o)):
+                    if one.head != b.head and _lines(other.suite.values()) != _lines(
+                        b.suite.values()
+                    ):
+                        raise BothChangedError  # another part may have taken its place
             out += [*_pick(b.head, o.head, t.head), *_suite(b.suite, o.suite, t.suite, back=back)]
         return out
     if any(parts):

@@ -24,7 +24,8 @@ class MergeProblem(NamedTuple):
     ``code`` is ``clash`` (both sides changed the same lines), ``gone`` (the target has not got the
     definition that the mod changes), ``ambiguous`` (it has several of that name), ``removed`` (the
     mod removes what the target changed), ``both-add``, ``twice`` (the target has what the mod adds,
-    at another place), ``disagree`` or ``file-gone``. ``scope`` is the dotted chain that the mod was
+    at another place), ``skips`` (the mod leaves a function before what the target makes there since),
+    ``disagree`` or ``file-gone``. ``scope`` is the dotted chain that the mod was
     written in.
     """
 

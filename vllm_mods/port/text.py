@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
-from vllm_mods.port import follow, outline, statements, structure, textual
+from vllm_mods.port import follow, independence, outline, statements, structure, textual
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.outline import Outline
 from vllm_mods.port.structure import MergeProblem
@@ -40,8 +40,21 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
         return _plain(sides, python=python)
     done = _by_scopes(sides, found)
     if done.text is None and {problem.code for problem in done.problems} == {"gone"}:
-        return _moved(sides, found, done) or done
-    return done
+        done = _moved(sides, found, done) or done
+    if done.text is None or done.proof == "statements":
+        return done
+    problems = tuple(
+        MergeProblem(
+            "skips",
+            one.scope,
+            f"line {one.line}, the mod's, leaves before what the target does there since: {', '.join(one.names)}",
+        )
+        for one in independence.skipped(*sides, done.text)
+    )
+    if not problems:
+        return done
+    whole = line_diff.split(done.text)
+    return done._replace(text=None, stretches=[whole], problems=problems, proof=None)
 
 
 def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:

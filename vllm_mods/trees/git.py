@@ -29,7 +29,7 @@ _REGULAR = frozenset({b"100644", b"100755", b"100664"})
 _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 
 
-def _safe(environ: Mapping[str, str]) -> dict[str, str]:
+def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment in which no setting of a repository has git run a program.
 
     A clone may lack objects, which git then fetches, by the transport and with the programs that the
@@ -39,6 +39,7 @@ def _safe(environ: Mapping[str, str]) -> dict[str, str]:
         "core.alternateRefsCommand": "true",
         "core.fsmonitor": "false",
         "core.hooksPath": os.devnull,
+        "core.splitIndex": "false",  # a scratch index lays no file beside the repository's own
         "credential.helper": "",  # clears the list, the user's own too
         "gc.auto": "0",
         "maintenance.auto": "false",
@@ -78,7 +79,7 @@ class GitTree:
         self.commit = commit
         self._repository = repository
         self._blobs = {} if blobs is None else blobs
-        self._files = _list(repository, commit, spec)
+        self._files = listed(repository, commit, spec)
         self._version: str | bool | None = False
         if "vllm/__init__.py" not in self._files:
             raise UsageError(
@@ -117,7 +118,7 @@ class GitTree:
             data = limits.bounded(stream, limits.UNPACKED_FILE, f"{self.spec}: {path}")
         except (GitCommandError, ValueError, OSError) as error:
             raise TreeError(
-                f"{self.spec}: cannot read {path}: {_said(error)}",
+                f"{self.spec}: cannot read {path}: {said(error)}",
                 hint=f"git -C {self._repository.git_dir} fsck",
             ) from error
         self._blobs[blob] = data
@@ -139,10 +140,10 @@ class GitTree:
 
     def _describe(self) -> str | None:
         try:
-            said = self._repository.git.describe("--tags", "--long", "--match", "v*", self.commit)
+            tags = self._repository.git.describe("--tags", "--long", "--match", "v*", self.commit)
         except GitCommandError:
             return None  # No tag can be reached, as in a shallow clone.
-        return from_describe(said)
+        return from_describe(tags)
 
 
 def open_git(name: str, *, spec: str, workspace: str | None = None) -> GitTree:
@@ -199,7 +200,7 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
 def _repository(folder: str, spec: str) -> git.Repo:
     try:
         repository = git.Repo(folder)
-        repository.git.update_environment(**_safe(os.environ))
+        repository.git.update_environment(**safe_environment(os.environ))
         return repository  # noqa: TRY300
     except (InvalidGitRepositoryError, NoSuchPathError) as error:
         raise UsageError(
@@ -214,8 +215,9 @@ def _commit(repository: git.Repo, revision: str, spec: str) -> str:
             "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
         )
     except GitCommandError as error:
-        why = _said(error) or f"{repository.working_dir} has no revision {revision}"
-        hint = f"git -C {repository.working_dir} fetch --tags"
+        why = said(error) or f"{repository.working_dir} has no revision {revision}"
+        what = f"origin {revision}" if re.fullmatch(r"[0-9a-f]{7,40}", revision) else "--tags"
+        hint = f"git -C {repository.working_dir} fetch {what}"
         raise UsageError(f"{spec}: {why}", hint=hint) from error
     return commit
 
@@ -237,14 +239,15 @@ def _split(name: str, spec: str) -> tuple[str, str]:
     raise UsageError(f"{spec}: {folder}: no such folder", hint="git:REPO@REV, REPO a local folder")
 
 
-def _list(repository: git.Repo, commit: str, spec: str) -> dict[str, tuple[bytes, str]]:
+def listed(repository: git.Repo, commit: str, spec: str) -> dict[str, tuple[bytes, str]]:
+    """Return the mode and the blob of every entry of a commit. Raises ``TreeError``."""
     try:
         listing: bytes = repository.git.ls_tree(
             "-r", "-z", "--full-tree", commit, stdout_as_string=False, strip_newline_in_stdout=False
         )
     except GitCommandError as error:
         raise TreeError(
-            f"{spec}: cannot list the commit: {_said(error)}", hint="git fsck"
+            f"{spec}: cannot list the commit: {said(error)}", hint="git fsck"
         ) from error
     files: dict[str, tuple[bytes, str]] = {}
     for row in listing.split(b"\0"):
@@ -255,7 +258,7 @@ def _list(repository: git.Repo, commit: str, spec: str) -> dict[str, tuple[bytes
     return files
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """Return git's own words."""
     if isinstance(error, GitCommandError):
         return str(error.stderr).strip().removeprefix("stderr: ").strip("'").strip()
@@ -315,7 +318,7 @@ class Repository:
             )
         except GitCommandError as error:
             raise TreeError(
-                f"{self.spec}: cannot walk the history: {_said(error)}",
+                f"{self.spec}: cannot walk the history: {said(error)}",
                 hint=f"git -C {self.folder} fsck",
             ) from error
         return tuple(_commits(out))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
@@ -282,6 +283,12 @@ class Releases:
         if self.http is None:
             return Unreachable(
                 f"{spec}: the kept pages have no such release", hint="run once without --offline"
+            )
+        if built := re.search(r"\+(?:.*\.)?g([0-9a-f]{7,40})\b", name):
+            return UsageError(
+                f"{spec}: a build of commit {built[1]}, which no index that was asked has; another "
+                "release is no substitute",
+                hint=f"git:REPO@{built[1]}, REPO a clone of vLLM; or wheel:FILE; or where it is installed",
             )
         versions = nearest(name, {file.version for file in answer.files}, 5)
         return UsageError(
