@@ -26,8 +26,21 @@ def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def docker(dockerd: Engine) -> Iterator[dict[str, str]]:
-    """Give the variables with which `docker` talks to an engine that has no images yet."""
-    yield dockerd.environ
+def docker(dockerd: Engine, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Give the variables with which `docker` and `podman` are engines that have no images yet."""
+    storage, settings = tmp_path / "storage.conf", tmp_path / "containers.conf"
+    storage.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{tmp_path}/podman"\nrunroot = "{tmp_path}/podman-run"\n'
+    )
+    # As dockerd is started: no networks, and nothing that a system's service manager would have to allow.
+    settings.write_text(
+        '[containers]\nnetns = "none"\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
+        '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
+    )
+    yield {
+        **dockerd.environ,
+        "CONTAINERS_STORAGE_CONF": str(storage),
+        "CONTAINERS_CONF": str(settings),
+    }
     for image in set(dockerd("images", "-q").split()):
         dockerd("rmi", "-f", image)

@@ -188,5 +188,7 @@ def _refusal(planned: Plan, base: Base) -> Refused:
             ]
     names = " ".join(one.mod.name for one in planned.mods)
     return Refused(
-        "\n".join(lines), hint=f"vllm-mods check {names} --target image:{base.reference}"
+        "\n".join(lines),
+        hint=f"vllm-mods check {names} --target image:{base.reference}",
+        plan=planned,
     )

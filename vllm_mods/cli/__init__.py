@@ -46,6 +46,7 @@ COMMANDS = {
     "suggest": "Tell which mods, chat template and pairing a model needs.",
     "lock": "Resolve a pairing to hashes; say what moved.",
     "build": "Build the image of a pairing's lock.",
+    "upgrade": "Move a pairing to another vLLM, or back.",
     "run": "Start a pairing's image as a container that serves.",
     "ps": "List the containers that run started.",
     "logs": "Print what such a container has said.",

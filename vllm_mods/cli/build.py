@@ -87,7 +87,7 @@ def command(
             ]
             build_again(again, archive.thin(built.image, built.tag))
         with pairing_arguments.writing(
-            _documents(kept, built, documents, place), "--documents DIR names another folder"
+            documents_of(kept, built, documents, place), "--documents DIR names another folder"
         ):
             written = outputs.write(place, built, opened.base, kept.lock, tag or built.tag)
     if as_json:
@@ -122,7 +122,9 @@ def _check(kept: ReadLock, opened: OnBase) -> None:
         )
 
 
-def _documents(kept: ReadLock, built: Built, folder: str | None, place: Output) -> dict[str, bytes]:
+def documents_of(
+    kept: ReadLock, built: Built, folder: str | None, place: Output
+) -> dict[str, bytes]:
     """Return what lies beside an image, by where it goes."""
     if place.kind == outputs.THIN:
         return {}

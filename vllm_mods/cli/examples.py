@@ -100,6 +100,11 @@ EXAMPLES = {
         "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods --verify",
         "vllm-mods build qwen3.5-122b-hybrid --output dockerfile:./context",
     ),
+    "upgrade": (
+        "vllm-mods upgrade qwen3.5-122b-hybrid --to 0.22.0 --library ./mods",
+        "vllm-mods upgrade qwen3.5-122b-hybrid --library ./mods         # its base has a new digest",
+        "vllm-mods upgrade qwen3.5-122b-hybrid --library ./mods --rollback",
+    ),
     "run": (
         "vllm-mods run qwen3.5-122b-hybrid --model-folder /data/hybrid --wait",
         "vllm-mods run qwen3.5-122b-int4 --env-file hub.env --gpus 0,1 -- --tensor-parallel-size 2",

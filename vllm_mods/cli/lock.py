@@ -72,7 +72,7 @@ def command(
             hint=f"vllm-mods lock {names[0]} --output {names[0]}.lock",
         )
     epoch = source_date_epoch()
-    looked = _looked_at(library, wanted)
+    looked = looked_at(library, wanted)
     if check:
         kept = pairing_arguments.read_lock(library, path, names[0])
         with pairing_arguments.on_base(
@@ -106,7 +106,7 @@ def command(
     return EXIT_OK
 
 
-def _looked_at(library: Library, wanted: Pairing) -> LockedModel | None:
+def looked_at(library: Library, wanted: Pairing) -> LockedModel | None:
     """Look at a pairing's model, None where it is not here and the Hub cannot be asked for it.
 
     Raises ``Refused`` for one that the pairing's mods are not for.

@@ -1,0 +1,143 @@
+"""A pairing on another release, or on the same one built anew; and the way back.
+
+Its file and its lock change in one step, and what they were is kept beside them. Who is killed before
+that leaves at most an image that nothing names yet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.versions import in_range
+from vllm_mods.formats import pairing, toml_writer
+from vllm_mods.formats.pairing import Pairing, specifier
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.library import writing
+from vllm_mods.library.catalog import Library
+
+KEPT = (".toml", ".lock")
+"""What belongs to a pairing and is changed together, by the ending of its file."""
+PREVIOUS = ".previous"
+
+
+def on_release(wanted: Pairing, lock: PairingLock, to: str | None, base: str | None) -> Pairing:
+    """Return a pairing for the release ``to``, its base the one of that version; as it is where ``to`` is None.
+
+    With a ``base`` of its own, a tag that says no version is left as it is. Raises ``UsageError`` for what
+    is no version, and for such a tag.
+    """
+    if to is None:
+        return wanted
+    if in_range(to, "") is None:
+        raise UsageError(f"--to {to}: not a version", hint="--to 0.22.0")
+    vllm = wanted.vllm
+    if vllm is not None and not in_range(to, specifier(vllm)):
+        vllm = to if vllm[:1].isdigit() else _range(to)
+    old = (lock.vllm.version or "").partition("+")[0]
+    name, _, tag = wanted.base.rpartition(":")
+    new, found = re.subn(rf"(?<![\d.]){re.escape(old)}(?![\d.])", to.partition("+")[0], tag)
+    if old and found == 1 and "/" not in tag and "@" not in name:
+        return wanted._replace(base=f"{name}:{new}", vllm=vllm)
+    if base is not None:
+        return wanted._replace(vllm=vllm)
+    raise UsageError(
+        f"the tag of {wanted.base} does not say that it has vLLM {old or '(no version)'}, so nobody knows "
+        f"what the image of {to} is called",
+        hint=f"vllm-mods upgrade {wanted.name} --to {to} --base REF",
+    )
+
+
+def _range(to: str) -> str:
+    major, minor = (*re.findall(r"\d+", to), "0")[:2]
+    return f">={to.partition('+')[0]},<{major}.{int(minor) + 1}"
+
+
+def check_version(wanted: Pairing, lock: PairingLock, to: str | None, there: str | None) -> None:
+    """Raise ``Refused`` for a base that has another vLLM than was asked for."""
+    if there == lock.vllm.version if to is None else in_range(there, f"=={to}"):
+        return
+    asked = f"--to says {to}" if to is not None else f"its lock has {lock.vllm.version}"
+    raise Refused(
+        f"{wanted.base} has vLLM {there or '(no version)'}, and {asked}; nothing was changed",
+        hint=f"vllm-mods upgrade {wanted.name} --to {there} --base {wanted.base}",
+    )
+
+
+@contextmanager
+def naming_ports(name: str, to: str | None) -> Iterator[None]:
+    """Have a refusal that comes of mods that do not fit end with the commands that port them."""
+    try:
+        yield
+    except Refused as error:
+        if error.plan is None:
+            raise
+        tree = error.plan.spec if to is None else f"pypi:{to}"
+        ports = [
+            f"vllm-mods port {one.mod.name} --to {tree}"
+            for one in error.plan.mods
+            if not one.verdict.ok
+        ]
+        raise Refused(
+            f"{error.message}\npairing {name} and its lock are as they were",
+            hint="\n  ".join((*ports, "then again; `vllm-mods keep` does it for a whole library")),
+            plan=error.plan,
+        ) from error
+
+
+def edited(data: bytes, where: str, now: Pairing) -> bytes:
+    """Return a pairing's file with the base and range of ``now``; not a byte else is another.
+
+    Raises ``Refused`` where they do not stand on a line of their own.
+    """
+    text, read = data.decode(), pairing.parse(data, where)
+    for key in ("base", "vllm"):
+        value = getattr(now, key)
+        if getattr(read, key) == value:
+            continue
+        read = read._replace(**{key: value})
+        for line in re.finditer(
+            rf"""^{key}[ \t]*=[ \t]*("[^"\\\n]+"|'[^'\n]+')""", text, re.MULTILINE
+        ):
+            changed = text[: line.start(1)] + toml_writer.value(value) + text[line.end(1) :]
+            if pairing.parse(changed.encode(), where) == read:
+                text = changed
+                break
+        else:
+            raise Refused(
+                f"{where}: {key} does not stand on a line of its own; nothing was changed",
+                hint=f"write it as `{key} = {toml_writer.value(value)}`",
+            )
+    return text.encode()
+
+
+def put(library: Library, name: str, files: Mapping[str, bytes]) -> None:
+    """Write files of a pairing, by their endings, and keep what it was; all of it or nothing.
+
+    Raises ``Refused`` as ``writing.replace`` does.
+    """
+    beside, _ = os.path.splitext(library.pairing_file(name))
+    root = os.path.dirname(os.path.dirname(beside))
+    place = os.path.relpath(beside, root)
+    kept = {f"{ending}{PREVIOUS}": library.read(f"{beside}{ending}") for ending in KEPT}
+    every = {**files, **{ending: data for ending, data in kept.items() if data is not None}}
+    writing.replace(root, {f"{place}{ending}": data for ending, data in every.items()})
+
+
+def previous(library: Library, name: str) -> dict[str, bytes]:
+    """Return what a pairing and its lock were before the last upgrade, by their endings.
+
+    Raises ``UsageError`` if there is no such thing.
+    """
+    beside, _ = os.path.splitext(library.pairing_file(name))
+    found = {ending: library.read(f"{beside}{ending}{PREVIOUS}") for ending in KEPT}
+    there = {ending: data for ending, data in found.items() if data is not None}
+    if len(there) < len(KEPT):
+        raise UsageError(
+            f"{name} was not upgraded: there is no {beside}{KEPT[-1]}{PREVIOUS}",
+            hint=f"vllm-mods upgrade {name} --to VERSION",
+        )
+    return there

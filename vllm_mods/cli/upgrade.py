@@ -1,0 +1,172 @@
+"""``vllm-mods upgrade PAIRING``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from vllm_mods.api.apply import refusing
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.build import building, outputs, upgrading
+from vllm_mods.cli import command_check, options, pairing_arguments
+from vllm_mods.cli.apply import source_date_epoch
+from vllm_mods.cli.build import documents_of
+from vllm_mods.cli.lock import describe, looked_at
+from vllm_mods.cli.pairing_arguments import ReadLock
+from vllm_mods.formats import pairing, pairing_lock
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.library.catalog import Library
+
+
+@click.command(name="upgrade")
+@click.argument("name", metavar="PAIRING", shell_complete=options.complete_pairings)
+@click.option("--to", metavar="VERSION", help="The vLLM to move to [the one that it is on].")
+@click.option(
+    "--base",
+    metavar="REF",
+    help="The image to build on, wherever it lies [the pairing's, with that version in its tag].",
+)
+@click.option(
+    "--output", metavar="WHERE", help="As `build` has it [the engine that the base lies in]."
+)
+@click.option("--rollback", is_flag=True, help="Back to what pairing and lock were before.")
+@options.libraries
+@options.json_output
+@refusing()
+def command(
+    name: str,
+    to: str | None,
+    base: str | None,
+    output: str | None,
+    *,
+    rollback: bool,
+    libraries: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
+
+    The pairing's file gets the base and the range of that version, the image a tag of its own; the old
+    image stays, and pairing and lock as they were are kept beside them for --rollback. Without --to, a
+    base that has another digest by now gets the pairing's layer anew. Nothing is ported: a mod that does
+    not fit is a refusal that names the command.
+    """
+    library = options.own_library(libraries)
+    _check_writable(library, name)
+    path = pairing_arguments.lock_path(library, name, None)
+    kept = pairing_arguments.read_lock(library, path, name)
+    if rollback:
+        if (to, base, output) != (None, None, None):
+            raise UsageError(
+                "--rollback goes to what was before, and takes neither --to nor --base nor --output",
+                hint=f"vllm-mods upgrade {name} --rollback",
+            )
+        return _roll_back(library, name, kept, as_json=as_json)
+    to = None if to is None else to.removeprefix("v")
+    wanted = upgrading.on_release(library.pairing(name), kept.lock, to, base)
+    epoch = source_date_epoch()
+    with (
+        upgrading.naming_ports(name, to),
+        pairing_arguments.on_base(
+            library,
+            wanted,
+            base or wanted.base,
+            epoch=kept.lock.epoch if epoch is None else epoch,
+            beside=(path,),
+        ) as opened,
+    ):
+        place = outputs.parse(output, opened.base)
+        if base is not None:
+            wanted = wanted._replace(base=opened.drafted.lock.base.ref)
+        upgrading.check_version(wanted, kept.lock, to, opened.tree.version)
+        command_check.demand(command_check.of_pairing(library, wanted), opened.tree, opened.planned)
+        lock = opened.drafted.lock._replace(
+            checkpoint=looked_at(library, wanted), pairing_digest=pairing.digest(wanted)
+        )
+        file = library.pairing_file(name)
+        before = library.read(file) or b""
+        after = upgrading.edited(before, file, wanted)
+        if after == before and not pairing_lock.moved(kept.lock, lock):
+            return _answer(kept.lock, ReadLock(path, kept.data, kept.lock), (), as_json=as_json)
+        now = ReadLock(path, pairing_lock.dump(lock), lock)
+        built = building.build(opened.base, opened.drafted._replace(lock=lock), now.data)
+        beside = os.path.splitext(path)[0]
+        documents = documents_of(now, built, None, place)
+        written = outputs.write(place, built, opened.base, lock, built.tag)
+        upgrading.put(
+            library,
+            name,
+            {
+                ".toml": after,
+                ".lock": now.data,
+                **{where.removeprefix(beside): data for where, data in documents.items()},
+            },
+        )
+    said = (written.said, f"image  {built.image.config_digest}", f"stays  {_tag(kept)}")
+    more = {"image": built.image.config_digest, "manifest": written.pushed}
+    return _answer(kept.lock, now, said, as_json=as_json, more=more)
+
+
+def _check_writable(library: Library, name: str) -> None:
+    file = library.pairing_file(name)
+    if not library.is_writable(file):
+        raise UsageError(
+            f"{name} came with vllm-mods, and {file} is a part of the installation: nothing was written",
+            hint=f"""make it a pairing of your own:
+  mkdir -p mods/pairings
+  sed 's/^name = .*/name = "my-{name}"/' {file} >mods/pairings/my-{name}.toml
+  vllm-mods lock my-{name} --library mods""",
+        )
+    if not os.access(os.path.dirname(file), os.W_OK):
+        raise Refused(f"{file} cannot be written; nothing was changed", hint=f"ls -l {file}")
+
+
+def _roll_back(library: Library, name: str, kept: ReadLock, *, as_json: bool) -> int:
+    files = upgrading.previous(library, name)
+    lock = pairing_lock.parse(files[".lock"], f"{kept.path}{upgrading.PREVIOUS}")
+    pairing.parse(files[".toml"], f"{library.pairing_file(name)}{upgrading.PREVIOUS}")
+    upgrading.put(library, name, files)
+    for ending in (".cdx.json", ".intoto.json"):  # of the other image
+        if os.path.exists(place := f"{os.path.splitext(kept.path)[0]}{ending}"):
+            os.unlink(place)
+            options.note(f"removed {place}: `vllm-mods build {name}` writes it anew")
+    now = ReadLock(kept.path, files[".lock"], lock)
+    return _answer(kept.lock, now, (f"stays  {_tag(kept)}",), as_json=as_json)
+
+
+def _tag(one: ReadLock) -> str:
+    return pairing_lock.tag(one.lock, one.data)
+
+
+def _answer(
+    before: PairingLock,
+    now: ReadLock,
+    said: Sequence[str],
+    *,
+    as_json: bool,
+    more: dict[str, Any] | None = None,
+) -> int:
+    """Tell what became of a lock."""
+    found = pairing_lock.differences(before, now.lock)
+    lock = now.lock
+    if as_json:
+        mods = [
+            {"name": one.name, "version": one.version, "verdict": one.verdict} for one in lock.mods
+        ]
+        answer = {"schema": 1, "pairing": lock.pairing, "changed": bool(said), "tag": _tag(now)}
+        answer |= {"lock": now.path, "base": lock.base.ref, "vllm": lock.vllm.version}
+        answer |= {"mods": mods, "differences": [one._asdict() for one in found], **(more or {})}
+        options.print_json(answer)
+        return EXIT_OK
+    if not said:
+        click.echo(f"{lock.pairing} is on {lock.base.ref} as it is now: nothing moved")
+        return EXIT_OK
+    click.echo(
+        f"{lock.pairing}: vLLM {before.vllm.version} → {lock.vllm.version}, now {_tag(now)} on {lock.base.ref}"
+    )
+    for mod in lock.mods:
+        click.echo(f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})")
+    click.echo("\n".join(("what moved:", *(f"  {describe(one)}" for one in found), *said)))
+    return EXIT_OK
