@@ -77,17 +77,33 @@ verify = click.option(
     is_flag=True,
     help="Have each release's wheel as a whole once, and hold it to the hash that the index states.",
 )
+
+
+def _or_found(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    return value if value is not None or context.resilient_parsing else active_target()
+
+
+def active_target() -> str:
+    """Return the one vLLM of the active environment, and say so. Raises ``UsageError`` for none and for several."""
+    from vllm_mods.cli import found_target  # noqa: PLC0415  (where none is named)
+
+    return found_target.found()
+
+
+TARGET = "VLLM_MODS_TARGET"
 target_folder = click.option(
     "--target",
-    required=True,
     metavar="DIR",
-    help="The vllm package folder, or the folder that holds it.",
+    envvar=TARGET,
+    callback=_or_found,
+    help="The vllm package folder, or the folder that holds it [the active environment's].",
 )
 target_tree = click.option(
     "--target",
-    required=True,
     metavar="TREE",
-    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF.",
+    envvar=TARGET,
+    callback=_or_found,
+    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment's].",
 )
 strict_version = click.option(
     "--strict-version", is_flag=True, help="Take a variant only on the vLLM versions it states."
