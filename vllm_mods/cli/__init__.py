@@ -18,7 +18,7 @@ import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
-from vllm_mods.cli import shown
+from vllm_mods.cli import manner, shown
 from vllm_mods.cli.ending import Said, complain, drop_output, print_error
 from vllm_mods.cli.help_text import explained, write_examples
 
@@ -82,6 +82,7 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
+        manner.accept(command)
         if COMPLETE in os.environ:
             from vllm_mods.cli.shell_completion import know_values  # noqa: PLC0415
 
@@ -127,7 +128,9 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="vllm-mods", message="%(prog)s %(version)s")
+@click.version_option(
+    __version__, "-V", "--version", prog_name="vllm-mods", message="%(prog)s %(version)s"
+)
 def main() -> None:
     """Version, prove, apply and revert patches ("mods") to an installed vLLM.
 
@@ -139,6 +142,9 @@ def main() -> None:
     or rolled back, the tree is as it was; 4 the tree was changed and could not
     be restored; 70 a bug; 130 interrupted.
     """  # noqa: D301
+
+
+main.params += manner.options(hidden=False)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -161,6 +167,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except VllmModsError as error:
         said = Said(error.code, error.message, error.hint, error.exit_code)
+        manner.explain(error, made)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "vllm-mods"
         said = Said("usage", error.format_message(), f"{command} --help", EXIT_USAGE)

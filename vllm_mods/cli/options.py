@@ -241,7 +241,7 @@ def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:
 def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> str:
     """Colour a verdict, or words about it, on a terminal that wants colour; the word alone says it all."""
     said = verdict.value if words is None else words
-    if not (sys.stderr if err else sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+    if not shown.colored(err=err):
         return said
     return shown.styled(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
@@ -333,7 +333,8 @@ def progress() -> Callable[[str, int, int | None], None] | None:
 
 def watched() -> bool:
     """Tell whether somebody sees what is on its way: stderr is a terminal that can take a line back."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    quiet = getattr(sys.stderr, "quiet", False)
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
 
 
 def show_line(text: str, *, last: bool) -> None:
