@@ -124,9 +124,10 @@ def serve_arguments(planned: Plan, templates: str) -> list[str]:
     return lines
 
 
-def done(paths: Sequence[str]) -> str:
-    """Say how many files were changed."""
-    return f"{len(paths)} file{'s' * (len(paths) != 1)} changed" if paths else "nothing to do"
+def done(paths: Sequence[str], *, dry_run: bool = False) -> str:
+    """Say how many files were changed, or would be."""
+    what = "would be changed" if dry_run else "changed"
+    return f"{len(paths)} file{'s' * (len(paths) != 1)} {what}" if paths else "nothing to do"
 
 
 def findings(
