@@ -30,6 +30,7 @@ COMMANDS = {
     "list": "List the mods that can be applied, and the pairings.",
     "show": "Show one mod or pairing: what it changes, what it needs.",
     "check": "Tell whether mods fit a vLLM tree; change nothing.",
+    "diff": "Show what mods would change in a vLLM tree.",
     "apply": "Put mods into an installed vLLM, whole or not at all.",
     "status": "Tell which mods are in a vLLM tree.",
     "verify": "Tell whether patched files were changed since.",

@@ -105,6 +105,14 @@ def file(text: str) -> None:
     stream.flush()
 
 
+def paged(text: str) -> None:
+    """Print what is a file of its own, on a terminal through its pager."""
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        return file(text)
+    os.environ.setdefault("LESS", "FRX")  # as git has it: what fits on a screen is not held there
+    return click.echo_via_pager(_STEERING.sub(_spelt, text))
+
+
 def _spelt(found: re.Match[str]) -> str:
     number = ord(found[0])
     if number >= 0xDC80:
