@@ -57,6 +57,7 @@ COMMANDS = {
     "template": "Render chat templates, and hold them against conversations.",
     "image": "Tell what is in an image, and whether it is intact.",
     "doctor": "Tell what this installation and a tree are, and what is wrong.",
+    "explain": "Say what a verdict or an exit code means, and what to do next.",
     "completion": "Print the shell code that completes vllm-mods commands.",
 }
 

@@ -165,6 +165,7 @@ EXAMPLES = {
         "vllm-mods doctor --target image:vllm/vllm-openai:v0.21.0 --json",
         "vllm-mods doctor --report report.md                 # to send with a question",
     ),
+    "explain": ("vllm-mods explain conflict", "vllm-mods explain 4"),
     "completion": (
         'eval "$(vllm-mods completion bash)"                 # in ~/.bashrc',
         'eval "$(vllm-mods completion zsh)"                  # in ~/.zshrc, after compinit',
