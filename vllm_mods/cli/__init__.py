@@ -63,6 +63,13 @@ COMMANDS = {
 
 COMPLETE = "_VLLM_MODS_COMPLETE"
 """Set by a shell that wants to know what could be typed."""
+_MEANT = {
+    **dict.fromkeys(("add", "install", "patch"), "apply"),
+    **dict.fromkeys(("remove", "rm", "undo", "uninstall", "unapply"), "revert"),
+    **dict.fromkeys(("info", "describe"), "show"),
+    "serve": "run",
+}
+"""What other tools call it."""
 _HELP = frozenset({"-h", "--help"})
 # A submodule named `list` or `run` would stand in for what has that name in this package; `import` is no name.
 _MODULES = {
@@ -112,9 +119,10 @@ class _Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib  # noqa: PLC0415
 
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            meant = f"; did you mean `{near[0]}`?" if near else "; `vllm-mods --help` lists them"
-            raise click.UsageError(f"there is no command `{args[0]}`{meant}", ctx)
+            meant = _MEANT.get(args[0])
+            near = [meant] if meant else difflib.get_close_matches(args[0], COMMANDS, 1)
+            more = f"; did you mean `{near[0]}`?" if near else "; `vllm-mods --help` lists them"
+            raise click.UsageError(f"there is no command `{args[0]}`{more}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not _HELP.isdisjoint(rest):  # or it stands behind a `--`
             command = explained(command, name or "")
@@ -129,11 +137,16 @@ class _Commands(click.Group):
         write_examples(formatter, "")
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(
     __version__, "-V", "--version", prog_name="vllm-mods", message="%(prog)s %(version)s"
 )
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Version, prove, apply and revert patches ("mods") to an installed vLLM.
 
     TREE is a path to the vllm package or the folder that holds it, or one of
@@ -144,6 +157,10 @@ def main() -> None:
     or rolled back, the tree is as it was; 4 the tree was changed and could not
     be restored; 70 a bug; 130 interrupted.
     """  # noqa: D301
+    if context.invoked_subcommand is None:
+        from vllm_mods.cli import overview  # noqa: PLC0415  (for nothing but this)
+
+        overview.show()
 
 
 main.params += manner.options(hidden=False)

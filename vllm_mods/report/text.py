@@ -32,6 +32,13 @@ MEANING = {
     Verdict.UNREADABLE: "the tree cannot be read",
 }
 
+STANDING = {
+    "in": "",
+    "undone": ": was in, and another installation of vLLM has undone it",
+    "changed": ": went in, and is not as it was left",
+}
+"""What is said behind a mod of a receipt."""
+
 
 def tree_name(version: str | None, spec: str) -> str:
     """Name a tree: what it says of itself, and how it was given."""
