@@ -11,7 +11,7 @@ import importlib
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -186,7 +186,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except VllmModsError as error:
         said = Said(error.code, error.message, error.hint, error.exit_code)
-        manner.explain(error, made)
+        _trace(error, made)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "vllm-mods"
         said = Said("usage", error.format_message(), f"{command} --help", EXIT_USAGE)
@@ -210,3 +210,11 @@ def _run(arguments: Sequence[str]) -> int:
     if "answered" not in made and "--json" in itertools.takewhile("--".__ne__, arguments):
         print_error(said)
     return said.exit_code
+
+
+def _trace(error: Exception, made: Container[str]) -> None:
+    """Show where an error comes from, if this run is to be verbose."""
+    if "verbose" in made:
+        from vllm_mods.cli import unexpected  # noqa: PLC0415
+
+        unexpected.show_trace(error)

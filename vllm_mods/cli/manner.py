@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
 
 import click
 
@@ -68,11 +67,3 @@ def accept(command: click.Command) -> None:
 def speak() -> None:
     """Say what comes next, however quiet this run is to be: it is an error."""
     vars(sys.stderr)["quiet"] = False
-
-
-def explain(error: Exception, made: Container[str]) -> None:
-    """Show where an error comes from, if this run is to be verbose."""
-    if "verbose" in made:
-        from vllm_mods.cli import unexpected  # noqa: PLC0415
-
-        unexpected.show_trace(error)
