@@ -508,15 +508,18 @@ def test_the_vllm_of_this_python(call: Call, site: Path, monkeypatch: pytest.Mon
     assert call("doctor", "--json").json["target"]["spec"] == str(site)
 
 
-def test_an_environment_that_is_active_is_named(
+def test_the_environment_that_is_active_is_taken_if_no_other_is(
     call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "venv/lib/python3.12/site-packages"
     place.parent.mkdir(parents=True)
     site.rename(place)
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    assert call("doctor", "--json").json["target"]["spec"] == str(place)
+    monkeypatch.syspath_prepend(str(other(tmp_path / "first")))
     found = call("doctor", "--json").json
-    assert hint(found, "no-target") == f"vllm-mods doctor --target {place}"
+    assert found["target"] is None
+    assert hint(found, "no-target") == f"vllm-mods doctor --target {tmp_path / 'first'}"
 
 
 def test_a_faulty_library_is_told_and_the_rest_is_looked_at(

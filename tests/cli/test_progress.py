@@ -43,6 +43,7 @@ def test_the_last_line_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_error_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     there = terminal(monkeypatch)
+    monkeypatch.setenv("NO_COLOR", "1")
     shown()("vllm.whl", 1_000_000, None)
     complain("the connection was lost")
     assert there.getvalue().endswith("1.0 MB\r\033[Kerror: the connection was lost\n")

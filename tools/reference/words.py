@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
-import re
 
 from reference.commands import walk
-from reference.markdown import code, table
+from reference.markdown import code, plain, table
 from reference.messages import sources
 from vllm_mods.base import errors
 from vllm_mods.base.model import Verdict
-from vllm_mods.cli import main
+from vllm_mods.cli import explain
 from vllm_mods.report.text import MEANING
+from vllm_mods.report.words import NEXT, does
 
 
 def verdicts() -> str:
     """Return a row per verdict: what it means, what ``apply`` does, and if ``check`` is content."""
     return table(
-        ("verdict", "meaning", "`apply`", "`check` exits with"),
+        ("verdict", "meaning", "`apply`", "`check` exits with", "next"),
         (
-            (code(verdict), MEANING[verdict], _does(verdict), "0" if verdict.ok else "1")
+            (
+                code(verdict),
+                MEANING[verdict],
+                does(verdict),
+                "0" if verdict.ok else "1",
+                plain(NEXT[verdict]),
+            )
             for verdict in Verdict
         ),
     )
 
 
-def _does(verdict: Verdict) -> str:
-    if verdict.writes:
-        return "changes the files"
-    return "changes nothing, exit code 0" if verdict.ok else "refuses, exit code 3"
-
-
 def exit_codes() -> str:
     """Return a row per exit code, with the name that the code has for it."""
-    told = re.search(r"Exit codes: (.*?)\.\s*\Z", inspect.cleandoc(main.help or ""), re.DOTALL)
-    if told is None:
-        raise ValueError("`vllm-mods --help` does not list the exit codes any more")
-    meanings = dict(part.split(" ", 1) for part in " ".join(told[1].split()).split("; "))
+    meanings = explain.exit_codes()
     numbers = {value: name for name, value in vars(errors).items() if name.startswith("EXIT_")}
     if set(meanings) != {str(number) for number in numbers}:
         raise ValueError("`vllm-mods --help` lists other exit codes than errors.py has")

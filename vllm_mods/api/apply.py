@@ -102,30 +102,22 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
+    notes: list[str] = []
     _check_mods(mods)
     trust.demand(mods)
-    notes: list[str] = []
     with refusing():
-        tree, there = _opened(target, workspace, recovering=notes.append)
-        base = ground.of(tree, there.receipt)
-        made, whole = _planned(
+        tree, there = opened(target, workspace, recovering=notes.append)
+        made, wanted = decided(
             mods,
-            base,
-            tree.workspace,
+            tree,
+            there,
+            notes,
             strict_version=strict_version,
             only_supported=only_supported,
+            planned=planned,
         )
-        if planned is not None:
-            planned(made)
-        if not made.ok:
-            raise refusal(made, tree, notes)
         changed: tuple[str, ...] = ()
-        if base.bare is not None or any(one.verdict.writes for one in made.mods):
-            if base.bare is None:
-                wanted = transitions.forward(whole, there.receipt)
-            else:
-                wanted = ground.transition(base, whole, tree.root)
-                notes += ground.notes(base, made, wanted)
+        if wanted is not None:
             outcome = transaction.commit(
                 tree.root,
                 wanted,
@@ -136,8 +128,43 @@ def apply(
             )
             changed = outcome.changed
             notes += outcome.notes
-    templates = tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
-    return Applied(tree.root, made, changed, tuple(notes), templates)
+    return Applied(tree.root, made, changed, tuple(notes), templates_of(tree))
+
+
+def templates_of(tree: FolderTree) -> str:
+    """Return the folder that the chat templates of a tree go to."""
+    return tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
+
+
+def decided(
+    mods: Sequence[Mod],
+    tree: FolderTree,
+    there: State,
+    notes: list[str],
+    *,
+    strict_version: bool,
+    only_supported: bool,
+    planned: Callable[[Plan], object] | None,
+) -> tuple[Plan, transaction.Transition | None]:
+    """Return the plan of mods, and what brings the tree there, None where nothing is to be done.
+
+    Raises ``Refused`` where not every mod fits; ``notes`` are what was said before, and get more.
+    """
+    base = ground.of(tree, there.receipt)
+    made, whole = _planned(
+        mods, base, tree.workspace, strict_version=strict_version, only_supported=only_supported
+    )
+    if planned is not None:
+        planned(made)
+    if not made.ok:
+        raise refusal(made, tree, notes)
+    if base.bare is not None:
+        wanted = ground.transition(base, whole, tree.root)
+        notes += ground.notes(base, made, wanted)
+        return made, wanted
+    if any(one.verdict.writes for one in made.mods):
+        return made, transitions.forward(whole, there.receipt)
+    return made, None
 
 
 def revert(
@@ -167,7 +194,7 @@ def revert(
     """
     notes: list[str] = []
     with refusing():
-        tree, there = _opened(target, None, recovering=notes.append)
+        tree, there = opened(target, None, recovering=notes.append)
         _check_in(names, there, tree)
         known = tuple(entry.name for entry in there.mods)
         gone = names or known
@@ -217,7 +244,7 @@ def status(target: Folder, *names: str) -> Status:
     >>> there.ok, [there.standing(mod) for mod in there.mods], there.hint
     (False, ['changed'], 'vllm-mods revert --discard-edits --target site-packages && vllm-mods apply fast --target site-packages')
     """
-    tree, there = _opened(target, None, recovering=None)
+    tree, there = opened(target, None, recovering=None)
     undone = integrity.undone_in(there)
     found = integrity.findings(there, undone.paths)
     if names:
@@ -251,7 +278,7 @@ def verify(target: Folder, *names: str) -> Verified:
     >>> [(found.code, found.path) for found in vm.verify("site-packages").findings]
     [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
     """
-    tree, there = _opened(target, None, recovering=None)
+    tree, there = opened(target, None, recovering=None)
     _check_in(names, there, tree)
     found = integrity.findings(there, integrity.undone_in(there).paths)
     if names:
@@ -263,7 +290,7 @@ def verify(target: Folder, *names: str) -> Verified:
 def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:
     """Return those of the named mods that went into a tree, as they were then; none where there is no tree."""
     try:
-        tree, there = _opened(target, None, recovering=None)
+        tree, there = opened(target, None, recovering=None)
     except UsageError:
         return ()  # told by whoever needs the tree; of a mod that is nowhere, the name is
     return tuple(ground.kept_mod(tree, entry.name) for entry in there.mods if entry.name in names)
@@ -278,7 +305,7 @@ def refusing() -> Iterator[None]:
         raise Refused(f"nothing was changed: {error.message}", hint=error.hint) from error
 
 
-def _opened(
+def opened(
     target: Folder, workspace: Folder | None, *, recovering: Callable[[str], object] | None
 ) -> tuple[FolderTree, State]:
     """Open a folder, with what lies in it of earlier runs.

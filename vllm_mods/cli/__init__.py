@@ -11,14 +11,14 @@ import importlib
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
-from vllm_mods.cli import shown
+from vllm_mods.cli import manner, shown
 from vllm_mods.cli.ending import Said, complain, drop_output, print_error
 from vllm_mods.cli.help_text import explained, write_examples
 
@@ -30,6 +30,7 @@ COMMANDS = {
     "list": "List the mods that can be applied, and the pairings.",
     "show": "Show one mod or pairing: what it changes, what it needs.",
     "check": "Tell whether mods fit a vLLM tree; change nothing.",
+    "diff": "Show what mods would change in a vLLM tree.",
     "apply": "Put mods into an installed vLLM, whole or not at all.",
     "status": "Tell which mods are in a vLLM tree.",
     "verify": "Tell whether patched files were changed since.",
@@ -57,11 +58,19 @@ COMMANDS = {
     "template": "Render chat templates, and hold them against conversations.",
     "image": "Tell what is in an image, and whether it is intact.",
     "doctor": "Tell what this installation and a tree are, and what is wrong.",
+    "explain": "Say what a verdict or an exit code means, and what to do next.",
     "completion": "Print the shell code that completes vllm-mods commands.",
 }
 
 COMPLETE = "_VLLM_MODS_COMPLETE"
 """Set by a shell that wants to know what could be typed."""
+_MEANT = {
+    **dict.fromkeys(("add", "install", "patch"), "apply"),
+    **dict.fromkeys(("remove", "rm", "undo", "uninstall", "unapply"), "revert"),
+    **dict.fromkeys(("info", "describe"), "show"),
+    "serve": "run",
+}
+"""What other tools call it."""
 _HELP = frozenset({"-h", "--help"})
 # A submodule named `list` or `run` would stand in for what has that name in this package; `import` is no name.
 _MODULES = {
@@ -83,6 +92,7 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
+        manner.accept(command)
         if COMPLETE in os.environ:
             from vllm_mods.cli.shell_completion import know_values  # noqa: PLC0415
 
@@ -110,9 +120,10 @@ class _Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib  # noqa: PLC0415
 
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            meant = f"; did you mean `{near[0]}`?" if near else "; `vllm-mods --help` lists them"
-            raise click.UsageError(f"there is no command `{args[0]}`{meant}", ctx)
+            meant = _MEANT.get(args[0])
+            near = [meant] if meant else difflib.get_close_matches(args[0], COMMANDS, 1)
+            more = f"; did you mean `{near[0]}`?" if near else "; `vllm-mods --help` lists them"
+            raise click.UsageError(f"there is no command `{args[0]}`{more}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not _HELP.isdisjoint(rest):  # or it stands behind a `--`
             command = explained(command, name or "")
@@ -127,9 +138,16 @@ class _Commands(click.Group):
         write_examples(formatter, "")
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="vllm-mods", message="%(prog)s %(version)s")
-def main() -> None:
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(
+    __version__, "-V", "--version", prog_name="vllm-mods", message="%(prog)s %(version)s"
+)
+@click.pass_context
+def main(context: click.Context) -> None:
     """Version, prove, apply and revert patches ("mods") to an installed vLLM.
 
     TREE is a path to the vllm package or the folder that holds it, or one of
@@ -140,6 +158,13 @@ def main() -> None:
     or rolled back, the tree is as it was; 4 the tree was changed and could not
     be restored; 70 a bug; 130 interrupted.
     """  # noqa: D301
+    if context.invoked_subcommand is None:
+        from vllm_mods.cli import overview  # noqa: PLC0415  (for nothing but this)
+
+        overview.show()
+
+
+main.params += manner.options(hidden=False)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -162,6 +187,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except VllmModsError as error:
         said = Said(error.code, error.message, error.hint, error.exit_code)
+        _trace(error, made)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "vllm-mods"
         said = Said("usage", error.format_message(), f"{command} --help", EXIT_USAGE)
@@ -185,3 +211,11 @@ def _run(arguments: Sequence[str]) -> int:
     if "answered" not in made and "--json" in itertools.takewhile("--".__ne__, arguments):
         print_error(said)
     return said.exit_code
+
+
+def _trace(error: Exception, made: Container[str]) -> None:
+    """Show where an error comes from, if this run is to be verbose."""
+    if "verbose" in made:
+        from vllm_mods.cli import unexpected  # noqa: PLC0415
+
+        unexpected.show_trace(error)

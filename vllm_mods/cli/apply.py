@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -40,6 +40,7 @@ from vllm_mods.report import data, text
     is_flag=True,
     help="Replace a hard-linked file by one of this tree's own: what is done anyway.",
 )
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
 @options.json_output
 def command(
     mods: tuple[str, ...],
@@ -52,13 +53,14 @@ def command(
     only_supported: bool,
     keep_links: bool,
     break_links: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Put mods into an installed vLLM, whole or not at all.
 
     Without MOD and --pairing, all bundled mods that are marked as default. Mods that are in already
     are left as they are. If any mod does not fit, or vllm-mods.toml does not trust it, nothing is
-    changed (exit code 3).
+    changed (exit code 3). With --dry-run the exit code is the one that there would be.
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
     if keep_links and break_links:
@@ -76,14 +78,13 @@ def command(
     if pairing is not None:
         trust.demand_pairing(library, pairing)
     try:
-        done = apply.apply(
+        done = _doing(epoch, dry_run=dry_run)(
             chosen,
             target,
             workspace=workspace,
             strict_version=strict_version,
             only_supported=only_supported,
             keep_links=keep_links,
-            source_date_epoch=epoch,
             planned=lambda planned: announced(planned, chosen, paired),
         )
     except Refused as error:
@@ -100,16 +101,24 @@ def command(
     script = None if paired is None else serve_script(paired, done)
     if as_json:
         serve = {} if script is None else {"serve": script}
-        options.print_json({**data_of(done.plan, done.changed), **serve})
+        options.print_json({**data_of(done.plan, done.changed), **serve, "dry_run": dry_run})
         return EXIT_OK
     click.echo(text.plan(done.plan, options.paint))
-    click.echo(text.done(done.changed))
+    click.echo(text.done(done.changed, dry_run=dry_run))
     if script is not None:
         click.echo(f"serve with (pairing {pairing}):\n{script}")
         return EXIT_OK
     for line in text.serve_arguments(done.plan, done.templates):
         click.echo(line)
     return EXIT_OK
+
+
+def _doing(epoch: int | None, *, dry_run: bool) -> Callable[..., Applied]:
+    if not dry_run:
+        return functools.partial(apply.apply, source_date_epoch=epoch)
+    from vllm_mods.api.rehearsal import rehearse  # noqa: PLC0415  (apply has no use for it)
+
+    return rehearse
 
 
 def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> None:

@@ -17,7 +17,8 @@ from vllm_mods.trees.open import open_tree
 @click.option(
     "--target",
     metavar="TREE",
-    help="A folder, image:REF, or any other tree [the vLLM of the Python that this runs in].",
+    envvar=options.TARGET,
+    help="A folder, image:REF, or any other tree [the active environment's vLLM].",
 )
 @options.libraries
 @options.workspace

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import click
 
-from vllm_mods.cli import shown
+from vllm_mods.cli import manner, shown
 
 
 class Said(NamedTuple):
@@ -43,9 +43,13 @@ def complain(message: str, hint: str | None = None) -> None:
 
     Where that cannot be written either, the exit code has to do.
     """
+    manner.speak()
+    error, next_ = "error:", "hint:"
+    if shown.colored(err=True):
+        error, next_ = shown.styled(error, fg="red", bold=True), shown.styled(next_, fg="cyan")
     with contextlib.suppress(OSError):
         if sys.stderr.isatty():
             shown.steer("\r\033[K")  # what showed the progress ends here
-        click.echo(f"error: {message}", err=True)
+        click.echo(f"{error} {message}", err=True)
         if hint:
-            click.echo(f"\nhint: {hint}", err=True)
+            click.echo(f"\n{next_} {hint}", err=True)

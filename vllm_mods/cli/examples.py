@@ -27,8 +27,13 @@ EXAMPLES = {
         "vllm-mods check --pairing qwen3.5-122b-hybrid --target image:vllm/vllm-openai:v0.21.0",
         "vllm-mods check my-fix --library ./mods --target git:./vllm@main --json",
     ),
+    "diff": (
+        "vllm-mods diff hybrid-int4-fp8 --target pypi:0.21.0",
+        f"vllm-mods diff --pairing qwen3.5-122b-hybrid --target {TREE} > hybrid.diff",
+    ),
     "apply": (
         f"vllm-mods apply hybrid-int4-fp8 --target {TREE}",
+        f"vllm-mods apply hybrid-int4-fp8 --target {TREE} --dry-run",
         f"vllm-mods apply --pairing qwen3.5-122b-hybrid --target {TREE}",
         f"SOURCE_DATE_EPOCH=0 vllm-mods apply flashqla --target {TREE}   # a reproducible layer",
         "vllm-mods apply my-fix --library ./mods --target .venv/lib/python3.12/site-packages",
@@ -165,6 +170,7 @@ EXAMPLES = {
         "vllm-mods doctor --target image:vllm/vllm-openai:v0.21.0 --json",
         "vllm-mods doctor --report report.md                 # to send with a question",
     ),
+    "explain": ("vllm-mods explain conflict", "vllm-mods explain 4"),
     "completion": (
         'eval "$(vllm-mods completion bash)"                 # in ~/.bashrc',
         'eval "$(vllm-mods completion zsh)"                  # in ~/.zshrc, after compinit',

@@ -77,17 +77,33 @@ verify = click.option(
     is_flag=True,
     help="Have each release's wheel as a whole once, and hold it to the hash that the index states.",
 )
+
+
+def _or_found(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    return value if value is not None or context.resilient_parsing else active_target()
+
+
+def active_target() -> str:
+    """Return the one vLLM of the active environment, and say so. Raises ``UsageError`` for none and for several."""
+    from vllm_mods.cli import found_target  # noqa: PLC0415  (where none is named)
+
+    return found_target.found()
+
+
+TARGET = "VLLM_MODS_TARGET"
 target_folder = click.option(
     "--target",
-    required=True,
     metavar="DIR",
-    help="The vllm package folder, or the folder that holds it.",
+    envvar=TARGET,
+    callback=_or_found,
+    help="The vllm package folder, or the folder that holds it [the active environment's].",
 )
 target_tree = click.option(
     "--target",
-    required=True,
     metavar="TREE",
-    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF.",
+    envvar=TARGET,
+    callback=_or_found,
+    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment's].",
 )
 strict_version = click.option(
     "--strict-version", is_flag=True, help="Take a variant only on the vLLM versions it states."
@@ -225,7 +241,7 @@ def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:
 def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> str:
     """Colour a verdict, or words about it, on a terminal that wants colour; the word alone says it all."""
     said = verdict.value if words is None else words
-    if not (sys.stderr if err else sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+    if not shown.colored(err=err):
         return said
     return shown.styled(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
@@ -317,7 +333,8 @@ def progress() -> Callable[[str, int, int | None], None] | None:
 
 def watched() -> bool:
     """Tell whether somebody sees what is on its way: stderr is a terminal that can take a line back."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    quiet = getattr(sys.stderr, "quiet", False)
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
 
 
 def show_line(text: str, *, last: bool) -> None:

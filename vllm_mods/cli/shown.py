@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import secrets
 import sys
@@ -26,14 +27,21 @@ _ESCAPE = "".join(chr(0xF0000 + secrets.randbelow(0xFFFD)) for _ in range(2))
 
 
 class ShownText:
-    """A text stream that shows control characters instead of obeying them, of its ``buffer`` too."""
+    """A text stream that shows control characters instead of obeying them, of its ``buffer`` too.
+
+    ``quiet``: nothing is written; ``color``: whether it is wanted, None where the stream decides.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.exact = stream
         self.buffer = _ShownBytes(self)
+        self.quiet = False
+        self.color: bool | None = None
 
     def write(self, text: str) -> int:
         """Write text with every control character spelt out."""
+        if self.quiet:
+            return len(text)
         self.exact.write(_STEERING.sub(_spelt, text).replace(_ESCAPE, "\x1b"))
         return len(text)
 
@@ -74,6 +82,17 @@ def styled(text: str, **style: Any) -> str:  # noqa: ANN401  (as ``click.style``
     return click.style("\0", **style).replace("\x1b", _ESCAPE).replace("\0", text)
 
 
+def colored(*, err: bool = False) -> bool:
+    """Tell whether a standard stream wants colour: by --color, else NO_COLOR, FORCE_COLOR, else if a terminal has it."""
+    stream = sys.stderr if err else sys.stdout
+    wanted: bool | None = getattr(stream, "color", None)
+    if wanted is not None or os.environ.get("NO_COLOR"):
+        return bool(wanted)
+    return bool(os.environ.get("FORCE_COLOR")) or (
+        stream.isatty() and os.environ.get("TERM") != "dumb"
+    )
+
+
 def steer(sequence: str) -> None:
     """Write to stderr what moves its cursor."""
     getattr(sys.stderr, "exact", sys.stderr).write(sequence)
@@ -84,6 +103,14 @@ def file(text: str) -> None:
     stream = sys.stdout if sys.stdout.isatty() else getattr(sys.stdout, "exact", sys.stdout)
     stream.write(text)
     stream.flush()
+
+
+def paged(text: str) -> None:
+    """Print what is a file of its own, on a terminal through its pager."""
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        return file(text)
+    os.environ.setdefault("LESS", "FRX")  # as git has it: what fits on a screen is not held there
+    return click.echo_via_pager(_STEERING.sub(_spelt, text))
 
 
 def _spelt(found: re.Match[str]) -> str:

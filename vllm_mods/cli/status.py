@@ -42,7 +42,7 @@ def command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     click.echo(text.tree_name(there.version, target))
     for entry in shown:
         click.echo(
-            f"  {entry.name} {entry.version} (variant {entry.variant}){_STANDING[there.standing(entry)]}"
+            f"  {entry.name} {entry.version} (variant {entry.variant}){text.STANDING[there.standing(entry)]}"
         )
         for file in entry.files:
             click.echo(f"    {file.path}")
@@ -54,10 +54,3 @@ def command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
         click.echo(line)
     options.hint(there.hint)
     return EXIT_OK if ok else EXIT_NO
-
-
-_STANDING = {
-    "in": "",
-    "undone": ": was in, and another installation of vLLM has undone it",
-    "changed": ": went in, and is not as it was left",
-}

@@ -13,6 +13,7 @@ import click
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
 from vllm_mods.base.model import Plan
+from vllm_mods.cli import manner
 from vllm_mods.cli.ending import Said, drop_output
 
 
@@ -46,14 +47,22 @@ def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object])
     return _bug(error, arguments, made)
 
 
+def show_trace(error: Exception) -> None:
+    """Say where an error comes from, and what caused it, without secrets."""
+    from vllm_mods.doctor import bug, secrets  # noqa: PLC0415
+
+    manner.speak()
+    click.echo(secrets.clean(bug.trace(error), os.environ), err=True)
+
+
 def _bug(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:
-    from vllm_mods.doctor import bug, secrets  # noqa: PLC0415  (these may be what is broken)
+    from vllm_mods.doctor import bug  # noqa: PLC0415  (these may be what is broken)
     from vllm_mods.report import data  # noqa: PLC0415
 
     planned = made.get("plan")
     parts = {"plan": data.plan(planned)} if isinstance(planned, Plan) else {}
     text = bug.report(arguments, os.environ, error=error, parts=parts)
-    click.echo(secrets.clean(bug.trace(error), os.environ), err=True)
+    show_trace(error)
     try:
         descriptor, place = tempfile.mkstemp(prefix="vllm-mods-bug-", suffix=".md")  # mode 0600
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

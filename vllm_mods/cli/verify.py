@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from vllm_mods.api import apply
@@ -17,7 +19,7 @@ from vllm_mods.report import data, text
 @click.option(
     "--target",
     metavar="DIR",
-    help="The vllm package folder, or the folder that holds it.",
+    help="The vllm package folder, or the folder that holds it [the active environment's].",
 )
 @click.option(
     "--receipt",
@@ -39,8 +41,7 @@ def command(
     """
     if receipts:
         return _compare((*receipts, *mods), target, as_json=as_json)
-    if target is None:
-        raise UsageError("no --target is named", hint="vllm-mods verify --target DIR")
+    target = target or os.environ.get(options.TARGET) or options.active_target()
     there = apply.verify(target, *mods)
     if as_json:
         options.print_json(

@@ -51,7 +51,7 @@ def examine(
     *,
     workspace: str | None = None,
 ) -> Diagnosis:
-    """Look at this installation and at the tree ``spec``, else at the vLLM of this Python.
+    """Look at this installation and at the tree ``spec``, else at the vLLM of the active environment.
 
     ``libraries`` are folders of the caller's own. Raises what ``opener`` does for a tree that is
     named and is none.
@@ -59,12 +59,13 @@ def examine(
     found: list[Trouble] = []
     mine = tool()
     found += _packages(mine)
-    spec = spec if spec is not None else search.here()
+    active = () if spec is not None else search.active(os.environ)
+    spec = active[0] if len(active) == 1 else spec
     if spec is None:
-        elsewhere = search.elsewhere(os.environ)
+        elsewhere = active or search.elsewhere(os.environ)
         place = elsewhere[0] if elsewhere else "TREE"
         more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
-        message = f"the Python that this runs in has no vLLM{more}"
+        message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"
         hint = f"vllm-mods doctor --target {place}"
         found.append(Trouble("no-target", message, hint, Level.NOTE))
         return Diagnosis(mine, None, elsewhere, tuple(found))

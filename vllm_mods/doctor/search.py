@@ -25,16 +25,30 @@ def here() -> str | None:
     return next(found, None) or _editable()
 
 
+def active(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the site roots of the vLLMs that this Python or the active environment would import."""
+    mine = here()
+    found = _in_prefixes(_active(environ))
+    return tuple(dict.fromkeys((*([os.path.realpath(mine)] if mine else ()), *found)))
+
+
 def elsewhere(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return site roots with a vLLM in the environments that are active, and in the system."""
+    return _in_prefixes([*_active(environ), _of_program(environ), "/usr/local", "/usr"])
+
+
+def _active(environ: Mapping[str, str]) -> list[str]:
+    """Return the prefixes of the environments that are active, else that of the ``python3`` in PATH."""
+    named = [environ.get("VIRTUAL_ENV"), environ.get("CONDA_PREFIX")]
+    return [one for one in named if one] or [_of_program(environ)]
+
+
+def _of_program(environ: Mapping[str, str]) -> str:
     program = shutil.which("python3", path=environ.get("PATH"))
-    active = [environ.get("VIRTUAL_ENV"), environ.get("CONDA_PREFIX")]
-    prefixes = [
-        *active,
-        program and os.path.dirname(os.path.dirname(program)),
-        "/usr/local",
-        "/usr",
-    ]
+    return os.path.dirname(os.path.dirname(program)) if program else ""
+
+
+def _in_prefixes(prefixes: Sequence[str]) -> tuple[str, ...]:
     found = (
         os.path.realpath(folder)
         for prefix in filter(None, prefixes)

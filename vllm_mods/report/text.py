@@ -32,6 +32,13 @@ MEANING = {
     Verdict.UNREADABLE: "the tree cannot be read",
 }
 
+STANDING = {
+    "in": "",
+    "undone": ": was in, and another installation of vLLM has undone it",
+    "changed": ": went in, and is not as it was left",
+}
+"""What is said behind a mod of a receipt."""
+
 
 def tree_name(version: str | None, spec: str) -> str:
     """Name a tree: what it says of itself, and how it was given."""
@@ -124,9 +131,10 @@ def serve_arguments(planned: Plan, templates: str) -> list[str]:
     return lines
 
 
-def done(paths: Sequence[str]) -> str:
-    """Say how many files were changed."""
-    return f"{len(paths)} file{'s' * (len(paths) != 1)} changed" if paths else "nothing to do"
+def done(paths: Sequence[str], *, dry_run: bool = False) -> str:
+    """Say how many files were changed, or would be."""
+    what = "would be changed" if dry_run else "changed"
+    return f"{len(paths)} file{'s' * (len(paths) != 1)} {what}" if paths else "nothing to do"
 
 
 def findings(

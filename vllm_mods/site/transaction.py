@@ -23,7 +23,7 @@ from vllm_mods.site.site import Site
 from vllm_mods.site.staging import draft
 from vllm_mods.site.state_folder import State, read_state
 
-__all__ = ["Outcome", "Transition", "Write", "commit", "recover"]
+__all__ = ["Outcome", "Transition", "Write", "commit", "recover", "rehearse"]
 
 
 class Outcome(NamedTuple):
@@ -58,26 +58,54 @@ def commit(
     said: list[str] = []
     try:
         _recovered(root, lock, said.append)
-        there = read_state(root, known).receipt
-        _still_as_planned(root, there, transition)
-        where = Site(root=root, workspaces=_workspaces(there, workspace))
-        try:
-            drafted = draft(where, there, transition, keep_links=keep_links)
-        except OSError as error:
-            raise refusal(root, error) from error
+        where, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
         notes = _run(Held(where, lock), drafted, source_date_epoch) if drafted.ops else ()
     finally:
         os.close(lock)
-    changed = tuple(
+    return Outcome(
+        receipt=drafted.receipt,
+        changed=_changed(drafted),
+        notes=(*said, *drafted.notes, *notes),
+    )
+
+
+def rehearse(
+    root: str,
+    transition: Transition,
+    *,
+    workspace: str | None = None,
+    keep_links: bool = False,
+    known: State | None = None,
+) -> Outcome:
+    """Return what ``commit`` would, and raise what it would refuse; write nothing."""
+    root = os.path.realpath(root)
+    _where, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
+    return Outcome(drafted.receipt, _changed(drafted), drafted.notes)
+
+
+def _drafted(
+    root: str,
+    transition: Transition,
+    workspace: str | None,
+    known: State | None,
+    *,
+    keep_links: bool,
+) -> tuple[Site, Draft]:
+    there = read_state(root, known).receipt
+    _still_as_planned(root, there, transition)
+    where = Site(root=root, workspaces=_workspaces(there, workspace))
+    try:
+        return where, draft(where, there, transition, keep_links=keep_links)
+    except OSError as error:
+        raise refusal(root, error) from error
+
+
+def _changed(drafted: Draft) -> tuple[str, ...]:
+    return tuple(
         op.step.path
         for op in drafted.ops
         if not op.step.path.startswith(receipt.STATE)
         or op.step.path.startswith(f"{receipt.TEMPLATES}/")
-    )
-    return Outcome(
-        receipt=drafted.receipt,
-        changed=changed,
-        notes=(*said, *drafted.notes, *notes),
     )
 
 

@@ -1,0 +1,48 @@
+"""``explain`` says what the words mean that commands end with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods.base.model import Verdict
+from vllm_mods.report.text import MEANING
+from vllm_mods.report.words import NEXT, does
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_every_verdict_is_explained_with_what_to_do(call: Call, verdict: Verdict) -> None:
+    answer = call("explain", verdict.value)
+    assert answer.code == 0
+    assert answer.out.startswith(f"{verdict.value} (verdict): {MEANING[verdict]}\n")
+    assert does(verdict) in answer.out
+    assert answer.err == f"\nhint: {NEXT[verdict]}\n"
+
+
+@pytest.mark.parametrize("number", ["0", "1", "2", "3", "4", "70", "130"])
+def test_every_exit_code_is_explained(call: Call, number: str) -> None:
+    found = call("explain", number, "--json").json
+    assert (found["word"], found["kind"]) == (number, "exit code")
+    assert found["meaning"] in " ".join(call("--help").out.split())
+
+
+def test_the_code_of_an_error_is_explained(call: Call, site: Path) -> None:
+    (site / "vllm/loader.py").write_text("gone\n")
+    error = call("apply", "fast", "--target", site, "--json").json["error"]
+    told = call("explain", error["code"], "--json").json
+    assert (told["word"], told["kind"], told["follows"]) == ("refused", "error", "exit code 3")
+
+
+def test_of_another_word_the_nearest_is_named(call: Call) -> None:
+    answer = call("explain", "conflct")
+    assert answer.code == 2
+    assert "hint: vllm-mods explain conflict" in answer.err

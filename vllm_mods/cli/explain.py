@@ -1,0 +1,47 @@
+"""``vllm-mods explain``."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+
+import click
+
+from vllm_mods.base.errors import EXIT_OK, UsageError
+from vllm_mods.cli import main, options
+from vllm_mods.report import words
+
+
+def exit_codes() -> dict[str, str]:
+    """Return what ``vllm-mods --help`` says of each exit code."""
+    told = re.search(r"Exit codes: (.*?)\.\s*\Z", inspect.cleandoc(main.help or ""), re.DOTALL)
+    if told is None:
+        raise ValueError("`vllm-mods --help` does not list the exit codes any more")
+    return dict(part.split(" ", 1) for part in " ".join(told[1].split()).split("; "))
+
+
+@click.command(name="explain")
+@click.argument("word", metavar="VERDICT|CODE")
+@options.json_output
+def command(word: str, *, as_json: bool) -> int:
+    """Say what a verdict, an exit code or a kind of error means, and what to do next.
+
+    The kind of an error is its `code` under --json. The codes of findings say it themselves.
+    """
+    known = {one.word: one for one in words.known(exit_codes())}
+    one = known.get(word)
+    if one is None:
+        near = difflib.get_close_matches(word, known, 1)
+        raise UsageError(
+            f"{word} is no verdict, exit code or kind of error; these are: {', '.join(known)}",
+            hint=f"vllm-mods explain {near[0] if near else next(iter(known))}",
+        )
+    if as_json:
+        options.print_json({"schema": 1, **one._asdict()})
+        return EXIT_OK
+    click.echo(f"{one.word} ({one.kind}): {one.meaning}")
+    if one.follows:
+        click.echo(f"  {one.follows}")
+    options.hint(one.next)
+    return EXIT_OK
