@@ -67,12 +67,15 @@ def test_the_bundled_mods_know_what_they_are_for(tmp_path: Path) -> None:
     one = open_checkpoint(hybrid(tmp_path))
     library = Library()
     fits = {name: fitting.of_mod(library.load(name), one) for name in library.names()}
-    assert all(fit.meant and fit.stated for fit in fits.values())
+    # what the config.json of Qwen3.8's models calls itself is not known: nothing is stated, and nothing refused
+    assert {name for name, fit in fits.items() if not fit.stated} == {"qwen3.8-enhanced"}
+    assert all(fit.meant for fit in fits.values() if fit.stated)
     assert [fit.name for fit in fits.values() if fit.fails] == ["hybrid-int4-fp8"]
     plain = open_checkpoint(
         write_checkpoint(str(tmp_path / "plain"), [bf16("a")], config={"model_type": "qwen3"})
     )
-    assert not any(fitting.of_mod(library.load(name), plain).meant for name in library.names())
+    others = (fitting.of_mod(library.load(name), plain) for name in library.names())
+    assert not any(fit.meant for fit in others if fit.stated)
     with pytest.raises(
         Refused, match=r"hybrid-int4-fp8: config\.json has nothing for quantization"
     ):

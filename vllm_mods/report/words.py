@@ -26,7 +26,7 @@ NEXT = {
 }
 
 
-class Word(NamedTuple):
+class Explained(NamedTuple):
     """A word or number that a command ends with: what kind it is of, what it means, what follows, what to do."""
 
     word: str
@@ -43,18 +43,18 @@ def does(verdict: Verdict) -> str:
     return "changes nothing, exit code 0" if verdict.ok else "refuses, exit code 3"
 
 
-def known(exit_codes: dict[str, str]) -> Iterator[Word]:
+def known(exit_codes: dict[str, str]) -> Iterator[Explained]:
     """Yield every verdict, exit code (with its meaning) and kind of error."""
     for verdict in Verdict:
         follows = f"`apply` {does(verdict)}; `check` exits with {0 if verdict.ok else 1}"
-        yield Word(verdict.value, "verdict", MEANING[verdict], follows, NEXT[verdict])
+        yield Explained(verdict.value, "verdict", MEANING[verdict], follows, NEXT[verdict])
     for number, meaning in exit_codes.items():
         kinds = [name for name, kind in _errors().items() if str(kind.exit_code) == number]
         follows = f"errors: {', '.join(kinds)}" if kinds else ""
-        yield Word(number, "exit code", meaning, follows)
+        yield Explained(number, "exit code", meaning, follows)
     for name, kind in _errors().items():
         said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
-        yield Word(name, "error", " ".join(said.split()), f"exit code {kind.exit_code}")
+        yield Explained(name, "error", " ".join(said.split()), f"exit code {kind.exit_code}")
 
 
 def _errors() -> dict[str, type[errors.VllmModsError]]:
