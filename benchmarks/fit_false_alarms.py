@@ -105,6 +105,15 @@ EXPLAINED = {
         "vllm/distributed/device_communicators/quick_all_reduce.py",
         "Custom quick allreduce:",
     ): "the text has no place for the value that is logged, so logging prints a traceback",
+    ("fit-attribute", "vllm/model_executor/models/step3p5.py", "swiglu_limits_shared"): (
+        "0.15.1 states ModelConfig for what is the checkpoint's own configuration: it runs, its type is wrong"
+    ),
+    ("fit-attribute", "vllm/model_executor/models/step3p5.py", "lora_config.lora_"): (
+        "0.15.1 reads two fields that LoRAConfig has not got any more"
+    ),
+    ("fit-string", "vllm/entrypoints/openai/speech_to_text/speech_to_text.py", "warmup failed"): (
+        "0.16.0 logs a text with %s and gives it nothing"
+    ),
     ("fit-string", "vllm/v1/engine/tensor_ipc.py", "Discarding %d stale"): (
         "two places and one value: logging prints a traceback"
     ),
