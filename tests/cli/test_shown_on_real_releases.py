@@ -145,16 +145,11 @@ def test_a_port_follows_the_class_into_the_package(
 ) -> None:
     words = ("--from", "pypi:0.21.0", "--to", "pypi:0.24.0", "--output", tmp_path / "out", "--json")
     answer = call("port", "hybrid-int4-fp8", *words)
-    assert answer.code == 1
+    assert answer.code == 0, answer.err
     (file,) = answer.json["files"]
+    assert file["proof"] == "statements"  # its lines clash in two methods
     assert (file["path"], file["new_path"]) == (
         f"{QUANTIZATION}/inc.py",
         f"{QUANTIZATION}/inc/inc.py",
     )
-    assert {one["scope"] for one in file["problems"]} == {
-        "INCConfig.__init__",
-        "INCConfig.get_quant_method",
-    }
-    edited = f"{answer.json['unfinished']}/files/{QUANTIZATION}/inc/inc.py"
-    with open(edited) as marked:
-        assert marked.read().count("<<<<<<< hybrid-int4-fp8, variant 0.20\n") == 2
+    assert answer.json["verdict"] == "applies"
