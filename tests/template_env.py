@@ -15,7 +15,7 @@ import jinja2
 import jinja2.meta
 import jinja2.nodes
 
-from vllm_mods.library.catalog import data_root
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.template import calls
 from vllm_mods.template.conversation import ToolCall
 from vllm_mods.template.sandbox import environment, rust_environment

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hybrid_checkpoints import bf16, fp8, int4, write_checkpoint
 
-from vllm_mods.library.catalog import data_root, load_mod
+from vllm_mods.library.mod_folder import data_root, load_mod
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees.open import open_tree
 

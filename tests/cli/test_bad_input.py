@@ -244,7 +244,7 @@ def test_the_fast_path_imports_nothing_slow(
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library))
     from mod_making import lock_of
 
-    from vllm_mods.library.catalog import load_mod
+    from vllm_mods.library.mod_folder import load_mod
     from vllm_mods.planning.planner import plan
     from vllm_mods.trees.open import open_tree
 

@@ -13,7 +13,7 @@ from conftest import LOADER
 from mod_making import diff_of, write_mod
 from small_site import PYC, snapshot
 
-from vllm_mods.library import catalog as libraries
+from vllm_mods.library import mod_folder as libraries
 from vllm_mods.making import applier
 
 if TYPE_CHECKING:

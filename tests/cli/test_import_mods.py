@@ -11,7 +11,7 @@ from lowering import lower
 from mod_folders import FAST, FIX, KINDS, SITE, TOP
 from small_site import snapshot
 
-from vllm_mods.library import catalog as libraries
+from vllm_mods.library import mod_folder as libraries
 from vllm_mods.planning import planner
 from vllm_mods.trees.folder import FolderTree
 

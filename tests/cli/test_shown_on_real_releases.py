@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from mod_making import diff_of
 
-from vllm_mods.library.catalog import data_root
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

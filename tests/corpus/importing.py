@@ -11,7 +11,7 @@ from corpus.releases import RELEASES
 from corpus.running import Effect, digest
 from vllm_mods.base import versions
 from vllm_mods.base.errors import Refused
-from vllm_mods.library import catalog
+from vllm_mods.library import mod_folder
 from vllm_mods.making import from_folder
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.folder import LauncherFolder
@@ -51,7 +51,9 @@ def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
         )
     except Refused as error:
         return Found("refused", error.message, (), tuple(v for v, one in does.items() if one), 0)
-    mod = catalog.load_mod("/mine", read=lambda path: made.files.get(path.removeprefix("/mine/")))
+    mod = mod_folder.load_mod(
+        "/mine", read=lambda path: made.files.get(path.removeprefix("/mine/"))
+    )
     wrong, lost = [], []
     for version, tree in trees():
         planned = planner.plan([mod], tree).mods[0]

@@ -14,8 +14,8 @@ from fuzz.parts import joined, taken
 from vllm_mods.base.model import Expectation
 from vllm_mods.fit import calls
 from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, policy, receipt
-from vllm_mods.library import catalog, packed_mod
-from vllm_mods.library.catalog import data_root
+from vllm_mods.library import mod_folder, packed_mod
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.making import from_diff
 from vllm_mods.placing.scopes import UnparsableError, read_scopes
 from vllm_mods.planning import layered_tree, planner
@@ -103,7 +103,7 @@ def _policy(data: bytes, _folder: str) -> None:
 
 def _manifest(data: bytes, _folder: str) -> None:
     files = {"/mod/mod.toml": data, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
-    made = catalog.load_mod("/mod", read=files.get)
+    made = mod_folder.load_mod("/mod", read=files.get)
     packed_mod.unpack(packed_mod.pack(made), "kept", "mod")
     planner.plan([made._replace(requires=())], MemoryTree(dict(SMALL)))
 
@@ -117,7 +117,7 @@ def _lock(data: bytes, _folder: str) -> None:
         "/mod/fix.patch": FIX.encode(),
         "/mod/new.py": b"NEW = 1\n",
     }
-    made = catalog.load_mod("/mod", read=files.get)
+    made = mod_folder.load_mod("/mod", read=files.get)
     # the digest is the library's own; the rest of the lock is what came
     read = mod_lock.parse(data, "mod.lock")
     whole = mod_lock.dump(read._replace(digest=made.digest))
@@ -130,7 +130,7 @@ def _lock_seeds() -> tuple[bytes, ...]:
     tree = MemoryTree(dict(SMALL))
     toml = MANIFEST.replace('requires = ["other"]\n', "").encode()
     files = {"/mod/mod.toml": toml, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
-    made = catalog.load_mod("/mod", read=files.get)
+    made = mod_folder.load_mod("/mod", read=files.get)
     planned = planner.plan([made], tree).mods[0]
     assert planned.verdict.writes, planned.findings
     table = manifest.from_toml(toml, "x")
@@ -145,7 +145,7 @@ def _kept(data: bytes, _folder: str) -> None:
 def _kept_seeds() -> tuple[bytes, ...]:
     toml = MANIFEST.encode()
     files = {"/mod/mod.toml": toml, "/mod/fix.patch": FIX.encode(), "/mod/new.py": b"NEW = 1\n"}
-    return (packed_mod.pack(catalog.load_mod("/mod", read=files.get)),)
+    return (packed_mod.pack(mod_folder.load_mod("/mod", read=files.get)),)
 
 
 def _python(data: bytes, _folder: str) -> None:

@@ -10,7 +10,7 @@ from unittest import mock
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base import limits
-from vllm_mods.library.catalog import data_root
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.template import about, calls, conversation, rendering
 
 REQUEST = json.dumps(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vllm_mods.base.errors import ManifestError, UsageError
-from vllm_mods.library.catalog import Library, load_mod
+from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import load_mod
 
 if TYPE_CHECKING:
     from pathlib import Path

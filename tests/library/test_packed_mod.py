@@ -8,7 +8,8 @@ import pytest
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.library import packed_mod
-from vllm_mods.library.catalog import Library, load_mod
+from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import load_mod
 
 if TYPE_CHECKING:
     from pathlib import Path

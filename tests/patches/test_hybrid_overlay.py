@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hybrid_checkpoints import bf16, fp8, headers, int4, write_checkpoint, write_file
 
-from vllm_mods.library.catalog import data_root
+from vllm_mods.library.mod_folder import data_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from sampling import examples
 from vllm_mods.base import versions
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import FileChange, Tree
-from vllm_mods.library import catalog
+from vllm_mods.library import mod_folder
 from vllm_mods.making import over_releases
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.over_releases import Release, ScriptEffect
@@ -86,7 +86,9 @@ def test_each_variant_does_what_the_script_does(
     except Refused:
         assert not any(does.values())
         return
-    mod = catalog.load_mod("/mine", read=lambda path: made.files.get(path.removeprefix("/mine/")))
+    mod = mod_folder.load_mod(
+        "/mine", read=lambda path: made.files.get(path.removeprefix("/mine/"))
+    )
     for one, row in zip(trees, made.rows, strict=True):
         planned = planner.plan([mod], one.tree).mods[0]
         meant = [v.id for v in mod.variants if versions.in_range(one.version, v.vllm)]

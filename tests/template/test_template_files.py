@@ -23,7 +23,8 @@ from template_env import (
     undeclared,
 )
 
-from vllm_mods.library.catalog import Library, data_root
+from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.template.calls import turns
 from vllm_mods.trees.open import open_tree
 

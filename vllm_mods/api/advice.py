@@ -9,7 +9,7 @@ from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.base.model import Finding, Level, Plan, Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.library.catalog import data_root
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.planning import next_step
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree

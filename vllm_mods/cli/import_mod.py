@@ -13,7 +13,7 @@ from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.base.versions import is_final
 from vllm_mods.cli import new, options, shown
 from vllm_mods.grid.choose import choose_releases
-from vllm_mods.library import catalog
+from vllm_mods.library import mod_folder
 from vllm_mods.making import (
     building,
     compose,
@@ -172,7 +172,7 @@ def _made(asked: ImportArguments, name: str, understood: Understood, tree: Tree 
         made = from_script.on_tree(understood, wanted, tree)
         return Made(made.files, made.planned, made.unknown)
     files = from_script.without_tree(understood, wanted)
-    catalog.load_mod(f"/{name}", read=lambda path: files.get(path.removeprefix(f"/{name}/")))
+    mod_folder.load_mod(f"/{name}", read=lambda path: files.get(path.removeprefix(f"/{name}/")))
     return Made(files, None, tuple(compose.unknown(wanted, None)))
 
 

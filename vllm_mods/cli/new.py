@@ -10,7 +10,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import options
-from vllm_mods.library import catalog, writing
+from vllm_mods.library import mod_folder, writing
 from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making.compose import Composed
 from vllm_mods.planning import lock_entries
@@ -94,7 +94,7 @@ def command(
     made = compose.compose(wanted, changes, templates, tree)
     files = dict(made.files)
     if (locked := lock_entries.first(made.mod, made.planned, tree)) is not None:
-        files[catalog.LOCK] = locked
+        files[mod_folder.LOCK] = locked
     place = write(folder, name, files)
     tell(made._replace(files=files), place, told, as_json=as_json)
     return EXIT_OK

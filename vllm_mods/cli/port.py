@@ -14,7 +14,8 @@ from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.cli import options
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import writing as library_writing
-from vllm_mods.library.catalog import Library, load_mod
+from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import job as porting
 from vllm_mods.port import span, writing

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from vllm_mods import __version__
 from vllm_mods.base.cache import cache_folder
-from vllm_mods.library.catalog import data_root
+from vllm_mods.library.mod_folder import data_root
 
 SINGLE_FILE = "VLLM_MODS_SINGLE_FILE"
 """Set by the file that ``tools/single_file.py`` makes: where that file is."""

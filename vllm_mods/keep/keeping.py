@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base import versions
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Mod, ModPlan, Tree, Verdict
-from vllm_mods.library import catalog
+from vllm_mods.library import catalog, mod_folder
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import job as porting
 from vllm_mods.port import variant as making
@@ -112,7 +112,7 @@ def _ended(mod: Mod, version: str, kept: KeptRelease) -> KeptRelease:
             if part.strip() and not part.strip().startswith("<")
         ]
         manifest = making.with_range(manifest, one.id, ",".join([*clauses, f"<{version}"]))
-    port_writing.overwrite(mod, {catalog.MANIFEST: manifest})
+    port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
     told = f"vLLM {version} has every change itself: the range ends before it"
     return kept._replace(did="ended", after="upstream", told=(told,))
 
@@ -122,20 +122,20 @@ def _taken(
 ) -> KeptRelease:
     """Widen the range to a release that takes a variant as it is, and record that in the lock."""
     assert planned.variant is not None  # noqa: S101  (it writes)
-    files = {catalog.MANIFEST: mod.manifest}
+    files = {mod_folder.MANIFEST: mod.manifest}
     if not planned.in_range:
         parts = [part.strip() for part in planned.variant.vllm.split(",") if part.strip()]
         lower = [part for part in parts if not _UPPER.match(part)]
         first = [part.lstrip("=~ ") for part in parts if part.startswith(("==", "~="))]
         lower += [f">={one}" for one in first]
         wide = ",".join([*lower, f"<={kept.release}"])
-        files[catalog.MANIFEST] = making.with_range(mod.manifest, planned.variant.id, wide)
+        files[mod_folder.MANIFEST] = making.with_range(mod.manifest, planned.variant.id, wide)
     new = making.loaded(mod, files, roots)
     locked = lock_entries.current(mod)
     if locked is not None and not any(kept.release in one.vllm for one in locked.trees):
         again = _plan(new, tree)
-        files[catalog.LOCK] = lock_entries.extended(locked, new, [(kept.release, again)])
-    if planned.in_range and catalog.LOCK not in files:
+        files[mod_folder.LOCK] = lock_entries.extended(locked, new, [(kept.release, again)])
+    if planned.in_range and mod_folder.LOCK not in files:
         return kept
     port_writing.overwrite(mod, files)
     did = "recorded" if planned.in_range else "widened"
@@ -169,7 +169,7 @@ def _ported(
         files = dict(outcome.new.files)
         if locked is not None:
             plans = [(kept.release, outcome.new.planned)]
-            files[catalog.LOCK] = lock_entries.extended(locked, outcome.new.mod, plans)
+            files[mod_folder.LOCK] = lock_entries.extended(locked, outcome.new.mod, plans)
         port_writing.write_files(mod, files)
         look = tuple(f"repaired: {one}" for one in outcome.repaired)
         return kept._replace(

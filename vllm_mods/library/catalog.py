@@ -9,36 +9,16 @@ could only be guessed.
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
-from vllm_mods.base.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
-from vllm_mods.formats import manifest, mod_lock
+from vllm_mods.base.model import Mod
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing import parse as parse_pairing
 from vllm_mods.library import reading
+from vllm_mods.library.mod_folder import MANIFEST, TEMPLATE, data_root, load_mod
 
-MANIFEST = "mod.toml"
-LOCK = "mod.lock"
-TEMPLATE = "template.jinja"
 PARTS = ("patches", "templates", "pairings")
-
-
-def data_root() -> str:
-    """Return the folder with the bundled ``patches/`` and ``templates/``.
-
-    In a wheel they lie inside the package; in a checkout, and so in an editable
-    install, beside it.
-    """
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for root in (os.path.join(package, "_data"), os.path.dirname(package)):
-        if os.path.isdir(os.path.join(root, "patches")):
-            return root
-    raise UsageError(
-        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches is there",
-        hint="the installation is incomplete; install vllm-mods again",
-    )
 
 
 class Library:
@@ -271,145 +251,6 @@ class Library:
         )
 
 
-def load_mod(
-    folder: str, roots: Sequence[str] = (), *, read: Callable[[str], bytes | None] | None = None
-) -> Mod:
-    """Read the mod in a folder with all the files it names, by ``read`` if they are not on disk.
-
-    A template is looked up in the folder's own ``templates/`` first, then in each of ``roots``.
-    Raises ``ManifestError`` with every problem.
-    """
-    read = read or reading.reader(folder, *roots, linked=data_root())
-    where = os.path.join(folder, MANIFEST)
-    raw = read(where)
-    if raw is None:
-        raise UsageError(f"there is no {MANIFEST} in {folder}")
-    locked = read(os.path.join(folder, LOCK))
-    table = mod_lock.manifest_of(locked, sha256(raw)) if locked is not None else None
-    entry = (
-        manifest.from_toml(raw, where)
-        if table is None
-        else manifest.from_dict(table, where, checked=True)
-    )
-    files = _Files(folder, roots, read)
-    problems, take = files.problems, files.take
-    if entry.name != os.path.basename(os.path.abspath(folder)):
-        problems.append(
-            f"name: {entry.name!r} is not the name of its folder, {os.path.basename(os.path.abspath(folder))!r}"
-        )
-    variants = []
-    for i, variant in enumerate(entry.variants):
-        at = f"variant[{i}]"
-        variants.append(
-            Variant(
-                id=variant.id,
-                vllm=variant.vllm,
-                patches=tuple(
-                    PatchFile(
-                        source=source,
-                        root=variant.root,
-                        data=take(f"{at}.patches[{j}]", source),
-                        optional=source in variant.optional,
-                    )
-                    for j, source in enumerate(variant.patches)
-                ),
-                overlay=tuple(
-                    OverlayFile(
-                        source=file.source,
-                        path=file.path,
-                        replaces=file.replaces,
-                        data=take(f"{at}.overlay[{j}].source", file.source),
-                    )
-                    for j, file in enumerate(variant.overlay)
-                ),
-                templates=tuple(
-                    TemplateFile(
-                        file.name, file.file, f"templates/{file.name}/{TEMPLATE}", *template
-                    )
-                    for j, file in enumerate(variant.templates)
-                    for template in [files.template(f"{at}.templates[{j}].name", file.name)]
-                ),
-                python=variant.python,
-                expects=variant.expects,
-                allow=variant.allow,
-                replace=variant.replace,
-            )
-        )
-    if problems:
-        raise ManifestError(where, tuple(problems))
-    return Mod(
-        name=entry.name,
-        version=entry.version,
-        summary=entry.summary,
-        license=entry.license,
-        directory=folder,
-        digest=_digest({MANIFEST: sha256(raw), **files.digests}),
-        default=entry.default,
-        requires=entry.requires,
-        conflicts=entry.conflicts,
-        after=entry.after,
-        upstream_status=entry.upstream_status,
-        upstream_issues=entry.upstream_issues,
-        evidence=entry.evidence,
-        serve_args=entry.serve_args,
-        compute_capability=entry.compute_capability,
-        outside=entry.outside,
-        when=entry.when,
-        variants=tuple(variants),
-        lock=locked,
-        manifest=raw,
-    )
-
-
-class _Files:
-    """The files that a manifest names, each read once; what is wrong with them goes to one list."""
-
-    def __init__(
-        self, folder: str, roots: Sequence[str], read: Callable[[str], bytes | None]
-    ) -> None:
-        self.folder = folder
-        self.roots = roots
-        self.read = read
-        self.problems: list[str] = []
-        self.digests: dict[str, str] = {}
-        self._there: dict[str, bytes | None] = {}
-
-    def take(self, at: str, name: str, path: str | None = None) -> bytes:
-        path = path or os.path.join(self.folder, *name.split("/"))
-        try:
-            data = self._read(path)
-        except ManifestError as error:
-            self.problems.append(f"{at}: {error.where} {error.problems[0]}")
-            return b""
-        if data is None:
-            self.problems.append(f"{at}: there is no file {path}")
-            return b""
-        self.digests[name] = sha256(data)
-        return data
-
-    def template(self, at: str, name: str) -> tuple[bytes, str]:
-        """Return a template, and the folder that its path is from."""
-        folders = (self.folder, *self.roots)
-        tried = [os.path.join(root, "templates", name, TEMPLATE) for root in folders]
-        there = [path for path in dict.fromkeys(tried) if self._read(path) is not None]
-        if len(there) > 1 and there[0] != tried[0]:
-            self.problems.append(
-                f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
-            )
-        path, source = there[0] if there else tried[-1], f"templates/{name}/{TEMPLATE}"
-        return self.take(at, source, path), path[: -len(source) - 1]
-
-    def _read(self, path: str) -> bytes | None:
-        if path not in self._there:
-            data = self._there[path] = self.read(path)
-            size = sum(len(one) for one in self._there.values() if one is not None)
-            if data and size > reading.MOST_BYTES:
-                raise ManifestError(
-                    path, (f"is too much: a mod has at most {reading.MOST_BYTES:,} bytes",)
-                )
-        return self._there[path]
-
-
 def is_checkout() -> bool:
     """Tell whether the bundled mods lie in a checkout of this tool, whose maintainer may change them."""
     return os.path.isfile(os.path.join(data_root(), "pyproject.toml"))
@@ -447,9 +288,3 @@ def _folders(parent: str, file: str) -> list[tuple[str, str]]:
     names = (name for name in sorted(os.listdir(parent)) if not name.startswith("."))
     folders = ((name, os.path.join(parent, name)) for name in names)
     return [(name, path) for name, path in folders if os.path.lexists(os.path.join(path, file))]
-
-
-def _digest(files: dict[str, str]) -> str:
-    """Hash a mod as ``sha256sum`` would list its files, sorted by name."""
-    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
-    return sha256(listing.encode())

@@ -11,14 +11,14 @@ import json
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Mod
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.library import catalog
+from vllm_mods.library import mod_folder
 
 SCHEMA = 1
 
 
 def pack(mod: Mod) -> bytes:
     """Return every file of a mod as JSON: text by its name from the mod's folder."""
-    files = {catalog.MANIFEST: mod.manifest}
+    files = {mod_folder.MANIFEST: mod.manifest}
     for variant in mod.variants:
         files |= {patch.source: patch.data for patch in variant.patches}
         files |= {file.source: file.data for file in variant.overlay}
@@ -42,4 +42,4 @@ def unpack(data: bytes, where: str, name: str) -> Mod:
             f"{where}: not a mod as this tool keeps it: {error!r}; nothing was changed",
             hint="`vllm-mods revert` without a name needs no such file",
         ) from error
-    return catalog.load_mod(name, read=files.get)
+    return mod_folder.load_mod(name, read=files.get)

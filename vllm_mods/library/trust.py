@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.library import catalog, reading
+from vllm_mods.library import catalog, mod_folder, reading
 
 NAME = "vllm-mods.toml"
 OF_THE_MACHINE = f"/etc/{NAME}"
@@ -75,7 +75,7 @@ def _check(held: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes 
         pins = [_beside(beside, pin) for pin in policy.require_hashes]
         signers = policy.allowed_signers and os.path.join(beside, policy.allowed_signers)
         for root, files in libraries.items():
-            if policy.bundled and root == catalog.data_root():
+            if policy.bundled and root == mod_folder.data_root():
                 continue
             try:
                 listed = checksums.sums(root, pins, signers)
@@ -94,9 +94,9 @@ def _beside(folder: str, pin: str) -> str:
 def _files(mod: Mod) -> Iterator[tuple[str, str, bytes]]:
     """Yield the files of a mod: the library that each lies in, its path, its bytes."""
     root = catalog.root_of(mod)
-    yield root, os.path.join(mod.directory, catalog.MANIFEST), mod.manifest
+    yield root, os.path.join(mod.directory, mod_folder.MANIFEST), mod.manifest
     if mod.lock is not None:
-        yield root, os.path.join(mod.directory, catalog.LOCK), mod.lock
+        yield root, os.path.join(mod.directory, mod_folder.LOCK), mod.lock
     for variant in mod.variants:
         brought = [(one.source, one.data) for one in variant.patches]
         brought += [(one.source, one.data) for one in variant.overlay]

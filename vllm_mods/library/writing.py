@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.library import catalog, reading
+from vllm_mods.library import catalog, mod_folder, reading
 
 LAID_OUT, READY = ".vllm-mods.new", ".vllm-mods.ready"
-_LAST = (catalog.MANIFEST, catalog.LOCK)  # they name the others
+_LAST = (mod_folder.MANIFEST, mod_folder.LOCK)  # they name the others
 
 
 def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = frozenset()) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.formats import diff, zips
-from vllm_mods.library import catalog, reading
+from vllm_mods.library import mod_folder, reading
 from vllm_mods.lint import rules
 from vllm_mods.lint.rules import Flaw
 from vllm_mods.scripts import bash, dockerfile, statements
@@ -34,7 +34,7 @@ def lint(path: str) -> tuple[Linted, ...]:
     found = tuple(_looked(path, path))
     if not found:
         raise UsageError(
-            f"{path} holds neither a {SCRIPT} nor a {catalog.MANIFEST}",
+            f"{path} holds neither a {SCRIPT} nor a {mod_folder.MANIFEST}",
             hint="a mod's folder, its zip, a run.sh, or a library with patches/",
         )
     return found
@@ -61,7 +61,7 @@ def _looked(path: str, named: str) -> Iterator[Linted]:
         raise UsageError(f"there is no {path}", hint="ls")
     if os.path.isfile(path):
         yield _zipped(path) if zipfile.is_zipfile(path) else Linted(path, script(_text(path, None)))
-    elif os.path.lexists(os.path.join(path, catalog.MANIFEST)):
+    elif os.path.lexists(os.path.join(path, mod_folder.MANIFEST)):
         yield _mod(path, named)
     elif os.path.lexists(os.path.join(path, SCRIPT)):
         place = os.path.join(path, SCRIPT)
@@ -84,17 +84,19 @@ def _below(path: str) -> Iterator[str]:
         ) from error
     for name in names:
         folder = os.path.join(parent, name)
-        marks = (SCRIPT, catalog.MANIFEST, DOCKERFILE)
+        marks = (SCRIPT, mod_folder.MANIFEST, DOCKERFILE)
         if any(os.path.lexists(os.path.join(folder, one)) for one in marks):
             yield folder
 
 
 def _mod(folder: str, named: str) -> Linted:
     """Read a mod of ours with all its patches."""
-    place = os.path.join(folder, catalog.MANIFEST)
+    place = os.path.join(folder, mod_folder.MANIFEST)
     try:
-        roots = (os.path.dirname(os.path.dirname(os.path.abspath(folder))), catalog.data_root())
-        mod = catalog.load_mod(folder, roots, read=reading.reader(named, *roots, linked=roots[1]))
+        roots = (os.path.dirname(os.path.dirname(os.path.abspath(folder))), mod_folder.data_root())
+        mod = mod_folder.load_mod(
+            folder, roots, read=reading.reader(named, *roots, linked=roots[1])
+        )
         for variant in mod.variants:
             for patch in variant.patches:
                 diff.parse(patch.data, patch.source, root=patch.root)

@@ -12,7 +12,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
 from vllm_mods.formats import diff, diff_writer, toml_writer
 from vllm_mods.formats.toml_table import NAME
-from vllm_mods.library import catalog
+from vllm_mods.library import mod_folder
 from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
@@ -130,9 +130,9 @@ def _composed(
     beyond = outside.of(paths, planner.WORKSPACE)
     patches = [*([name] if patch else ()), *optional]
     parts = Parts(variant, patches, overlay, list(templates), beyond, tuple(optional))
-    files[catalog.MANIFEST] = encoded(manifest(wanted, parts, tree))
+    files[mod_folder.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
-    mod = catalog.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
+    mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
     planned = planner.plan([mod], tree).mods[0]
     return Composed(
         mod, files, planned, tuple(unknown(wanted, tree.version)), stated(wanted, parts, tree)
@@ -238,7 +238,9 @@ def _variant(parts: Parts) -> Iterator[str]:
 def template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of a mod for templates by the names that they have in the workspace."""
     names = _names(templates)
-    return {f"templates/{names[file]}/{catalog.TEMPLATE}": data for file, data in templates.items()}
+    return {
+        f"templates/{names[file]}/{mod_folder.TEMPLATE}": data for file, data in templates.items()
+    }
 
 
 def _names(files: Iterable[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod, ModPlan, Variant
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedTree
-from vllm_mods.library import catalog, trust
+from vllm_mods.library import mod_folder, trust
 from vllm_mods.planning import known_trees, lock_entries, outside, patching
 from vllm_mods.planning.part_step import Part
 
@@ -68,10 +68,10 @@ def taken_back(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | Non
     if files["run.sh"] != RUN:
         return None
     inner = {name.removeprefix(_MOD): data for name, data in files.items() if name.startswith(_MOD)}
-    manifest = inner.get(catalog.MANIFEST, b"").decode("utf-8", "replace")
+    manifest = inner.get(mod_folder.MANIFEST, b"").decode("utf-8", "replace")
     name = re.search(r'^name = "([^"]+)"', manifest, re.MULTILINE)
     folder = f"/{name[1] if name else ''}"
-    mod = catalog.load_mod(folder, read=lambda path: inner.get(path.removeprefix(f"{folder}/")))
+    mod = mod_folder.load_mod(folder, read=lambda path: inner.get(path.removeprefix(f"{folder}/")))
     variants = {None, *(variant.id for variant in mod.variants)}
     if any(_same(files, mod, variant) for variant in variants):
         return mod, inner
@@ -124,7 +124,7 @@ def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:
 
 
 def _mod_files(mod: Mod, locked: Lock) -> dict[str, bytes]:
-    files = {catalog.MANIFEST: mod.manifest, catalog.LOCK: mod_lock.dump(locked)}
+    files = {mod_folder.MANIFEST: mod.manifest, mod_folder.LOCK: mod_lock.dump(locked)}
     for variant in mod.variants:
         files.update((one.source, one.data) for one in variant.patches)
         files.update((one.source, one.data) for one in variant.overlay)

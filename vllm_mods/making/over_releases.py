@@ -14,7 +14,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
 from vllm_mods.fit.world import SummaryCache
-from vllm_mods.library import catalog
+from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
 from vllm_mods.making.compose import Composed, Wanted
 from vllm_mods.planning import planner
@@ -262,18 +262,18 @@ def _joined(
         moved = {
             name: f"{part.id}/{name}" if many and name.startswith("overlay/") else name
             for name in made.files
-            if name != catalog.MANIFEST
+            if name != mod_folder.MANIFEST
         }
         files |= {moved[name]: made.files[name] for name in moved}
         overlay = [{**one, "source": moved[str(one["source"])]} for one in part.overlay]
         spec = span(covered, every)
         on = max(covered, key=versions.sort_key)
         parts.append(part._replace(overlay=overlay, vllm=spec, made_on=f"# Made on vLLM {on}."))
-    files[catalog.MANIFEST] = compose.encoded(
+    files[mod_folder.MANIFEST] = compose.encoded(
         compose.written(wanted, parts, f"vLLM {parts[-1].vllm}")
     )
     folder = f"/{wanted.name}"
-    mod = catalog.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
+    mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
     return mod, files
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats import diff_writer
-from vllm_mods.library import catalog
+from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner
 from vllm_mods.port import files, imports, repair, variant
 from vllm_mods.port.files import FilePort
@@ -185,7 +185,7 @@ def finish(
             patches[source] = said.encode() + patches[source]
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches)}
         manifest = variant.manifest(job.mod, job.variant, block, job.told)
-        files = {**job.unwritten, **patches, catalog.MANIFEST: manifest}
+        files = {**job.unwritten, **patches, mod_folder.MANIFEST: manifest}
         new = variant.loaded(job.mod, files, job.roots)
         (own,) = (one for one in new.variants if one.id == job.name)
         planned = planner.plan([variant.alone(new, own)], job.target).mods[0]

@@ -10,7 +10,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.formats.mod_lock import LockedTree
-from vllm_mods.library import catalog, reading
+from vllm_mods.library import mod_folder, reading
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import variant as making
 
@@ -58,7 +58,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
             order = {one.id: n for n, one in enumerate(mod.variants)}
             kept = sorted([*others, *entries], key=lambda tree: order[tree.variant])
             made = lock_entries.of(new, kept)._replace(others=locked.others)
-            files[catalog.LOCK] = mod_lock.dump(made)
+            files[mod_folder.LOCK] = mod_lock.dump(made)
             return Recut(files, tuple(trees))
     raise Refused(
         f"variant `{variant.id}` of {mod.name}: no patches with up to {diff_writer.CONTEXTS[-1]} lines of context do "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.model import Mod, ModPlan, Tree
-from vllm_mods.library import catalog
+from vllm_mods.library import mod_folder
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import job as porting
 from vllm_mods.port import variant as making
@@ -82,10 +82,10 @@ def run(
         rows.append(SpanRow(version, tree.spec, name, "ported"))
     for name, (start, end) in spans.items():
         if start != end:
-            wider = making.with_range(files[catalog.MANIFEST], name, f">={start},<={end}")
-            files[catalog.MANIFEST] = wider
+            wider = making.with_range(files[mod_folder.MANIFEST], name, f">={start},<={end}")
+            files[mod_folder.MANIFEST] = wider
     locked = lock_entries.current(given)
     if locked is not None and files:
         made = making.loaded(given, files, roots)
-        files[catalog.LOCK] = lock_entries.extended(locked, made, plans)
+        files[mod_folder.LOCK] = lock_entries.extended(locked, made, plans)
     return PortSpan(mod, tuple(rows), files, stopped)

@@ -14,7 +14,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
 from vllm_mods.formats import diff, diff_writer, toml_writer
 from vllm_mods.formats.mod_lock import Lock
-from vllm_mods.library import catalog, reading
+from vllm_mods.library import mod_folder, reading
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.context import first_named
 from vllm_mods.trees.release import Releases
@@ -184,12 +184,12 @@ def manifest(mod: Mod, variant: Variant, new: Mapping[str, object], told: str) -
 
 def loaded(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:
     """Read a mod as it would be with other files. Raises ``ManifestError`` as ``load_mod`` does."""
-    kept = reading.reader(mod.directory, *roots, linked=catalog.data_root())
+    kept = reading.reader(mod.directory, *roots, linked=mod_folder.data_root())
 
     def read(path: str) -> bytes | None:
         name = os.path.relpath(path, mod.directory)
-        if name == catalog.LOCK:
+        if name == mod_folder.LOCK:
             return None  # it is of the mod as it was
         return files[name] if name in files else kept(path)
 
-    return catalog.load_mod(mod.directory, roots, read=read)
+    return mod_folder.load_mod(mod.directory, roots, read=read)

@@ -13,7 +13,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
-from vllm_mods.library import catalog, reading
+from vllm_mods.library import catalog, mod_folder, reading
 from vllm_mods.library import writing as library_writing
 from vllm_mods.port.job import PortOutcome
 
@@ -56,7 +56,7 @@ def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
     Raises ``Refused`` if a file is there already or the folder cannot be written.
     """
     placed = {f"patches/{mod.name}/{name}": data for name, data in files.items()}
-    kept = {f"patches/{mod.name}/{name}" for name in (catalog.MANIFEST, catalog.LOCK)}
+    kept = {f"patches/{mod.name}/{name}" for name in (mod_folder.MANIFEST, mod_folder.LOCK)}
     library_writing.replace(catalog.root_of(mod), placed, new=placed.keys() - kept)
 
 

@@ -10,7 +10,8 @@ from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.library import reading
-from vllm_mods.library.catalog import TEMPLATE, Library
+from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import TEMPLATE
 from vllm_mods.template import about, conversation
 from vllm_mods.template.about import About
 from vllm_mods.template.conversation import Conversation
