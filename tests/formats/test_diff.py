@@ -446,3 +446,12 @@ def test_refused_with_the_line_and_the_reason(case: str) -> None:
     assert caught.value.message.startswith("p.patch:")
     assert caught.value.line >= 1
     assert "unidiff" not in caught.value.message
+
+
+@pytest.mark.parametrize("more", [b"--- old\n+++ new\nwords\n", b"--- old\nwords\n", b"--- old"])
+def test_names_behind_a_head_belong_to_it_as_git_has_it(more: bytes) -> None:
+    """Drawn: prose behind an empty new file, of the form of a file's names."""
+    head = b"diff --git a/vllm/y.py b/vllm/y.py\nnew file mode 100644\nindex 0000000..e69de29\n"
+    assert read(head)[0].path == "vllm/y.py"
+    with pytest.raises(DiffError):
+        read(head + more)

@@ -163,7 +163,14 @@ class _DiffReader:
         """Read the two paths from the lines that state them: '---' and '+++', renames, the header."""
         start = self.at
         line = self.peek()
-        if line is not None and self.is_head(line):
+        if line is not None and line.startswith(
+            b"--- "
+        ):  # to git, this belongs to the header, prose or not
+            if not b"".join(self.lines[self.at + 1 : self.at + 2]).startswith(b"+++ "):
+                raise self.fail(
+                    "a '---' line behind a file's header, without a '+++' line below it",
+                    hint="make the patch again with `git diff`",
+                )
             old, new = self.side(b"--- ", b"a/"), self.side(b"+++ ", b"b/")
             if names and (old, new) != (names.get(b"rename from"), names.get(b"rename to")):
                 raise self.fail(
