@@ -61,7 +61,7 @@ def trees(folder: str | None, first: str, last: str) -> Iterator[tuple[str, Tree
 
 def result(mod: Mod, tree: Tree) -> tuple[FileChange, ...] | None:
     """Return what a mod changes in the files that its patches touch; None if it does not go in."""
-    planned = planner.plan([making.alone(mod, *mod.variants)], tree).mods[0]
+    planned = planner.plan_alone(mod, tree)
     if not planned.verdict.writes or planned.variant is None:
         return None
     paths = set().union(*map(making.paths_of, planned.variant.patches))
@@ -103,7 +103,7 @@ def steps(name: str, folder: str | None, *, jump: bool, show: bool) -> tuple[int
                 said = compared(mine, truth)
                 differing += said.startswith("differs")
                 print(f"{name} {version}: goes in, {said}")
-                used = planner.plan([making.alone(mod, *mod.variants)], tree).mods[0].variant
+                used = planner.plan_alone(mod, tree).variant
                 assert used is not None
                 last = (tree, used.id)
                 continue

@@ -5,12 +5,11 @@ from __future__ import annotations
 import click
 
 from vllm_mods.api.advice import hint_of
-from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.checkpoints.fitting import of_mod
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.cli import options
-from vllm_mods.cli.plan_arguments import choose, told
+from vllm_mods.cli.plan_arguments import ask
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.report import checkpoint, data, text
 
@@ -65,16 +64,15 @@ def command(
         platform=platform,
         in_image=in_image,
     )
-    paired = None if pairing is None else library.pairing(pairing)
-    chosen = choose(library, mods, paired)
-    planned = plan(
-        chosen,
+    chosen, paired, planned = ask(
+        library,
+        mods,
+        pairing,
         tree,
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,
     )
-    told(planned, chosen, paired)
     one = None if model is None else open_checkpoint(model, _revision(paired, model))
     fits = [] if one is None else [of_mod(mod, one) for mod in chosen]
     ok = planned.ok and all(fit.meant for fit in fits)

@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 from vllm_mods.api.advice import hint_of
-from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.base.model import FileChange
 from vllm_mods.cli import options, shown
-from vllm_mods.cli.plan_arguments import choose, told
+from vllm_mods.cli.plan_arguments import ask
 from vllm_mods.formats import diff_writer
 from vllm_mods.report import data, text
 
@@ -47,16 +46,15 @@ def command(
     """
     library = options.open_library(libraries)
     tree = options.open_tree(target, offline=offline, workspace=workspace)
-    paired = None if pairing is None else library.pairing(pairing)
-    chosen = choose(library, mods, paired)
-    planned = plan(
-        chosen,
+    planned = ask(
+        library,
+        mods,
+        pairing,
         tree,
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,
-    )
-    told(planned, chosen, paired)
+    ).planned
     changes = planned.changes if planned.ok else ()
     diffs = {change.path: _diff(change) for change in changes}
     if as_json:

@@ -82,9 +82,8 @@ def command(
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
     mod = library.load(name)
-    alone = mod._replace(requires=(), conflicts=(), after=())
     trees = [options.open_tree(spec, offline=offline) for spec in specs]
-    planned = [(tree.version or tree.spec, planner.plan([alone], tree).mods[0]) for tree in trees]
+    planned = [(tree.version or tree.spec, planner.plan_alone(mod, tree)) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
     writing.folder(output, files)
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)

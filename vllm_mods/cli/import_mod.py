@@ -160,7 +160,7 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
     planned = None
     if asked.tree is not None:
         tree = options.open_tree(asked.tree, offline=asked.offline)
-        planned = planner.plan([mod._replace(requires=(), conflicts=(), after=())], tree).mods[0]
+        planned = planner.plan_alone(mod, tree)
     place = None if asked.library is None else new.write(asked.library, mod.name, files)
     _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)
     return EXIT_OK

@@ -48,7 +48,8 @@ def command(
 
     there = Library(library)
     place = os.path.abspath(library)
-    own = [name for name in there.names() if root_of(there.load(name)) == place]
+    loaded = [there.load(name) for name in there.names()]
+    own = {mod.name: mod for mod in loaded if root_of(mod) == place}
     unknown = [name for name in mods if name not in own]
     if unknown:
         raise UsageError(
@@ -59,7 +60,7 @@ def command(
     named = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
     found = []
     for name in mods or own:
-        wanted = run.new_to(there.load(name), named, since)
+        wanted = run.new_to(own[name], named, since)
         for one in run.run(library, run.Keeping(name, report.message, test), wanted, releases):
             found.append(one)
             if not as_json:

@@ -1,13 +1,15 @@
-"""From what was typed to mods: the part that ``check`` and ``apply`` share."""
+"""From what was typed to mods: the part that ``check``, ``diff`` and ``apply`` share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
+from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.model import Mod, Plan, Tree
 from vllm_mods.base.versions import in_range
 from vllm_mods.cli import options
 from vllm_mods.formats.pairing import Pairing, specifier
@@ -22,6 +24,38 @@ def choose(library: Library, names: Sequence[str], pairing: Pairing | None) -> t
     if not chosen:
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
     return library.select(chosen)
+
+
+class AskedPlan(NamedTuple):
+    """What was asked of a tree, and the answer; ``paired`` is the pairing that was named."""
+
+    mods: tuple[Mod, ...]
+    paired: Pairing | None
+    planned: Plan
+
+
+def ask(
+    library: Library,
+    names: Sequence[str],
+    pairing: str | None,
+    tree: Tree,
+    *,
+    workspace: str | None,
+    strict_version: bool,
+    only_supported: bool,
+) -> AskedPlan:
+    """Plan the mods that were named, and say on stderr what is not in the plan."""
+    paired = None if pairing is None else library.pairing(pairing)
+    chosen = choose(library, names, paired)
+    planned = plan(
+        chosen,
+        tree,
+        workspace=workspace,
+        strict_version=strict_version,
+        only_supported=only_supported,
+    )
+    told(planned, chosen, paired)
+    return AskedPlan(chosen, paired, planned)
 
 
 def advise(pairing: Pairing | None, version: str | None) -> None:

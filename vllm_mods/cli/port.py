@@ -287,9 +287,7 @@ def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
 def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:
     """Say it if a variant that is there would do as well."""
     assert outcome.new is not None  # noqa: S101  (the caller has looked)
-    before = planner.plan([job.mod._replace(requires=(), conflicts=(), after=())], job.target).mods[
-        0
-    ]
+    before = planner.plan_alone(job.mod, job.target)
     if before.variant is None or before.changes != outcome.new.planned.changes:
         return ()
     told = f"variant `{before.variant.id}` goes in there too ({before.verdict}), and gives the same bytes"

@@ -36,8 +36,8 @@ class KeptRelease(NamedTuple):
     mod: str
     release: str
     did: str
-    before: str
-    after: str
+    before: str = ""
+    after: str = ""
     told: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
 
@@ -48,7 +48,7 @@ def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> Kept
     Raises ``TreeError`` for a release that cannot be read, ``Refused`` for a folder that cannot be written.
     """
     version = tree.version or tree.spec
-    planned = _plan(mod, tree)
+    planned = planner.plan_alone(mod, tree)
     before = _row(planned)
     kept = KeptRelease(mod.name, version, "fits", before, before)
     if planned.verdict is Verdict.UPSTREAM:
@@ -90,10 +90,6 @@ def check(command: str, folder: str, kept: KeptRelease) -> KeptRelease:
     )
 
 
-def _plan(mod: Mod, tree: Tree) -> ModPlan:
-    return planner.plan([making.alone(mod, *mod.variants)], tree).mods[0]
-
-
 def _row(planned: ModPlan) -> str:
     name = f" (variant {planned.variant.id})" if planned.variant is not None else ""
     return f"{planned.verdict}{name}"
@@ -131,15 +127,15 @@ def _taken(
         wide = ",".join([*lower, f"<={kept.release}"])
         files[mod_folder.MANIFEST] = making.with_range(mod.manifest, planned.variant.id, wide)
     new = making.loaded(mod, files, roots)
+    again = planner.plan_alone(new, tree)
     locked = lock_entries.current(mod)
     if locked is not None and not any(kept.release in one.vllm for one in locked.trees):
-        again = _plan(new, tree)
         files[mod_folder.LOCK] = lock_entries.extended(locked, new, [(kept.release, again)])
     if planned.in_range and mod_folder.LOCK not in files:
         return kept
     port_writing.overwrite(mod, files)
     did = "recorded" if planned.in_range else "widened"
-    return kept._replace(did=did, after=_row(_plan(new, tree)), told=("no line of it changes",))
+    return kept._replace(did=did, after=_row(again), told=("no line of it changes",))
 
 
 def _ported(

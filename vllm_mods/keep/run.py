@@ -54,20 +54,16 @@ def run(
         branch = f"{branches.PREFIX}{wanted.mod}/{release}"
         if not branches.is_name(home, branch):
             why = f"no branch can be called {branch}: give the mod another name"
-            yield Branch(
-                KeptRelease(wanted.mod, release, "stuck", "", "", (), (why,)), branch, None
-            )
+            yield Branch(KeptRelease(wanted.mod, release, "stuck", left=(why,)), branch, None)
             break
         there = branches.tip(home, f"refs/heads/{branch}")
         if there is not None and _unfinished(home, there, wanted.mod):
             wait = f"the port on {branch} is not finished, and the releases after it wait for that"
-            yield Branch(
-                KeptRelease(wanted.mod, release, "waits", "", "", (), (wait,)), branch, there
-            )
+            yield Branch(KeptRelease(wanted.mod, release, "waits", left=(wait,)), branch, there)
             break
         if there is not None:
             at = there
-            yield Branch(KeptRelease(wanted.mod, release, "there", "", ""), branch, there)
+            yield Branch(KeptRelease(wanted.mod, release, "there"), branch, there)
             continue
         one = _one(home, at, release, wanted, releases)
         at = one.commit or at
@@ -100,9 +96,7 @@ def _one(home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Re
             library = Library(folder)
             kept = keeping.keep(library.load(name), releases.open(release), releases, library.roots)
         except VllmModsError as error:
-            return Branch(
-                KeptRelease(name, release, "stuck", "", "", (), (error.message,)), "", None
-            )
+            return Branch(KeptRelease(name, release, "stuck", left=(error.message,)), "", None)
         if kept.did in {"fits", "stuck"}:
             return Branch(kept, "", None)
         if wanted.test is not None and kept.did != "left":

@@ -180,15 +180,16 @@ def finish(
     made: NewVariant | None = None
     for context in diff_writer.CONTEXTS:
         patches = variant.patches(job.variant, cuts, job.name, context, homes)
-        for source in [*patches][:1]:
+        if told:
+            first = next(iter(patches))
             said = "".join(f"Repaired by port: {one}\n" for one in told)
-            patches[source] = said.encode() + patches[source]
+            patches[first] = said.encode() + patches[first]
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches)}
         manifest = variant.manifest(job.mod, job.variant, block, job.told)
         files = {**job.unwritten, **patches, mod_folder.MANIFEST: manifest}
         new = variant.loaded(job.mod, files, job.roots)
         (own,) = (one for one in new.variants if one.id == job.name)
-        planned = planner.plan([variant.alone(new, own)], job.target).mods[0]
+        planned = planner.plan_alone(new, job.target, own)
         made = NewVariant(new, files, planned)
         if planned.verdict != "misplaced":
             break

@@ -92,7 +92,7 @@ def _same(
     new = next(one for one in mod.variants if one.id == variant.id)
     found: list[tuple[LockedTree, str, str]] = []
     for version, state in states:
-        planned = planner.plan([making.alone(mod, new)], trees[version]).mods[0]
+        planned = planner.plan_alone(mod, trees[version], new)
         after = {change.path: sha256(change.after) for change in planned.changes}
         entry = lock_entries.entry(planned)
         if entry is None or after != {file.path: file.after for file in state.files}:

@@ -56,7 +56,7 @@ def run(
     stopped = None
     for tree in trees:
         version = tree.version or tree.spec
-        planned = planner.plan([making.alone(mod, *mod.variants)], tree).mods[0]
+        planned = planner.plan_alone(mod, tree)
         if planned.verdict.ok:
             used = planned.variant.id if planned.variant is not None else None
             rows.append(SpanRow(version, tree.spec, used, planned.verdict.value))

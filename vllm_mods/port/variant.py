@@ -33,7 +33,7 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
 
     Raises ``Refused`` if they do not go in there.
     """
-    planned = planner.plan([alone(mod, variant)], tree).mods[0]
+    planned = planner.plan_alone(mod, tree, variant)
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
         raise Refused(
@@ -43,11 +43,6 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
         )
     patched = set().union(*map(paths_of, variant.patches))
     return tuple(change for change in planned.changes if change.path in patched)
-
-
-def alone(mod: Mod, *variants: Variant) -> Mod:
-    """Return a mod with some of its variants only, that rests on no other mod."""
-    return mod._replace(variants=variants, requires=(), conflicts=(), after=())
 
 
 def paths_of(patch: PatchFile) -> set[str]:
