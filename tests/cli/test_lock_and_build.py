@@ -63,15 +63,22 @@ def base(
     return made.layout(folder / "layout", "gzip")
 
 
-@pytest.fixture
-def call(
+def caller(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Caller:
+    """Make a library and a base of their own, which the environment names."""
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     found = Caller(tmp_path, capfd)
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found.library))
     return found
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Caller:
+    return caller(tmp_path, capfd, monkeypatch)
 
 
 def test_lock_build_and_check(call: Caller, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from paired import NAME
-from test_lock_and_build import Caller
+from test_lock_and_build import Caller, caller
 from web_site import site
 
 from vllm_mods.base import limits
@@ -72,11 +72,8 @@ def call(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Caller:
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HOME", "/hub")
-    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    found = Caller(tmp_path, capfd)
-    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found.library))
+    found = caller(tmp_path, capfd, monkeypatch)
     manifest = found.library / "patches/patching/mod.toml"
     manifest.write_text(manifest.read_text().replace("[[variant]]", f"{EVIDENCE}[[variant]]"))
     found("lock", NAME, "--base", found.base)

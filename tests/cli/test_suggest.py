@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hybrid_checkpoints import bf16, fp8, int4, write_checkpoint
 from paired import NAME
-from test_lock_and_build import Caller
+from test_lock_and_build import Caller, caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,10 +108,7 @@ def test_a_manifest_says_what_is_wrong_with_its_models(call: Call, library: Path
 def locking(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Caller:
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    found = Caller(tmp_path, capfd)
-    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found.library))
+    found = caller(tmp_path, capfd, monkeypatch)
     manifest = found.library / "patches/patching/mod.toml"
     manifest.write_text(manifest.read_text() + WHEN)
     return found

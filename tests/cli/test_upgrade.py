@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import serve_tree
 from paired import NAME
-from test_lock_and_build import Caller, base
+from test_lock_and_build import Caller, base, caller
 
 from vllm_mods.build import outputs
 from vllm_mods.formats import pairing_lock
@@ -27,10 +27,7 @@ def call(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Caller:
     """A pairing with words of its author in it, locked on 0.19.1; a base with 0.20.0 lies in `next`."""
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    found = Caller(tmp_path, capfd)
-    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found.library))
+    found = caller(tmp_path, capfd, monkeypatch)
     place = found.library / f"pairings/{NAME}.toml"
     text = place.read_text().replace(
         'base = "base:1"',
