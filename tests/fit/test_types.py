@@ -43,8 +43,8 @@ def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
         "31:9: error[missing-attribute] Object of type `Layer` has no attribute `on`",
         "4:1: error[missing-attribute] Object of type `Layer` has no attribute `far`",
         "31:9: error[unsupported-operator] Operator `+` is not supported",
-        "31:9: error[invalid-argument-type] Argument to function `pick` is incorrect: Expected `int`, found `object`",
-        "31:9: error[invalid-argument-type] Argument to function `pick` is incorrect: Expected `int`, found `list[None]`",
+        "31:9: error[invalid-argument-type] Argument to bound method `INCConfig.pick` is incorrect: Expected `int`, found `object`",
+        "31:9: error[invalid-argument-type] Argument to bound method `INCConfig.pick` is incorrect: Expected `int`, found `list[None]`",
         "31:9: error[unknown-argument] Argument `a` does not match any known parameter of `object.__init__`",
     ]
     asked += [said(old, *(line.replace("31:", f"{row()}:") for line in new)), said(old)]
@@ -95,6 +95,25 @@ def test_an_attribute_that_a_class_below_the_stated_one_has_is_a_note(
     found = [f for f in fit((patch(), brought), tree_of(files)).findings if f.code == "fit-types"]
     assert [f.message.count("`far`") for f in found if f.level is Level.ERROR] == [1, 1, 1]
     assert "6 missing-attribute" in next(f.message for f in found if f.level is Level.NOTE)
+
+
+@pytest.mark.parametrize(
+    ("callee", "level"),
+    [("init_logger", Level.ERROR), ('getattr(self, "loader", init_logger)', Level.NOTE)],
+)
+def test_a_function_that_the_call_does_not_name_may_be_another_one(
+    asked: list[list[object]], callee: str, level: Level
+) -> None:
+    # vllm/models/hy_v4 of 0.29.0: getattr(param, "weight_loader", default_weight_loader).
+    tree = tree_of(FILES)
+    lines = f"        take = {callee}\n        {callee if level is Level.ERROR else 'take'}(\n            name, 2)\n"
+    one = change(tree, INC, (PICK, lines + PICK))
+    rows = (one.after or b"").splitlines()
+    line = next(n for n, text in enumerate(rows, 1) if b"name, 2)" in text)
+    what = "Too many positional arguments to function `init_logger`: expected 1, got 2"
+    asked += [said(f"{line}:19: error[too-many-positional-arguments] {what}"), []]
+    found = [f for f in fit((one,), tree).findings if f.code == "fit-types"]
+    assert [f.level for f in found] == [level]
 
 
 def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(

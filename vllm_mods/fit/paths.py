@@ -101,13 +101,21 @@ def _sets(block: list[ast.stmt]) -> set[str] | None:
 def _above(node: ast.AST, line: int) -> set[str]:
     """Return what a function binds above a line, and what a loop around it may have bound."""
     found: set[str] = set()
-    for inner in own(node):
-        if isinstance(inner, ast.stmt) and inner.lineno < line:
-            around = line <= (inner.end_lineno or 0)
-            if around and isinstance(inner, ast.With | ast.AsyncWith | ast.If):
-                found |= bound_by([inner.test] if isinstance(inner, ast.If) else inner.items)
-            elif not around or isinstance(inner, ast.For | ast.AsyncFor | ast.While):
+    stack: list[ast.AST] = list(getattr(node, "body", ()))
+    while stack:
+        inner = stack.pop()
+        if isinstance(inner, ast.stmt):
+            if inner.lineno >= line:
+                continue
+            loops = isinstance(inner, ast.For | ast.AsyncFor | ast.While)
+            if loops or line > (inner.end_lineno or 0):
                 found |= bound_by([inner])
+                continue
+        for child in ast.iter_child_nodes(inner):
+            if isinstance(child, ast.expr | ast.withitem):
+                found |= bound_by([child])
+            else:
+                stack.append(child)
     return found
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # A method name that more files than this mention is followed only where its class is named too.
 _COMMON = 40
+# Looked for first: stars are rare, and the other expression is slow over a whole tree.
+_STARRED = re.compile(rb"import +\*")
 _STAR = re.compile(rb"\bfrom +(?:[\w.]*\.)?(\w+) +import +\*")
 _WORDS = re.compile(rb"[A-Za-z_]\w*")
 
@@ -63,8 +65,13 @@ def _stem(path: str) -> str:
 def _stems(world: World, path: str) -> frozenset[str]:
     """Return the last words of the modules through which others get at a module's names."""
     if world.stars is None:
-        found = ((p, _STAR.findall(world.glance(p) or b"")) for p in candidates(world, (path,))[0])
-        world.stars = [(_stem(p), source.decode()) for p, several in found for source in several]
+        texts = ((p, world.glance(p) or b"") for p in candidates(world, (path,))[0])
+        world.stars = [
+            (_stem(p), source.decode())
+            for p, text in texts
+            if _STARRED.search(text)
+            for source in _STAR.findall(text)
+        ]
     stems = {_stem(path)}
     for _ in world.stars:
         stems |= {through for through, source in world.stars if source in stems}

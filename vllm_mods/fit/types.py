@@ -7,6 +7,7 @@ after, and only the difference counts.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import tempfile
@@ -19,6 +20,8 @@ from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import words
+from vllm_mods.fit.signatures import every
+from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,6 +49,7 @@ _VAGUE = re.compile(
     r"|^Object of type `(?:object|type|None)`"
 )
 _CALLED = re.compile(r"(?:of|to) (?:[a-z]+ )*`([\w.]+)`")
+_FUNCTION = re.compile(r"(?:of|to) function `(?:\w+\.)*(\w+)`")
 # A builtin where another one is wanted; what else does not suit, a program may well take.
 _UNLIKE = re.compile(
     r"Expected `(?:int|str|bytes|bool)`, found `(?:list|dict|tuple|set)\[.*\]`"
@@ -168,7 +172,9 @@ def _news(
             continue
         line = int(found["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
-        if meant and _sure(rule, text, scopes):
+        called = _FUNCTION.search(text)
+        named = called is None or _calls(scopes.get(path, b""), line, called[1])
+        if meant and named and _sure(rule, text, scopes):
             problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
         else:
             notes.setdefault(path, Counter())[rule] += 1
@@ -178,6 +184,13 @@ def _news(
             _problem(path, 1, f"a type checker may be right to say more: {said}", Level.NOTE, {})
         )
     return tuple(problems)
+
+
+def _calls(data: bytes, line: int, function: str) -> bool:
+    """Tell whether a call around a line has that function's name: ``getattr(x, "f", g)`` may be another."""
+    calls = (n for n in every(syntax_tree.module(data) or ast.Pass()) if isinstance(n, ast.Call))
+    around = (call.func for call in calls if call.lineno <= line <= (call.end_lineno or 0))
+    return any(getattr(f, "id", getattr(f, "attr", "")) == function for f in around)
 
 
 def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
