@@ -48,7 +48,7 @@ _METHOD = _NameTable(
 )
 _BACKEND = _NameTable(
     "attention backend",
-    re.compile(r"[A-Z][A-Z0-9_]{3,}"),
+    re.compile(r"[A-Z]\w{3,}"),
     "attention/backends/registry.py",
     re.compile(rb"\b([A-Z][A-Z0-9_]{3,})\s*="),
 )
