@@ -208,6 +208,11 @@ NOTES = [
         "fit-string",
         "attention backend 'FLSH'",
     ),
+    (
+        "a_backend = c.late\nprint(a_backend.get_name() == 'FLASH_x')",
+        "fit-string",
+        "attention backend 'FLASH_x'",
+    ),
     ("print(c.late.quant_method in ('fp8', 'fp9'))", "fit-string", "quantization method 'fp9'"),
 ]
 YESES = [
