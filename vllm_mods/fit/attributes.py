@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.things import builtin
-from vllm_mods.fit.walk import walk
+from vllm_mods.fit.things import Thing, builtin
+from vllm_mods.fit.walk import CodeScope, CodeSite, walk
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.found import Lineage, Symbol
-    from vllm_mods.fit.things import Thing
-    from vllm_mods.fit.walk import CodeScope, CodeSite
-    from vllm_mods.fit.world import World
 
 
 def attribute_problems(  # noqa: C901 - the questions in their order

@@ -5,18 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from vllm_mods.fit.found import Lookup
+from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.world import absolute
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.found import Lookup
-    from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.walk import CodeSite
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.walk import CodeSite
+from vllm_mods.fit.world import World, absolute
 
 # Standard modules that do something when imported: never imported to look into them.
 _LOUD = frozenset(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.model import Finding, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _LINES = re.compile(r":\d+")
 

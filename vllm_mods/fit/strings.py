@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing
 from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Problem, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.walk import CodeScope, CodeSite
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.world import World
 
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
 _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.binding import has_kind, opaque_decorator, passed, unbound
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Problem, lasting
+from vllm_mods.fit.shapes import Parameter
 from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.things import builtin, call_text
+from vllm_mods.fit.things import Thing, builtin, call_text
+from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.shapes import Parameter
-    from vllm_mods.fit.things import Thing
-    from vllm_mods.fit.walk import CodeScope, CodeSite
-    from vllm_mods.fit.world import World
 
 _NUMBERS, _TEXTS, _MANY = (
     {"int", "bool", "float"},
