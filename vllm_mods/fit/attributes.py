@@ -11,7 +11,7 @@ from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem, nearest
+from vllm_mods.fit.problems import Doubt, Problem, at_site, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.things import Thing, builtin
@@ -103,15 +103,9 @@ def _more(world: World, line: Lineage, name: str) -> str:
 
 
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
-    return Problem(
-        code="fit-attribute",
-        key=("fit-attribute", text.partition(" ")[0], node.attr),
-        token=node.attr,
-        path=inference.path,
-        line=node.lineno,
-        scope=site.scope.name,
-        message=f"{ast.unparse(node)[:60]} is read, and {text}",
-    )
+    message = f"{ast.unparse(node)[:60]} is read, and {text}"
+    key = text.partition(" ")[0], node.attr
+    return at_site(inference.path, site, "fit-attribute", node.attr, message, *key)
 
 
 def narrowed(scope: CodeScope, value: ast.expr) -> bool:

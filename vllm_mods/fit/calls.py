@@ -11,7 +11,7 @@ from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.problems import Doubt, Problem, at_site
 from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.things import Thing, call_text
 from vllm_mods.fit.walk import CodeSite
@@ -56,15 +56,10 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
             return None if usual else Doubt(path=inference.path, what="call", why=answer)
     no = noes[0]
     text = call_text(node)
-    return Problem(
-        code="fit-call",
-        key=("fit-call", site.scope.name, text, no.why),
-        token=text.rpartition(".")[2].rstrip("()"),
-        path=inference.path,
-        line=node.lineno,
-        scope=site.scope.name,
-        message=f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}",
-    )
+    token = text.rpartition(".")[2].rstrip("()")
+    message = f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}"
+    key = site.scope.name, text, no.why
+    return at_site(inference.path, site, "fit-call", token, message, *key)
 
 
 def _builtin_method(node: ast.Call) -> bool:

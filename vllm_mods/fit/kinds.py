@@ -15,7 +15,7 @@ from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Problem, lasting
+from vllm_mods.fit.problems import Problem, at_site, lasting
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.things import Thing, builtin, call_text
 from vllm_mods.fit.walk import CodeScope, CodeSite
@@ -40,16 +40,8 @@ def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[P
         if isinstance(site.node, ast.ClassDef):
             found += _incomplete(inference, site.node, site.scope)
         for text, token, level in found:
-            yield Problem(
-                code="fit-kind",
-                key=("fit-kind", site.scope.name, lasting(text)),
-                token=token,
-                path=inference.path,
-                line=site.node.lineno,
-                scope=site.scope.name,
-                message=text,
-                level=level,
-            )
+            key = site.scope.name, lasting(text)
+            yield at_site(inference.path, site, "fit-kind", token, text, *key, level=level)
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch
