@@ -164,6 +164,7 @@ def test_endless_computing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.started
 @pytest.mark.parametrize(
     "text",
@@ -184,6 +185,7 @@ def test_a_prompt_has_an_end() -> None:
     assert "16,777,216 letters" in _error("{{ 'a' * 20000000 }}")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.started
 @pytest.mark.parametrize(
     "text",
