@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-_FAR = ("network", "packaging", "behaviour", "engines", "ray", "browser")
+FAR = ("network", "packaging", "behaviour", "engines", "ray", "browser")
 _CACHES = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 _numbers = count()
 
@@ -36,7 +36,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    if any(item.get_closest_marker(name) for name in _FAR):
+    if any(item.get_closest_marker(name) for name in FAR):
         return (yield)
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("PIP_")]:

@@ -163,6 +163,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("file", ["mod.toml", "files/leak.py"])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_waits_for_a_pipe_or_reads_an_endless_file(

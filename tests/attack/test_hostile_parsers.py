@@ -17,6 +17,7 @@ from vllm_mods.template.source import Template
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.started
 _TRY = """
 import ctypes, os, signal, socket, sys, threading, time
 resource = sys.modules['resource']
@@ -111,6 +112,7 @@ def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 1 seconds" in _said("threading.Lock().acquire() and threading.Event().wait()")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "line",
     [

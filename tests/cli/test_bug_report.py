@@ -170,6 +170,7 @@ def shell(line: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("line", "code", "says"),
     [
@@ -193,6 +194,7 @@ def test_no_traceback_for_what_is_no_bug(line: str, code: int, says: str) -> Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "environ",
     [

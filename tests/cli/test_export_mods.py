@@ -112,6 +112,7 @@ def test_a_second_run_changes_nothing(exported: Path, site: Path, workspace: Pat
     assert snapshot(site, workspace) == before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("variables", "found"),
     [

@@ -124,6 +124,7 @@ def test_without_the_cache_no_answer_is_kept(
     assert index.requests
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "exchanged", "empty"])
 def test_damaged_answers_are_computed_anew(
     call: Call, index: PackageServer, tmp_path: Path, damage: str
@@ -223,6 +224,7 @@ def _corrupt(data: bytes) -> bytes:
     return data[: at + 5] + bytes([data[at + 5] ^ 0xFF]) + data[at + 6 :]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

@@ -173,6 +173,7 @@ def test_what_is_installed_is_stated(record: Callable[..., Answer], tmp_path: Pa
     assert "overlay" not in manifest
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "command",
     [
@@ -225,6 +226,7 @@ def test_it_ends_in_time_and_leaves_nothing_behind(record: Callable[..., Answer]
     assert mark not in running.stdout
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("script", "says"),
     [
@@ -263,6 +265,7 @@ def test_a_patch_that_goes_in_by_half(
 CHANGE = 'echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"'
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("step", "says"),
     [
@@ -304,6 +307,7 @@ def test_what_it_lacked_or_survived_is_named_by_line_and_no_mod(
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "question",
     [
@@ -352,6 +356,7 @@ def test_it_answers_as_the_container_does(call: Call, tmp_path: Path, site: Path
     assert 'python = ["flash-qla==0.1.3", "einops>=0.8"]' in answer.out
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("looks", "path"),
     [

@@ -53,7 +53,7 @@ def test_everything_the_design_names_is_read() -> None:
     (variant,) = read.variants
     assert (read.name, read.default, read.requires) == ("my-mod", True, ("other",))
     assert (read.upstream_status, read.evidence) == ("merged", (("log", r"Loaded \d+"),))
-    assert (variant.root, variant.overlay[0].path) == ("vllm/deep", "vllm/o.py")
+    assert (variant.patches[0].root, variant.overlay[0].path) == ("vllm/deep", "vllm/o.py")
     assert variant.expects[0].signature == "(self, x)"
     assert variant.allow[0].reason == "because"
 

@@ -10,6 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from memory_tree import MemoryTree
 from mod_making import diff_of, lock_of, lock_with, mod, variant
+from sampling import examples
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, ModPlan, Verdict
@@ -596,7 +597,7 @@ def classes(draw: st.DrawFn) -> str:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     base=classes(),
     there=st.one_of(st.none(), classes()),

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # A connection that broke in the middle of a header is closed when nobody has it any more.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),
+    pytest.mark.started,
+]
 WATCH = contract.Watch()
 FEW = settings(
     max_examples=examples(25),

@@ -52,6 +52,7 @@ def test_generation_marks_and_loop_controls_are_known() -> None:
     assert _prompt(text) == "a"
 
 
+@pytest.mark.started
 def test_the_date_is_today_in_the_callers_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Etc/GMT-14")
     before = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 14 * 3600))
@@ -149,6 +150,7 @@ def test_a_conversation_that_is_nested_too_deeply_is_refused() -> None:
 # ---- limits --------------------------------------------------------------------------------------
 
 
+@pytest.mark.started
 def test_endless_computing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "TEMPLATE_SECONDS", 1)
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -162,6 +164,8 @@ def test_endless_computing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.started
 @pytest.mark.parametrize(
     "text",
     [
@@ -181,6 +185,8 @@ def test_a_prompt_has_an_end() -> None:
     assert "16,777,216 letters" in _error("{{ 'a' * 20000000 }}")
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.started
 @pytest.mark.parametrize(
     "text",
     [

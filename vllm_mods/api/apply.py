@@ -10,6 +10,7 @@ a tree is read that is to be changed.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from vllm_mods.api import ground, taking_out
 from vllm_mods.api.advice import next_command, refusal
@@ -26,6 +27,16 @@ from vllm_mods.site.state_folder import State
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
+
+
+class Terms(NamedTuple):
+    """On what terms mods go into a tree: the keywords of ``apply`` that a rehearsal has too."""
+
+    workspace: Folder | None = None
+    strict_version: bool = False
+    only_supported: bool = False
+    keep_links: bool = False
+    planned: Callable[[Plan], object] | None = None
 
 
 def plan(
@@ -60,13 +71,8 @@ def plan(
     space = os.path.realpath(workspace) if workspace else there.workspace if there else None
     if isinstance(tree, FolderTree) and tree.workspace is None:
         tree = FolderTree(tree.root, spec=tree.spec, workspace=space)
-    return _planned(
-        mods,
-        ground.of(tree, there),
-        space,
-        strict_version=strict_version,
-        only_supported=only_supported,
-    ).shown
+    terms = Terms(strict_version=strict_version, only_supported=only_supported)
+    return _planned(mods, ground.of(tree, there), space, terms).shown
 
 
 def apply(
@@ -102,20 +108,13 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
+    terms = Terms(workspace, strict_version, only_supported, keep_links, planned)
     notes: list[str] = []
     _check_mods(mods)
     trust.demand(mods)
     with refusing():
         tree, there = opened(target, workspace, recovering=notes.append)
-        made, wanted = decided(
-            mods,
-            tree,
-            there,
-            notes,
-            strict_version=strict_version,
-            only_supported=only_supported,
-            planned=planned,
-        )
+        made, wanted = decided(mods, tree, there, notes, terms)
         changed: tuple[str, ...] = ()
         if wanted is not None:
             outcome = transaction.commit(
@@ -137,25 +136,16 @@ def templates_of(tree: FolderTree) -> str:
 
 
 def decided(
-    mods: Sequence[Mod],
-    tree: FolderTree,
-    there: State,
-    notes: list[str],
-    *,
-    strict_version: bool,
-    only_supported: bool,
-    planned: Callable[[Plan], object] | None,
+    mods: Sequence[Mod], tree: FolderTree, there: State, notes: list[str], terms: Terms
 ) -> tuple[Plan, transaction.Transition | None]:
     """Return the plan of mods, and what brings the tree there, None where nothing is to be done.
 
     Raises ``Refused`` where not every mod fits; ``notes`` are what was said before, and get more.
     """
     base = ground.of(tree, there.receipt)
-    made, whole = _planned(
-        mods, base, tree.workspace, strict_version=strict_version, only_supported=only_supported
-    )
-    if planned is not None:
-        planned(made)
+    made, whole = _planned(mods, base, tree.workspace, terms)
+    if terms.planned is not None:
+        terms.planned(made)
     if not made.ok:
         raise refusal(made, tree, notes)
     if base.bare is not None:
@@ -358,12 +348,7 @@ def _check_in(names: Sequence[str], there: State, tree: FolderTree) -> None:
 
 
 def _planned(
-    mods: Sequence[Mod],
-    base: Ground,
-    workspace: str | None,
-    *,
-    strict_version: bool,
-    only_supported: bool,
+    mods: Sequence[Mod], base: Ground, workspace: str | None, terms: Terms
 ) -> ground.Planned:
     ask: Callable[[Mod, Variant], Tree | None] | None = None
 
@@ -381,13 +366,13 @@ def _planned(
             tree,
             receipt=there,
             workspace=workspace or planner.WORKSPACE,
-            strict_version=strict_version,
+            strict_version=terms.strict_version,
             origin=origin,
         )
 
     made = ground.plan(base, mods, planned)
     supported = [one.mod for one in made.shown.mods if one.verdict is not Verdict.UNSUPPORTED]
-    if only_supported and len(supported) < len(made.shown.mods):
+    if terms.only_supported and len(supported) < len(made.shown.mods):
         return ground.plan(base, supported, planned)
     return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -77,15 +77,18 @@ def command(
     chosen = (*(choose(library, named, paired) if named or paired or not kept else ()), *kept)
     if pairing is not None:
         trust.demand_pairing(library, pairing)
+    terms = apply.Terms(
+        workspace=workspace,
+        strict_version=strict_version,
+        only_supported=only_supported,
+        keep_links=keep_links,
+        planned=lambda planned: announced(planned, chosen, paired),
+    )
     try:
-        done = _doing(epoch, dry_run=dry_run)(
-            chosen,
-            target,
-            workspace=workspace,
-            strict_version=strict_version,
-            only_supported=only_supported,
-            keep_links=keep_links,
-            planned=lambda planned: announced(planned, chosen, paired),
+        done = (
+            rehearsed(chosen, target, terms)
+            if dry_run
+            else apply.apply(chosen, target, **terms._asdict(), source_date_epoch=epoch)
         )
     except Refused as error:
         if as_json and error.plan is not None:
@@ -113,12 +116,11 @@ def command(
     return EXIT_OK
 
 
-def _doing(epoch: int | None, *, dry_run: bool) -> Callable[..., Applied]:
-    if not dry_run:
-        return functools.partial(apply.apply, source_date_epoch=epoch)
-    from vllm_mods.api.rehearsal import rehearse  # noqa: PLC0415  (apply has no use for it)
+def rehearsed(mods: Sequence[Mod], target: str, terms: apply.Terms) -> Applied:
+    """Rehearse what ``apply`` would do, which has no use for the module that does it."""
+    from vllm_mods.api.rehearsal import rehearse  # noqa: PLC0415
 
-    return rehearse
+    return rehearse(mods, target, terms)
 
 
 def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> None:

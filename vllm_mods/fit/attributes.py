@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem, nearest
+from vllm_mods.fit.problems import Doubt, Problem, at_site, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.things import builtin
-from vllm_mods.fit.walk import walk
+from vllm_mods.fit.things import Thing, builtin
+from vllm_mods.fit.walk import CodeScope, CodeSite, walk
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.found import Lineage, Symbol
-    from vllm_mods.fit.things import Thing
-    from vllm_mods.fit.walk import CodeScope, CodeSite
-    from vllm_mods.fit.world import World
 
 
 def attribute_problems(  # noqa: C901 - the questions in their order
@@ -108,15 +103,9 @@ def _more(world: World, line: Lineage, name: str) -> str:
 
 
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
-    return Problem(
-        code="fit-attribute",
-        key=("fit-attribute", text.partition(" ")[0], node.attr),
-        token=node.attr,
-        path=inference.path,
-        line=node.lineno,
-        scope=site.scope.name,
-        message=f"{ast.unparse(node)[:60]} is read, and {text}",
-    )
+    message = f"{ast.unparse(node)[:60]} is read, and {text}"
+    key = text.partition(" ")[0], node.attr
+    return at_site(inference.path, site, "fit-attribute", node.attr, message, *key)
 
 
 def narrowed(scope: CodeScope, value: ast.expr) -> bool:

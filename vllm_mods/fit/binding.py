@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.fit.shapes import Function, Kind, Parameter, words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # Decorators that leave the parameters as they are.
 _TRANSPARENT = words(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from vllm_mods.fit.shapes import Function, Value
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.fit.shapes import Function, Value
-    from vllm_mods.fit.world import World
 
 
 def definition(world: World, path: str, what: Function | Value) -> ast.stmt | None:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from vllm_mods.fit.binding import opaque_decorator, refusal, shape_of, unbound
+from vllm_mods.fit.binding import CallShape, opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.families import subclasses
-from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.things import call_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.binding import CallShape
-    from vllm_mods.fit.found import Symbol
-    from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.shapes import Function
-    from vllm_mods.fit.things import Thing
-    from vllm_mods.fit.walk import CodeSite
-    from vllm_mods.fit.world import World
-
+from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Doubt, Problem, at_site
+from vllm_mods.fit.shapes import Function
+from vllm_mods.fit.things import Thing, call_text
+from vllm_mods.fit.walk import CodeSite
+from vllm_mods.fit.world import World
 
 _BUILTIN_METHODS = frozenset(
     name for kind in (dict, list, str, set, tuple, bytes) for name in dir(kind)
@@ -62,15 +56,10 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
             return None if usual else Doubt(path=inference.path, what="call", why=answer)
     no = noes[0]
     text = call_text(node)
-    return Problem(
-        code="fit-call",
-        key=("fit-call", site.scope.name, text, no.why),
-        token=text.rpartition(".")[2].rstrip("()"),
-        path=inference.path,
-        line=node.lineno,
-        scope=site.scope.name,
-        message=f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}",
-    )
+    token = text.rpartition(".")[2].rstrip("()")
+    message = f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}"
+    key = site.scope.name, text, no.why
+    return at_site(inference.path, site, "fit-call", token, message, *key)
 
 
 def _builtin_method(node: ast.Call) -> bool:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from vllm_mods.fit.shapes import Class, ClassField, Function
 from vllm_mods.fit.signatures import decorator_name, dotted, every, function_of, type_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Calls on an instance that name an attribute in their first argument.
 _REGISTERING = {

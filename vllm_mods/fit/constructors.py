@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
+from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.hierarchy import external_name, lineage
 from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
-
-if TYPE_CHECKING:
-    from vllm_mods.fit.found import Lineage, Symbol
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World
 
 _DATACLASSES = frozenset(
     ("dataclasses.dataclass", "dataclass", "dataclass_transform", "pydantic.dataclasses.dataclass")

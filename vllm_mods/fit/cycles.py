@@ -7,17 +7,13 @@ stands indented (``try``, ``if``) may bind anything it mentions, and imports not
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.world import absolute
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, absolute
 
 _IMPORT = re.compile(
     rb"^(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t]*(?:\((?P<several>[^)]*)\)|(?P<names>[^\n]*))"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import Expectation, Level
 from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.shapes import Class
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.base.model import Expectation
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World
 
 # What frameworks call by a name of their own making.
 _CALLED = re.compile(r"__\w+__|(?:visit|test|do|on|handle|validate|serialize|check)_\w+")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.signatures import decorator_name, every
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

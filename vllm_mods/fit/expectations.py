@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from vllm_mods.base.model import Expectation
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import Class, Function
 from vllm_mods.fit.signatures import parameters_of
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.base.model import Expectation
-    from vllm_mods.fit.world import World
 
 
 def expectation_problems(world: World, expects: Iterable[Expectation]) -> Iterator[Problem]:

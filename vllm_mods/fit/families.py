@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.walk import CodeScope
+from vllm_mods.fit.world import World
 
 # The bases of a class; of text that only looks like one a superset is made.
 _CLASS = re.compile(rb"class\s+\w+[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.fit.walk import CodeScope
-    from vllm_mods.fit.world import World
 
 
 def classes_in(world: World, path: str) -> Iterator[tuple[str, Symbol]]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from typing import TYPE_CHECKING
 
-from vllm_mods.fit.found import Lineage
+from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.shapes import Class, words
-
-if TYPE_CHECKING:
-    from vllm_mods.fit.found import Symbol
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World
 
 # The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
 # documentation and __init__). Every other attribute is set by somebody: fit looks for who.

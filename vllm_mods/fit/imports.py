@@ -5,18 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.world import absolute
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.found import Lookup
-    from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.walk import CodeSite
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.found import Lookup
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Doubt, Problem, at_site
+from vllm_mods.fit.walk import CodeSite
+from vllm_mods.fit.world import World, absolute
 
 # Standard modules that do something when imported: never imported to look into them.
 _LOUD = frozenset(
@@ -72,15 +67,10 @@ def _alias(
             yield Doubt(path=path, what="import", why=why)
         return
     what = module if name is None else f"{name} from {module}"
-    yield Problem(
-        code="fit-import",
-        key=("fit-import", module, name or ""),
-        token=(name or module).rpartition(".")[2],
-        path=path,
-        line=alias.lineno,
-        scope=site.scope.name,
-        message=f"cannot import {what}: {why}",
-    )
+    token = (name or module).rpartition(".")[2]
+    message = f"cannot import {what}: {why}"
+    problem = at_site(path, site, "fit-import", token, message, module, name or "")
+    yield problem._replace(line=alias.lineno)
 
 
 def _imported(
@@ -186,12 +176,6 @@ def _module_attribute(
     where = things[0].found.module or ""
     answer = inference.world.member(things[0].found, node.attr)
     if answer.exists is False:
-        yield Problem(
-            code="fit-import",
-            key=("fit-import", where, node.attr),
-            token=node.attr,
-            path=inference.path,
-            line=node.lineno,
-            scope=site.scope.name,
-            message=f"{ast.unparse(node)} is read, and {where} does not define {node.attr}",
-        )
+        message = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
+        key = where, node.attr
+        yield at_site(inference.path, site, "fit-import", node.attr, message, *key)

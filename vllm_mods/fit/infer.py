@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import TYPE_CHECKING
 
 from vllm_mods.fit.binding import has_kind, implementations, is_property
 from vllm_mods.fit.bodies import definition, is_generator
@@ -14,12 +13,9 @@ from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value
 from vllm_mods.fit.signatures import function_of, type_name
 from vllm_mods.fit.things import Thing, outside, unknown
-from vllm_mods.fit.walk import CodeScope, receiver
+from vllm_mods.fit.walk import CodeScope, Source, receiver
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from vllm_mods.fit.walk import Source
-    from vllm_mods.fit.world import World
 
 _DEPTH = 8
 _DISPLAYS = {

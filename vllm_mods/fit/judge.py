@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import Expectation, FileChange, Finding, Level, Tree
 from vllm_mods.fit.attributes import attribute_problems
 from vllm_mods.fit.calls import call_problems
 from vllm_mods.fit.cycles import cycle_problems
@@ -20,7 +21,7 @@ from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.kinds import kind_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
-from vllm_mods.fit.overrides import changed_methods, override_problems, overrides_of
+from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
 from vllm_mods.fit.paths import path_problems
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
 from vllm_mods.fit.search import candidates
@@ -29,18 +30,10 @@ from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
 from vllm_mods.fit.values import value_problems
 from vllm_mods.fit.walk import walk
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
 _IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
-
-if TYPE_CHECKING:
-    import ast
-    from collections.abc import Iterator
-
-    from vllm_mods.base.model import Expectation, FileChange, Finding, Tree
-    from vllm_mods.fit.overrides import Override
-    from vllm_mods.fit.world import SummaryCache
 
 
 def judge(

@@ -5,26 +5,21 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing, narrowed
 from vllm_mods.fit.binding import has_kind, is_property, opaque_decorator
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.families import classes_in, subclasses
+from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.problems import Problem, lasting
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Problem, at_site, lasting
 from vllm_mods.fit.search import files_mentioning
-from vllm_mods.fit.things import builtin, call_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.found import Symbol
-    from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.things import Thing
-    from vllm_mods.fit.walk import CodeScope, CodeSite
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.things import Thing, builtin, call_text
+from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.world import World
 
 _OPERATORS = {
     ast.Add: operator.add,
@@ -45,16 +40,8 @@ def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[P
         if isinstance(site.node, ast.ClassDef):
             found += _incomplete(inference, site.node, site.scope)
         for text, token, level in found:
-            yield Problem(
-                code="fit-kind",
-                key=("fit-kind", site.scope.name, lasting(text)),
-                token=token,
-                path=inference.path,
-                line=site.node.lineno,
-                scope=site.scope.name,
-                message=text,
-                level=level,
-            )
+            key = site.scope.name, lasting(text)
+            yield at_site(inference.path, site, "fit-kind", token, text, *key, level=level)
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch

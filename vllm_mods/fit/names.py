@@ -6,16 +6,12 @@ import ast
 import builtins
 import symtable
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.shapes import Import, Value
 from vllm_mods.fit.summary import tests_typing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World
 
 _GIVEN = frozenset(dir(builtins)) | {
     "__file__",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from vllm_mods.fit.binding import (
     has_kind,
@@ -17,20 +18,15 @@ from vllm_mods.fit.binding import (
     unbound,
 )
 from vllm_mods.fit.families import class_at, classes_in, definers
+from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import candidates, files_mentioning
-from vllm_mods.fit.walk import receiver, walk
+from vllm_mods.fit.shapes import Function
+from vllm_mods.fit.walk import CodeScope, CodeSite, receiver, walk
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.fit.found import Symbol
-    from vllm_mods.fit.shapes import Function
-    from vllm_mods.fit.walk import CodeScope, CodeSite
-    from vllm_mods.fit.world import World
 
 # Methods that Python calls, each class in its own way.
 _OWN = frozenset(("__init__", "__new__", "__init_subclass__", "__post_init__", "__class_getitem__"))

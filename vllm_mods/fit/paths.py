@@ -7,16 +7,13 @@ nothing is said where a condition or an exit between the branch and the use may 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import own
 from vllm_mods.fit.flow import FUNCTIONS, bound_by
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.signatures import every
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 _LATER = (*FUNCTIONS, ast.Lambda, ast.IfExp, ast.BoolOp, ast.GeneratorExp)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.model import Finding, Level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from vllm_mods.fit.walk import CodeSite
 
 _LINES = re.compile(r":\d+")
 
@@ -28,6 +27,20 @@ class Problem(NamedTuple):
     scope: str
     message: str
     level: Level = Level.ERROR
+
+
+def at_site(
+    path: str,
+    site: CodeSite,
+    code: str,
+    token: str,
+    message: str,
+    *key: str,
+    level: Level = Level.ERROR,
+) -> Problem:
+    """Return the problem of a site; ``key`` tells it from others of its kind."""
+    scope = site.scope.name
+    return Problem(code, (code, *key), token, path, site.node.lineno, scope, message, level)
 
 
 class Doubt(NamedTuple):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World
 
 # How many files of a remote tree a search may read.
 REMOTE_READS = 24

@@ -7,12 +7,10 @@ forty releases is read once. Types are kept as dotted names as the file writes t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 
 def words(text: str) -> frozenset[str]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vllm_mods.fit.shapes import Function, Kind, Parameter
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
 _OPTIONAL = {"Optional", "Final", "Annotated", "Required", "NotRequired"}

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.problems import Problem, nearest
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Problem, at_site, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.signatures import dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.walk import CodeScope, CodeSite
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.world import World
 
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
 _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
@@ -62,16 +59,8 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
         if site.scope.tolerant or site.scope.typing_only:
             continue
         for text, token, level in _wrong(inference, site.node, site.scope):
-            yield Problem(
-                code="fit-string",
-                key=("fit-string", token, text),
-                token=token,
-                path=inference.path,
-                line=site.node.lineno,
-                scope=site.scope.name,
-                message=text,
-                level=level if candidates(world, (inference.path,))[1] else Level.NOTE,
-            )
+            sure = level if candidates(world, (inference.path,))[1] else Level.NOTE
+            yield at_site(inference.path, site, "fit-string", token, text, token, text, level=sure)
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Binding, Import, LazyNames, Module, Value
 from vllm_mods.fit.signatures import dotted, every, function_of, type_name
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
 # Words only: a pattern that says where a statement starts takes seven times as long.

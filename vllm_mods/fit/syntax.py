@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from vllm_mods.base.model import Tree
 from vllm_mods.fit.lines import touched_lines
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.formats import concrete_syntax, syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_mods.base.model import Tree
 
 _REQUIRES = re.compile(rb"^[Rr]equires-[Pp]ython\s*[:=]\s*\"?([^\"\n]+)", re.MULTILINE)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import dotted
-
-if TYPE_CHECKING:
-    from vllm_mods.fit.shapes import Function
 
 _NOTHING = Symbol()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from vllm_mods.fit.binding import implementations, stands_in, unbound
 from vllm_mods.fit.constructors import constructor
@@ -11,11 +12,7 @@ from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import candidates, files_mentioning
 from vllm_mods.fit.shapes import Function, Module
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World
 
 # A method name that more files than this mention is followed only where its class is named too.
 _COMMON = 40

@@ -12,21 +12,16 @@ import os
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import every
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from vllm_mods.base.model import FileChange
 
 # Rules of names and calls, which a program breaks on, and members, which it may. What a module has
 # is for the static proof: it knows of imports to fall back on, and of names that are made when asked.

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.binding import has_kind, opaque_decorator, passed, unbound
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.families import subclasses
-from vllm_mods.fit.problems import Problem, lasting
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Problem, at_site, lasting
+from vllm_mods.fit.shapes import Parameter
 from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.things import builtin, call_text
+from vllm_mods.fit.things import Thing, builtin, call_text
+from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from vllm_mods.fit.infer import Inference
-    from vllm_mods.fit.shapes import Parameter
-    from vllm_mods.fit.things import Thing
-    from vllm_mods.fit.walk import CodeScope, CodeSite
-    from vllm_mods.fit.world import World
 
 _NUMBERS, _TEXTS, _MANY = (
     {"int", "bool", "float"},
@@ -43,30 +38,20 @@ def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[
     for site in sites:
         if site.scope.tolerant or site.scope.typing_only:
             continue
-        if isinstance(site.node, ast.Call):
-            for text, token in _arguments(inference, site.node, site.scope):
-                yield _problem(inference, site, text, token, Level.ERROR)
+        found = [("fit-call", Level.ERROR, one) for one in _arguments(inference, site)]
         for value in _used(site.node):
-            for text, token in _optional(inference, value, site.scope):
-                yield _problem(inference, site, text, token, Level.NOTE)
+            noted = _optional(inference, value, site.scope)
+            found += [("fit-kind", Level.NOTE, one) for one in noted]
+        for code, level, (text, token) in found:
+            key = site.scope.name, lasting(text)
+            yield at_site(inference.path, site, code, token, text, *key, level=level)
 
 
-def _problem(inference: Inference, site: CodeSite, text: str, token: str, level: Level) -> Problem:
-    code = "fit-call" if level is Level.ERROR else "fit-kind"
-    return Problem(
-        code=code,
-        key=(code, site.scope.name, lasting(text)),
-        token=token,
-        path=inference.path,
-        line=site.node.lineno,
-        scope=site.scope.name,
-        message=text,
-        level=level,
-    )
-
-
-def _arguments(inference: Inference, node: ast.Call, scope: CodeScope) -> Iterator[tuple[str, str]]:
+def _arguments(inference: Inference, site: CodeSite) -> Iterator[tuple[str, str]]:
     """Say that a literal is passed where another builtin type is stated."""
+    node, scope = site.node, site.scope
+    if not isinstance(node, ast.Call):
+        return
     literal = {id(v) for v in (*node.args, *(k.value for k in node.keywords)) if _literal(v)}
     things = inference.infer(node.func, scope) if literal else ()
     if len(things) != 1 or things[0].kind not in {"function", "class"}:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.fit.shapes import Import, Parameter
 from vllm_mods.fit.signatures import decorator_name, every, parameters_of
 from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names, tests_typing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

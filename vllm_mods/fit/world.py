@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.fit.found import Lookup, Symbol
+from vllm_mods.base.model import Tree
+from vllm_mods.fit.found import Lineage, Lookup, Symbol
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from vllm_mods.base.model import Tree
-    from vllm_mods.fit.found import Lineage
-    from vllm_mods.fit.walk import CodeSite
+from vllm_mods.fit.walk import CodeSite
 
 # Modules that a build makes: a source archive has none of them.
 _BUILT = re.compile(

@@ -51,6 +51,11 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
+@cache
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
+    return get_origin(kind), get_args(kind)
+
+
 class _Reading:
     def __init__(self, *, more: bool, whole: bool) -> None:
         self.more = more
@@ -58,7 +63,9 @@ class _Reading:
         self.problems: list[str] = []
 
     def value(self, kind: Any, raw: object, at: str) -> Any:  # noqa: ANN401  (what ``kind`` says)
-        origin, inner = get_origin(kind), get_args(kind)
+        if type(raw) is kind:
+            return raw
+        origin, inner = _parts(kind)
         if origin is Annotated:
             return self.checked(inner, raw, at)
         if origin in {Union, types.UnionType}:

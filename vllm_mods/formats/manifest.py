@@ -1,18 +1,28 @@
-"""mod.toml as data: dict in, ``Manifest`` out, every problem found at once.
+"""mod.toml as data: dict in, ``Mod`` out, every problem found at once.
 
 Problems carry their key path (``variant[0].overlay[1].path: …``). Nothing here
-reads a file: ``library`` does, and turns a manifest into a ``model.Mod``.
+reads a file: the files of the mod have no bytes until ``library`` has read them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.model import Allowance, Expectation, TextReplacement, When
+from vllm_mods.base.model import (
+    Allowance,
+    Expectation,
+    Mod,
+    OverlayFile,
+    PatchFile,
+    TemplateFile,
+    TextReplacement,
+    Variant,
+    When,
+)
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats.toml_table import NAME, Table, in_words
 
@@ -26,66 +36,14 @@ _TABLES = ("overlay", "templates", "expects", "allow", "replace")
 _STATUSES = ("open", "merged", "rejected", "none")
 
 
-class OverlayEntry(NamedTuple):
-    """``overlay = [{ source, path, replaces }]``: ``source`` is relative to the mod's folder."""
-
-    source: str
-    path: str
-    replaces: tuple[str, ...]
-
-
-class TemplateEntry(NamedTuple):
-    """``templates = [{ name, file }]``: ``name`` is a folder of ``templates/``."""
-
-    name: str
-    file: str
-
-
-class VariantEntry(NamedTuple):
-    """One ``[[variant]]``, its files still by name."""
-
-    id: str
-    vllm: str
-    patches: tuple[str, ...]
-    root: str
-    overlay: tuple[OverlayEntry, ...]
-    templates: tuple[TemplateEntry, ...]
-    python: tuple[str, ...]
-    expects: tuple[Expectation, ...]
-    allow: tuple[Allowance, ...]
-    optional: tuple[str, ...]
-    replace: tuple[TextReplacement, ...]
-
-
-class Manifest(NamedTuple):
-    """A mod.toml that has no problems."""
-
-    name: str
-    version: str
-    summary: str
-    license: str
-    default: bool
-    requires: tuple[str, ...]
-    conflicts: tuple[str, ...]
-    after: tuple[str, ...]
-    upstream_status: str
-    upstream_issues: tuple[str, ...]
-    evidence: tuple[tuple[str, str], ...]
-    serve_args: tuple[str, ...]
-    compute_capability: tuple[str, ...]
-    outside: tuple[str, ...]
-    when: tuple[When, ...]
-    variants: tuple[VariantEntry, ...]
-
-
-def from_toml(data: bytes, where: str) -> Manifest:
+def from_toml(data: bytes, where: str) -> Mod:
     """Read a manifest. Raises ``ManifestError`` with every problem."""
     read = from_dict(toml_of(data, where), where)
     _check_ranges(read, where)
     return read
 
 
-def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) -> Manifest:
+def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) -> Mod:
     """Read a manifest from a parsed table. Raises ``ManifestError`` with every problem.
 
     ``checked`` says that it is out of mod.lock, which is written from a manifest whose words were
@@ -98,11 +56,13 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
     serve = top.table("serve")
     hardware = top.table("hardware")
     variants = tuple(_variant(entry) for entry in top.tables("variant"))
-    manifest = Manifest(
+    mod = Mod(
         name=top.match("name", NAME, "lower case letters, digits, '.', '_' and '-'", required=True),
         version=top.match("version", _VERSION, "a version such as 1.0.0", required=True),
         summary=top.get("summary", str, required=True) or "",
         license=top.get("license", str, required=True) or "",
+        directory="",
+        digest="",
         default=top.get("default", bool) or False,
         requires=top.strings("requires", NAME, "the name of a mod"),
         conflicts=top.strings("conflicts", NAME, "the name of a mod"),
@@ -124,16 +84,16 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
     for repeated in sorted({name for name in ids if name and ids.count(name) > 1}):
         top.problem("variant", f"two variants have the id {repeated!r}")
     for key in ("requires", "conflicts", "after"):
-        if manifest.name and manifest.name in getattr(manifest, key):
+        if mod.name and mod.name in getattr(mod, key):
             top.problem(key, "a mod cannot name itself")
     for table_ in (top, upstream, evidence, serve, hardware):
         table_.refuse_unknown()
     if top.problems:
         raise ManifestError(where, tuple(top.problems))
-    return manifest
+    return mod
 
 
-def _check_ranges(read: Manifest, where: str) -> None:
+def _check_ranges(read: Mod, where: str) -> None:
     """Have packaging read what only looked like a specifier; nothing of it needs doing twice."""
     from vllm_mods.base import versions  # noqa: PLC0415
 
@@ -195,20 +155,23 @@ def _replacement(entry: Table) -> TextReplacement:
     return TextReplacement(entry.path("path", required=True), old, new, count or 1)
 
 
-def _variant(table: Table) -> VariantEntry:
+def _variant(table: Table) -> Variant:
     entries = {key: table.tables(key) for key in _TABLES}
     overlay = tuple(
-        OverlayEntry(
+        OverlayFile(
             source=entry.path("source", required=True),
             path=entry.path("path", required=True),
+            data=b"",
             replaces=entry.strings("replaces", _SHA256, "a sha256 in hexadecimal"),
         )
         for entry in entries["overlay"]
     )
     templates = tuple(
-        TemplateEntry(
+        TemplateFile(
             name=entry.match("name", NAME, "the name of a template", required=True),
             file=entry.path("file", required=True),
+            source="",
+            data=b"",
         )
         for entry in entries["templates"]
     )
@@ -229,22 +192,21 @@ def _variant(table: Table) -> VariantEntry:
         )
         for entry in entries["allow"]
     )
-    variant = VariantEntry(
+    patches, root, optional = table.paths("patches"), table.path("root"), table.paths("optional")
+    variant = Variant(
         id=table.get("id", str, required=True) or "",
         vllm=table.specifier("vllm"),
-        patches=table.paths("patches"),
-        root=table.path("root"),
+        patches=tuple(PatchFile(one, b"", root, one in optional) for one in patches),
         overlay=overlay,
         templates=templates,
         python=table.strings("python", _REQUIREMENT, "a PEP 508 requirement"),
         expects=expects,
         allow=allow,
-        optional=table.paths("optional"),
         replace=tuple(map(_replacement, entries["replace"])),
     )
-    for unknown in sorted(set(variant.optional) - set(variant.patches)):
+    for unknown in sorted(set(optional) - set(patches)):
         table.problem("optional", f"{unknown!r} is none of its patches")
-    if not (variant.patches or overlay or templates or variant.replace) and not table.problems:
+    if not (patches or overlay or templates or variant.replace) and not table.problems:
         table.problem("", "a variant needs patches, an overlay, replacements or templates")
     for entry in templates:
         if "/" in entry.file:

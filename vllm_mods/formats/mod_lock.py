@@ -75,8 +75,9 @@ class Lock(NamedTuple):
     others: tuple[tuple[str, str], ...] = ()
 
 
+@lru_cache(maxsize=64)
 def parse(data: bytes, where: str) -> Lock:
-    """Read a lock file. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
+    """Read a lock file, once. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
     try:
         raw = _loads(data)
         if raw["schema"] != SCHEMA:

@@ -250,12 +250,10 @@ def dump(pairing: Pairing) -> bytes:
         ("defaults", pairing.defaults),
         ("env", pairing.env),
     ]
-    comments: tuple[tuple[str, str], ...] = ()
-    if pairing.recipe is not None:
-        recipe = pairing.recipe
+    recipe = pairing.recipe
+    if recipe is not None:
         tables.append(("recipe", {"version": recipe.version, "name": recipe.name}))
         tables += [("recipe.mods", recipe.mods), ("recipe.keys", recipe.keys)]
-        comments = recipe.comments
     for name, table in tables:
         if table:
             lines += ["", f"[{name}]"]
@@ -263,7 +261,7 @@ def dump(pairing: Pairing) -> bytes:
                 f"{toml_writer.key(key)} = {toml_writer.value(value)}"
                 for key, value in table.items()
             ]
-    for at, text in comments:
+    for at, text in recipe.comments if recipe is not None else ():
         lines += [
             "",
             "[[recipe.comments]]",
@@ -294,15 +292,12 @@ def _origins(pairing: Pairing, overrides: Mapping[str, Scalar]) -> list[int]:
     alone = alone or _has_executor(pairing)
     found: list[int] = []
     for number, line in enumerate(pairing.command.split("\n"), 1):
-        for text in _fill(line, values).split("\n"):
+        filled = line if _unfilled(line, values) else line.format(**values)
+        for text in filled.split("\n"):
             dropped = {"", "\\"} if alone else {""} if not found else set()
             if (_without_executor(text) if alone else text).strip() not in dropped:
                 found.append(number)
     return found or [1]
-
-
-def _fill(text: str, values: Mapping[str, Scalar]) -> str:
-    return text if _unfilled(text, values) else text.format(**values)
 
 
 def _has_executor(pairing: Pairing) -> bool:
@@ -384,13 +379,12 @@ def _env(table: Table) -> dict[str, str]:
 
 def _recipe(table: Table) -> Recipe:
     paths = table.table("mods")
-    keys = table.get("keys", dict) or {}
     entries = table.tables("comments")
     recipe = Recipe(
         version=table.get("version", str, required=True) or "",
         name=table.get("name", str, required=True) or "",
         mods={key: paths.get(key, str) or "" for key in paths.raw},
-        keys=keys,
+        keys=table.get("keys", dict) or {},
         comments=tuple(
             (
                 entry.get("at", str) or "",

@@ -35,7 +35,7 @@ def local(jobs: int, workshop: Workshop) -> Executor:
 
     def run(tasks: Sequence[Task], setting: Setting) -> Iterator[TaskOutcome]:
         if jobs == 1 or len(tasks) <= _FEW:
-            return (_collected(workshop, task) for task in tasks)
+            return map(workshop.run, tasks)
         return spread(tasks, setting, jobs)
 
     return run
@@ -154,11 +154,6 @@ def _leave_with_parent() -> None:
 
 def _run(task: Task) -> TaskOutcome:
     assert _workshop is not None  # noqa: S101  (made when the process started)
-    return _collected(_workshop, task)
-
-
-def _collected(workshop: Workshop, task: Task) -> TaskOutcome:
-    """Answer a task and free what it took: trees of syntax are full of cycles."""
-    outcome = workshop.run(task)
-    gc.collect()
+    outcome = _workshop.run(task)
+    gc.collect()  # trees of syntax are full of cycles
     return outcome

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
-from vllm_mods.base.model import Mod, OverlayFile, PatchFile, TemplateFile, Variant
+from vllm_mods.base.model import Mod, TemplateFile
 from vllm_mods.formats import manifest, mod_lock
 from vllm_mods.library import reading
 
@@ -47,75 +47,42 @@ def load_mod(
         raise UsageError(f"there is no {MANIFEST} in {folder}")
     locked = read(os.path.join(folder, LOCK))
     table = mod_lock.manifest_of(locked, sha256(raw)) if locked is not None else None
-    entry = (
+    stated = (
         manifest.from_toml(raw, where)
         if table is None
         else manifest.from_dict(table, where, checked=True)
     )
     files = _Files(folder, roots, read)
     problems, take = files.problems, files.take
-    if entry.name != os.path.basename(os.path.abspath(folder)):
+    if stated.name != os.path.basename(os.path.abspath(folder)):
         problems.append(
-            f"name: {entry.name!r} is not the name of its folder, {os.path.basename(os.path.abspath(folder))!r}"
+            f"name: {stated.name!r} is not the name of its folder, {os.path.basename(os.path.abspath(folder))!r}"
         )
     variants = []
-    for i, variant in enumerate(entry.variants):
+    for i, variant in enumerate(stated.variants):
         at = f"variant[{i}]"
+        patches = [
+            one._replace(data=take(f"{at}.patches[{j}]", one.source))
+            for j, one in enumerate(variant.patches)
+        ]
+        overlay = [
+            one._replace(data=take(f"{at}.overlay[{j}].source", one.source))
+            for j, one in enumerate(variant.overlay)
+        ]
+        templates = [
+            files.template(f"{at}.templates[{j}].name", one)
+            for j, one in enumerate(variant.templates)
+        ]
         variants.append(
-            Variant(
-                id=variant.id,
-                vllm=variant.vllm,
-                patches=tuple(
-                    PatchFile(
-                        source=source,
-                        root=variant.root,
-                        data=take(f"{at}.patches[{j}]", source),
-                        optional=source in variant.optional,
-                    )
-                    for j, source in enumerate(variant.patches)
-                ),
-                overlay=tuple(
-                    OverlayFile(
-                        source=file.source,
-                        path=file.path,
-                        replaces=file.replaces,
-                        data=take(f"{at}.overlay[{j}].source", file.source),
-                    )
-                    for j, file in enumerate(variant.overlay)
-                ),
-                templates=tuple(
-                    TemplateFile(
-                        file.name, file.file, f"templates/{file.name}/{TEMPLATE}", *template
-                    )
-                    for j, file in enumerate(variant.templates)
-                    for template in [files.template(f"{at}.templates[{j}].name", file.name)]
-                ),
-                python=variant.python,
-                expects=variant.expects,
-                allow=variant.allow,
-                replace=variant.replace,
+            variant._replace(
+                patches=tuple(patches), overlay=tuple(overlay), templates=tuple(templates)
             )
         )
     if problems:
         raise ManifestError(where, tuple(problems))
-    return Mod(
-        name=entry.name,
-        version=entry.version,
-        summary=entry.summary,
-        license=entry.license,
+    return stated._replace(
         directory=folder,
         digest=_digest({MANIFEST: sha256(raw), **files.digests}),
-        default=entry.default,
-        requires=entry.requires,
-        conflicts=entry.conflicts,
-        after=entry.after,
-        upstream_status=entry.upstream_status,
-        upstream_issues=entry.upstream_issues,
-        evidence=entry.evidence,
-        serve_args=entry.serve_args,
-        compute_capability=entry.compute_capability,
-        outside=entry.outside,
-        when=entry.when,
         variants=tuple(variants),
         lock=locked,
         manifest=raw,
@@ -148,8 +115,9 @@ class _Files:
         self.digests[name] = sha256(data)
         return data
 
-    def template(self, at: str, name: str) -> tuple[bytes, str]:
-        """Return a template, and the folder that its path is from."""
+    def template(self, at: str, stated: TemplateFile) -> TemplateFile:
+        """Return a template with its text, and the folder that its path is from."""
+        name = stated.name
         folders = (self.folder, *self.roots)
         tried = [os.path.join(root, "templates", name, TEMPLATE) for root in folders]
         there = [path for path in dict.fromkeys(tried) if self._read(path) is not None]
@@ -158,7 +126,8 @@ class _Files:
                 f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
             )
         path, source = there[0] if there else tried[-1], f"templates/{name}/{TEMPLATE}"
-        return self.take(at, source, path), path[: -len(source) - 1]
+        data = self.take(at, source, path)
+        return stated._replace(source=source, data=data, root=path[: -len(source) - 1])
 
     def _read(self, path: str) -> bytes | None:
         if path not in self._there:
