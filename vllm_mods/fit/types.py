@@ -43,8 +43,7 @@ _VAGUE = re.compile(
     r"`[^`]*(?:\||&|Unknown|Any|Self|@|Literal|Protocol|typing|\.\.\.)[^`]*`"
     r"|^Object of type `(?:object|type|None)`"
 )
-_CALLED = re.compile(r"(?:of|to) (?:[a-z]+ )*`([\w.]+)`")
-_FUNCTION = re.compile(r"(?:of|to) function `(?:\w+\.)*(\w+)`")
+_CALLED = re.compile(r"(?:of|to) (?P<kind>(?:[a-z]+ )*)`(?P<name>[\w.]+)`")
 # A builtin where another one is wanted; what else does not suit, a program may well take.
 _UNLIKE = re.compile(
     r"Expected `(?:int|str|bytes|bool)`, found `(?:list|dict|tuple|set)\[.*\]`"
@@ -53,6 +52,8 @@ _UNLIKE = re.compile(
 _LACKS = re.compile(r"`(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:'>|\])?` has no attribute `(\w+)`")
 _CLASS = re.compile(rb"class\s+(\w+)[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
 _DEFINED = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
+# An environment without a package, and its Python where the tree states none.
+_NONE, _PYTHON = ".none", 12
 _SECONDS = 60
 _USERS = 40
 
@@ -124,11 +125,16 @@ def _check(
     if not there:
         return []
     rules = "\n".join(f'{rule} = "error"' for rule in sorted(_RULES))
-    version = f'[environment]\npython-version = "3.{lowest[1]}"\n' if lowest else ""
+    version = f"3.{lowest[1] if lowest else _PYTHON}"
+    os.makedirs(
+        os.path.join(folder, _NONE, "lib", f"python{version}", "site-packages"), exist_ok=True
+    )
     with open(os.path.join(folder, "ty.toml"), "w", encoding="utf-8") as file:
-        file.write(f'{version}[rules]\nall = "ignore"\n{rules}\n')
+        file.write(
+            f'[environment]\npython-version = "{version}"\npython = "{_NONE}"\n[rules]\nall = "ignore"\n{rules}\n'
+        )
     command = [find_ty_bin(), "check", "--output-format", "concise", "--exit-zero", "--no-progress"]
-    # Nothing of this environment: what is installed here is not what vLLM runs beside.
+    # Nothing of this environment, which ty takes otherwise: it is not what vLLM runs beside.
     home = {"HOME": folder, "XDG_CONFIG_HOME": folder, "NO_COLOR": "1", "TY_MAX_PARALLELISM": "2"}
     try:
         done = subprocess.run(
@@ -167,9 +173,10 @@ def _news(
             continue
         line = int(found["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
-        called = _FUNCTION.search(text)
-        named = called is None or _calls(scopes.get(path, b""), line, called[1])
-        if meant and named and _sure(rule, text, scopes):
+        called = _CALLED.search(text) if "argument" in rule else None
+        # A problem of a call is the call's, as in the static proof, and told once.
+        line = _call(scopes.get(path, b""), line, called) if called else line
+        if meant and line and _sure(rule, text, called, scopes):
             problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
         else:
             notes.setdefault(path, Counter())[rule] += 1
@@ -181,29 +188,49 @@ def _news(
     return tuple(problems)
 
 
-def _calls(data: bytes, line: int, function: str) -> bool:
-    """Tell whether a call around a line has that function's name: ``getattr(x, "f", g)`` may be another."""
-    calls = (n for n in every(syntax_tree.module(data) or ast.Pass()) if isinstance(n, ast.Call))
-    around = (call.func for call in calls if call.lineno <= line <= (call.end_lineno or 0))
-    return any(getattr(f, "id", getattr(f, "attr", "")) == function for f in around)
+def _call(data: bytes, line: int, called: re.Match[str]) -> int:
+    """Return the first line of the call around a line, 0 where it does not name what it should.
+
+    ``take = getattr(x, "take", f)`` may be another function than the ``f`` that is told of.
+    """
+    owner, _, name = called["name"].rpartition(".")
+    calls = [n for n in every(syntax_tree.module(data) or ast.Pass()) if isinstance(n, ast.Call)]
+    around = [call for call in calls if call.lineno <= line <= (call.end_lineno or 0)]
+    if "function" in called["kind"]:
+        kinds = ast.Attribute if owner else ast.Name | ast.Attribute
+        around = [
+            call
+            for call in around
+            if isinstance(call.func, kinds)
+            and getattr(call.func, "id", getattr(call.func, "attr", "")) == name
+        ]
+    return max((call.lineno for call in around), default=0)
 
 
-def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
+def _sure(rule: str, text: str, called: re.Match[str] | None, files: Mapping[str, bytes]) -> bool:
     """Tell whether a program breaks on it, whatever else may be true of its types."""
     if rule not in _SURE or _VAGUE.search(text):
         return False
-    lacks = _LACKS.search(text)
-    if rule == "missing-attribute" and lacks and _below(lacks[1], lacks[2], files):
-        return False
+    if rule == "missing-attribute":
+        lacks = _LACKS.search(text)
+        return bool(lacks and _concrete(lacks[1], files) and not _below(lacks[1], lacks[2], files))
     if rule == "invalid-argument-type" and not _UNLIKE.search(text):
         return False
-    called = _CALLED.search(text) if "argument" in rule else None
     if called is None:
         return rule not in {"unknown-argument", "too-many-positional-arguments"}
-    # What the tree does not define may be another thing where vLLM runs.
-    name = called[1].removesuffix(".__init__").rpartition(".")[0] or called[1].partition(".")[0]
-    defined = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+%b\b" % name.encode(), re.MULTILINE)
-    return any(defined.search(data) for data in files.values())
+    owner, _, name = called["name"].removesuffix(".__init__").rpartition(".")
+    if owner or called["name"] != name:
+        return _concrete(owner.rpartition(".")[2] or name, files)
+    # Of several functions of one name, another may be meant where vLLM runs.
+    defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
+    return sum(len(defined.findall(data)) for data in files.values()) == 1
+
+
+def _concrete(owner: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether the tree defines such a class, and no protocol, which others may only resemble."""
+    found = re.compile(rb"^[ \t]*class\s+%b\b[^:]*" % owner.encode(), re.MULTILINE)
+    heads = [head for data in files.values() for head in found.findall(data)]
+    return bool(heads) and not any(b"Protocol" in head for head in heads)
 
 
 def _below(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
