@@ -21,6 +21,7 @@ from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import every
+from vllm_mods.fit.walk import walk
 from vllm_mods.formats import syntax_tree
 
 # Rules of names and calls, which a program breaks on, and members, which it may. What a module has
@@ -36,14 +37,21 @@ _RULES = _SURE | words(
     "not-subscriptable truthiness-test-of-callable unsupported-base unsupported-operator "
     "unused-awaitable invalid-attribute-access"
 )
-_LINE = re.compile(r"(?P<path>[^:\n]+):(?P<line>\d+):\d+: \w+\[(?P<rule>[\w-]+)\] (?P<text>.*)")
+# What it says in full: a headline, a place, a piece of code and remarks.
+_SAID = re.compile(
+    r"^\w+\[(?P<rule>[\w-]+)\]: (?P<text>.*)\n"
+    r" *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+\n(?P<more>(?:.+\n)*)",
+    re.MULTILINE,
+)
 # What is no one class: a union, a narrowed type, something from outside, anything at all, or what
 # somebody asked to be there before.
 _VAGUE = re.compile(
     r"`[^`]*(?:\||&|Unknown|Any|Self|@|Literal|Protocol|typing|\.\.\.)[^`]*`"
     r"|^Object of type `(?:object|type|None)`"
 )
-_CALLED = re.compile(r"(?:of|to) (?P<kind>(?:[a-z]+ )*)`(?P<name>[\w.]+)`")
+# ``take = getattr(x, "take", f)`` may be another function than the ``f`` that is told of.
+_UNION = "info: Attempted to call union type"
+_CALLED = re.compile(r"(?:of|to) (?:[a-z]+ )*`([\w.]+)`")
 # A builtin where another one is wanted; what else does not suit, a program may well take.
 _UNLIKE = re.compile(
     r"Expected `(?:int|str|bytes|bool)`, found `(?:list|dict|tuple|set)\[.*\]`"
@@ -133,7 +141,7 @@ def _check(
         file.write(
             f'[environment]\npython-version = "{version}"\npython = "{_NONE}"\n[rules]\nall = "ignore"\n{rules}\n'
         )
-    command = [find_ty_bin(), "check", "--output-format", "concise", "--exit-zero", "--no-progress"]
+    command = [find_ty_bin(), "check", "--exit-zero", "--no-progress"]
     # Nothing of this environment, which ty takes otherwise: it is not what vLLM runs beside.
     home = {"HOME": folder, "XDG_CONFIG_HOME": folder, "NO_COLOR": "1", "TY_MAX_PARALLELISM": "2"}
     try:
@@ -149,7 +157,7 @@ def _check(
         raise RuntimeError(f"it took more than {_SECONDS} seconds") from error
     if done.returncode != 0:
         raise RuntimeError(done.stderr.decode(errors="replace").strip()[:200] or "no answer")
-    return [*_LINE.finditer(done.stdout.decode(errors="replace"))]
+    return [*_SAID.finditer(done.stdout.decode(errors="replace"))]
 
 
 def _news(
@@ -173,10 +181,10 @@ def _news(
             continue
         line = int(found["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
-        called = _CALLED.search(text) if "argument" in rule else None
+        sure = _sure(rule, text, scopes) and _UNION not in found["more"]
         # A problem of a call is the call's, as in the static proof, and told once.
-        line = _call(scopes.get(path, b""), line, called) if called else line
-        if meant and line and _sure(rule, text, called, scopes):
+        line = _call(scopes.get(path, b""), line) if "argument" in rule else line
+        if meant and sure and not _tolerant(scopes.get(path, b""), line):
             problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
         else:
             notes.setdefault(path, Counter())[rule] += 1
@@ -188,26 +196,21 @@ def _news(
     return tuple(problems)
 
 
-def _call(data: bytes, line: int, called: re.Match[str]) -> int:
-    """Return the first line of the call around a line, 0 where it does not name what it should.
-
-    ``take = getattr(x, "take", f)`` may be another function than the ``f`` that is told of.
-    """
-    owner, _, name = called["name"].rpartition(".")
-    calls = [n for n in every(syntax_tree.module(data) or ast.Pass()) if isinstance(n, ast.Call)]
-    around = [call for call in calls if call.lineno <= line <= (call.end_lineno or 0)]
-    if "function" in called["kind"]:
-        kinds = ast.Attribute if owner else ast.Name | ast.Attribute
-        around = [
-            call
-            for call in around
-            if isinstance(call.func, kinds)
-            and getattr(call.func, "id", getattr(call.func, "attr", "")) == name
-        ]
-    return max((call.lineno for call in around), default=0)
+def _call(data: bytes, line: int) -> int:
+    """Return the first line of the innermost call around a line."""
+    nodes = every(syntax_tree.module(data) or ast.Pass())
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    around = (call.lineno for call in calls if call.lineno <= line <= (call.end_lineno or 0))
+    return max(around, default=line)
 
 
-def _sure(rule: str, text: str, called: re.Match[str] | None, files: Mapping[str, bytes]) -> bool:
+def _tolerant(data: bytes, line: int) -> bool:
+    """Tell whether the code at a line says itself that it may be wrong."""
+    sites = walk(syntax_tree.module(data) or ast.Module([], []), frozenset((line,)))
+    return any(site.scope.tolerant for site in sites)
+
+
+def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     """Tell whether a program breaks on it, whatever else may be true of its types."""
     if rule not in _SURE or _VAGUE.search(text):
         return False
@@ -216,14 +219,15 @@ def _sure(rule: str, text: str, called: re.Match[str] | None, files: Mapping[str
         return bool(lacks and _concrete(lacks[1], files) and not _below(lacks[1], lacks[2], files))
     if rule == "invalid-argument-type" and not _UNLIKE.search(text):
         return False
+    called = _CALLED.search(text) if "argument" in rule else None
     if called is None:
         return rule not in {"unknown-argument", "too-many-positional-arguments"}
-    owner, _, name = called["name"].removesuffix(".__init__").rpartition(".")
-    if owner or called["name"] != name:
+    # What the tree does not define may be another thing where vLLM runs.
+    owner, _, name = called[1].removesuffix(".__init__").rpartition(".")
+    if owner or called[1] != name:
         return _concrete(owner.rpartition(".")[2] or name, files)
-    # Of several functions of one name, another may be meant where vLLM runs.
     defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
-    return sum(len(defined.findall(data)) for data in files.values()) == 1
+    return any(defined.search(data) for data in files.values())
 
 
 def _concrete(owner: str, files: Mapping[str, bytes]) -> bool:
