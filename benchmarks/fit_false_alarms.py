@@ -177,6 +177,12 @@ EXPLAINED = {
     ("fit-call", "vllm/model_executor/models/glm4_moe_lite.py", "make_expert_params_mapping"): (
         "0.15.0 does not pass model, which FusedMoE needs"
     ),
+    ("fit-types", "vllm/model_executor/models/gemma4.py", "`IntermediateTensors`"): (
+        "0.19.0 calls get of IntermediateTensors, which has none: it fails with pipeline parallelism"
+    ),
+    ("fit-types", "vllm/benchmarks/datasets/datasets.py", "SpecBench.sample"): (
+        "0.20.0 took self from a method's parameters"
+    ),
     ("fit-types", "vllm/model_executor/models/step3p5.py", "swiglu_limits_shared"): (
         "the wrong ModelConfig above"
     ),

@@ -144,6 +144,12 @@ LACKS = "error[missing-attribute] Object of type"
         ("name(\n            1).bits", f"{LACKS} `list[int]` has no attribute `bits`", False),
         ("name(\n            1).bits", f"{LACKS} `~None` has no attribute `bits`", False),
         ("name(\n            1).bits", f"{LACKS} `FromOutside` has no attribute `bits`", False),
+        # vllm/v1/worker/gpu_model_runner.py of 0.16.0: imported further down in the function.
+        (
+            "self.bits: (\n            1 | Late) = name",
+            "error[unresolved-reference] Name `Late` used when not defined",
+            False,
+        ),
         (
             "name.bits = (\n            1)",
             "error[missing-attribute] Unresolved attribute `bits` on type `Plain`",

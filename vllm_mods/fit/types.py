@@ -205,9 +205,13 @@ def _call(data: bytes, line: int) -> int:
 
 
 def _tolerant(data: bytes, line: int) -> bool:
-    """Tell whether the code at a line says itself that it may be wrong."""
-    sites = walk(syntax_tree.module(data) or ast.Module([], []), frozenset((line,)))
-    return any(site.scope.tolerant for site in sites)
+    """Tell whether the code at a line says itself that it may be wrong, or is an annotation."""
+    module = syntax_tree.module(data) or ast.Module([], [])
+    if any(site.scope.tolerant for site in walk(module, frozenset((line,)))):
+        return True
+    # In a function nobody evaluates them; elsewhere the static proof knows whether somebody does.
+    stated = (node.annotation for node in every(module) if isinstance(node, ast.AnnAssign))
+    return any(one.lineno <= line <= (one.end_lineno or 0) for one in stated)
 
 
 def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
