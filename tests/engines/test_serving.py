@@ -8,7 +8,9 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import serve_tree
 from making_images import File, Image, layer
+from mod_making import diff_of
 from paired import NAME as PAIRING
 from paired import Tool, library
 from real_engines import SITE, need
@@ -98,6 +100,41 @@ def test_docker_runs_the_pairing(
     finally:
         for name in (tag, "small:dockerfile", BASE):
             dockerd("rmi", "-f", name, check=False)
+
+
+def test_run_refuses_what_the_vllm_in_the_image_would_not_take(
+    dockerd: Engine, paired_base: Image, tmp_path: Path
+) -> None:
+    """The flag that a mod adds is taken, since the mod is in the image."""
+    tree = {
+        f"{SITE}/{path}": data for path, data in serve_tree.FILES.items() if "_version" not in path
+    }
+    layers = [*paired_base.layers, layer({"usr/local/bin/vllm": File(VLLM, 0o755), **tree})]
+    base = Image(layers, {**paired_base.settings, "Entrypoint": None}, "localhost/flags:latest")
+    dockerd("load", "-q", "-i", base.archive(tmp_path / "base.tar"))
+    made = library(tmp_path / "library", base.name)
+    place, before = "vllm/engine/arg_utils.py", serve_tree.ARGS
+    after = before.replace(
+        '"--quiet"', '"--of-a-mod", type=str)\n        parser.add_argument("--quiet"'
+    )
+    (made / "patches/patching/x.patch").write_bytes(diff_of(place, before, after))
+    tool = Tool(made, dockerd.environ)
+    tool("lock", PAIRING)
+    tag = tool.json("build", PAIRING)["tag"]
+    call = ("run", PAIRING, "--gpus", "none", "--engine", "docker", "--")
+    try:
+        refused = tool(*call, "--of-a-mood", "x", code=3).stderr
+        assert (
+            "would not take the command of pairing small\n  --of-a-mood: vLLM 0.19.1 has no"
+            in refused
+        )
+        assert "did you mean --of-a-mod?" in refused
+        assert f"--of-a-mood x' --target image:docker:{tag}" in refused
+        assert dockerd("ps", "-aq") == ""
+        assert "not checked" not in tool(*call, "--of-a-mod", "x").stderr
+        tool("stop", PAIRING)
+    finally:
+        dockerd("rmi", "-f", tag, base.name, check=False)
 
 
 def test_podman_runs_the_pairing(buildah: Engine, serving_archive: Path, mods: Path) -> None:
