@@ -7,11 +7,12 @@ does not depend on them.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from vllm_mods.serve import configs
 from vllm_mods.serve.meaning import UNKNOWN, KnownObject, RefusedError
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
+from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted, text_of
 from vllm_mods.serve.statements import Statements
 
 CLASS = "VllmConfig"
@@ -48,9 +49,10 @@ def _loader(running: Statements, config: Any) -> None:  # noqa: ANN401  (an obje
         cls = running.sources.find(_LOADERS, dotted(value) or "")
         made = cls and running.sources.method(cls, "__init__")
         if isinstance(key, ast.Constant) and key.value == wanted and cls and made:
-            body = [one for one in made.node.body if "super()" not in ast.unparse(one)]
             names = {"self": KnownObject(cls), "load_config": config}
-            _run(running, made, body, names, "model_loader_extra_config")
+            _run(
+                running, made, lambda one: "super()" not in one, names, "model_loader_extra_config"
+            )
 
 
 def _connector(running: Statements, cls: SourcePlace, given: dict[str, Any]) -> None:
@@ -62,31 +64,37 @@ def _connector(running: Statements, cls: SourcePlace, given: dict[str, Any]) -> 
     name = running.attribute(config, "kv_connector")
     if name is UNKNOWN or running.attribute(config, "kv_connector_module_path") is not None:
         return
-    calls = [one for one in ast.walk(factory) if isinstance(one, ast.Call) and one.args]
-    names = [one.args[0] for one in calls if dotted(one.func) == f"{_FACTORY}.register_connector"]
-    known = [one.value for one in names if isinstance(one, ast.Constant)]
-    if name in known or len(known) < len(names):
+    calls = (one for one in ast.walk(factory) if isinstance(one, ast.Call) and one.args)
+    register = f"{_FACTORY}.register_connector"
+    known = [text_of(one.args[0]) or "…" for one in calls if dotted(one.func) == register]
+    if name in known or "…" in known:
         return
     # Without a name, it is refused where it is looked up.
     nameless = KnownObject(config.cls, {**config.attrs, "kv_connector": None})
-    body = [
-        one
-        for one in post.node.body
-        if (isinstance(one, ast.If) and _FACTORY in ast.unparse(one))
-        or "_kv_transfer_config()" in ast.unparse(one)
-    ]
-    whole = KnownObject(cls, {**given, "kv_transfer_config": nameless})
+    whole = {"self": KnownObject(cls, {**given, "kv_transfer_config": nameless})}
     try:
-        _run(running, post, body, {"self": whole}, "kv_transfer_config")
+        _run(running, post, _looks_up, whole, "kv_transfer_config")
     except RefusedError as error:
         why = str(error) if name is None else f"kv_connector {name!r} is none of {', '.join(known)}"
         raise RefusedError(why, error.names) from None
 
 
+def _looks_up(statement: str) -> bool:
+    return "_kv_transfer_config()" in statement or (
+        _FACTORY in statement and statement.startswith("if ")
+    )
+
+
 def _run(
-    running: Statements, place: SourcePlace, body: list[ast.stmt], names: dict[str, Any], flag: str
+    running: Statements,
+    method: SourcePlace,
+    kept: Callable[[str], bool],
+    names: dict[str, Any],
+    flag: str,
 ) -> None:
+    """Follow those statements of a method that are kept, by their text."""
+    body = [one for one in getattr(method.node, "body", ()) if kept(ast.unparse(one))]
     try:
-        running.follow(body, place.path, names)
+        running.follow(body, method.path, names)
     except RefusedError as error:
         raise RefusedError(str(error), (flag,)) from None
