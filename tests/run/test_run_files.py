@@ -97,7 +97,7 @@ def test_a_cluster_is_a_head_that_serves_and_a_worker_that_waits() -> None:
     scripts = {name: one["entrypoint"][2].replace("$$", "$") for name, one in nodes.items()}
     assert scripts["qwen3.5_x-head"] == head(CLUSTER)
     assert head(CLUSTER).endswith(COMMAND)
-    assert scripts["qwen3.5_x-worker"] == worker("$HEAD_IP")
+    assert scripts["qwen3.5_x-worker"] == worker("${HEAD_IP:?the address of the head}")
     assert all(one["network_mode"] == "host" and one["ipc"] == "host" for one in nodes.values())
     assert all(one["environment"]["B"] == "$$x" for one in nodes.values())
 
@@ -144,7 +144,7 @@ def test_a_quadlet_is_a_unit_that_podman_knows() -> None:
     assert list(nodes) == ["qwen3.5_x-head.container", "qwen3.5_x-worker.container"]
     first, second = (unit(text)["Container"] for text in nodes.values())
     assert words_of(first["Exec"]) == [head(CLUSTER)]
-    assert words_of(second["Exec"]) == [worker("$HEAD_IP")]
+    assert words_of(second["Exec"]) == [worker("${HEAD_IP:?the address of the head}")]
     assert first["ContainerName"] == "qwen3.5_x-head"
 
 

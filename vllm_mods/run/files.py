@@ -11,6 +11,7 @@ from vllm_mods.run.service import PAIRING_LABEL, RAY_PORT, Service, head, worker
 
 FORMATS = ("compose", "quadlet", "k8s")
 _START_SECONDS = 1800
+_HEAD = "${HEAD_IP:?the address of the head}"
 _PLAIN = re.compile(r"[A-Za-z][\w./-]*\Z", re.ASCII)
 
 
@@ -21,7 +22,7 @@ def write(one: Service, form: str) -> dict[str, str]:
             return {f"{one.name}.container": _quadlet(one, None)}
         return {
             f"{one.name}-head.container": _quadlet(one, head(one)),
-            f"{one.name}-worker.container": _quadlet(one, worker("$HEAD_IP")),
+            f"{one.name}-worker.container": _quadlet(one, worker(_HEAD)),
         }
     documents = _kubernetes(one) if form == "k8s" else [_compose(one)]
     name = "compose.yaml" if form == "compose" else f"{one.name}.yaml"
@@ -50,8 +51,9 @@ def _compose(one: Service) -> dict[str, Any]:
     host = {"VLLM_HOST_IP": "${VLLM_HOST_IP:?the address of this node}"}
     env = {name: _dollars(value) for name, value in one.env.items()}
     nodes = {}
-    for part, script in (("head", head(one)), ("worker", worker("$HEAD_IP"))):
-        first = {"HEAD_IP": "${HEAD_IP:?the address of the head}"} if part == "worker" else {}
+    for part, script in (("head", head(one)), ("worker", worker(_HEAD))):
+        # not `:?`: compose wants the variables of the other node too
+        first = {"HEAD_IP": "${HEAD_IP:-}"} if part == "worker" else {}
         nodes[f"{one.name}-{part}"] = {
             "container_name": f"{one.name}-{part}",
             "profiles": [part],
