@@ -75,10 +75,11 @@ def test_gpus_that_no_engine_would_take_are_refused(gpus: str) -> None:
 
 
 def test_compose_starts_the_image_and_says_its_arguments_word_by_word() -> None:
-    (text,) = files.write(made(arguments=("--x", "a $b: #c\n")), "compose").values()
+    odd = ("no", "1:30", "0x1f", "~", "<<", "", "\x85\u2028", "x" * 300)
+    (text,) = files.write(made(arguments=("--x", "a $b: #c\n", *odd)), "compose").values()
     (one,) = yaml.safe_load(text)["services"].values()
     assert one["image"] == "small:1-abc"
-    assert one["command"] == ["--x", "a $$b: #c\n"]
+    assert one["command"] == ["--x", "a $$b: #c\n", *odd]
     assert one["ports"] == ["9000:9000"]
     assert one["labels"] == {"vllm-mods.run": "qwen3.5_x"}
     assert one["deploy"]["resources"]["reservations"]["devices"][0]["count"] == "all"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import yaml
 
 from vllm_mods.run.service import PAIRING_LABEL, RAY_PORT, Service, head, worker
 
@@ -13,6 +15,7 @@ FORMATS = ("compose", "quadlet", "k8s")
 _START_SECONDS = 1800
 _HEAD = "${HEAD_IP:?the address of the head}"
 _PLAIN = re.compile(r"[A-Za-z][\w./-]*\Z", re.ASCII)
+_NOT_PLAIN = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def write(one: Service, form: str) -> dict[str, str]:
@@ -26,7 +29,10 @@ def write(one: Service, form: str) -> dict[str, str]:
         }
     documents = _kubernetes(one) if form == "k8s" else [_compose(one)]
     name = "compose.yaml" if form == "compose" else f"{one.name}.yaml"
-    return {name: "---\n".join("\n".join(_yaml(each)) + "\n" for each in documents)}
+    text = yaml.dump_all(
+        documents, Dumper=_Yaml, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return {name: text}
 
 
 def _compose(one: Service) -> dict[str, Any]:
@@ -180,26 +186,16 @@ def _words(words: Sequence[str]) -> str:
     return _unit(" ".join(json.dumps(word, ensure_ascii=False) for word in words))
 
 
-def _yaml(value: Mapping[str, Any] | Sequence[Any], indent: str = "") -> list[str]:
-    """Return lines of YAML: keys and texts as JSON writes them, where they are not plain words."""
-    lines = []
-    items = value.items() if isinstance(value, Mapping) else ((None, one) for one in value)
-    for key, one in items:
-        start = f"{indent}- " if key is None else f"{indent}{_scalar(key)}:"
-        if isinstance(one, (Mapping, list)) and one:
-            inner = _yaml(one, indent + "  ")
-            if key is None:
-                inner[0] = start + inner[0].removeprefix(indent + "  ")
-                lines += inner
-            else:
-                lines += [start, *inner]
-        else:
-            lines.append(start + ("" if key is None else " ") + _scalar(one))
-    return lines
+class _Yaml(yaml.SafeDumper):
+    """Texts in quotes but for plain words, so that no reader of YAML 1.1 or 1.2 takes one for anything else."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002  (PyYAML's signature)
+        return True
 
 
-def _scalar(value: object) -> str:
-    words = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
-    if isinstance(value, str) and value.lower() not in words and _PLAIN.match(value):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+def _text(dumper: _Yaml, text: str) -> yaml.ScalarNode:
+    plain = _PLAIN.match(text) and text.lower() not in _NOT_PLAIN
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+_Yaml.add_representer(str, _text)
