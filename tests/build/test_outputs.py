@@ -244,10 +244,14 @@ def from_registry(host: str, root: Path) -> WithBlobs:
     return base
 
 
+def pushed_to(made: Built, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
+    return registry.push(registry.prepare(made, base, ref, tag), base, registry.Attached())
+
+
 def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Path) -> None:
     base = from_registry(host, tmp_path)
     made = built(base)
-    pushed = registry.write(made, base, f"{host}/me/it", TAG)
+    pushed = pushed_to(made, base, f"{host}/me/it", TAG)
     assert pushed == (f"{host}/me/it:1-2", made.image.manifest_digest, pushed.sent)
     puts = [(path, size) for method, path, size in Fake.sent if method == "PUT"]
     assert [size for _, size in puts] == [
@@ -267,7 +271,7 @@ def test_a_registry_that_refuses_mounts_gets_nothing(
     monkeypatch.setattr(Fake, "mounts", 202)
     base = from_registry(host, tmp_path)
     with pytest.raises(Refused, match="does not mount it from lib/base; the base is not uploaded"):
-        registry.write(built(base), base, f"{host}/me/it:x", TAG)
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert sum(size for _, _, size in Fake.sent) == 0
     assert ("DELETE", "/v2/me/it/blobs/uploads/1", 0) in Fake.sent
 
@@ -281,7 +285,7 @@ def test_a_registry_that_does_not_let_us_write(
     monkeypatch.setattr(Fake, "writes", code)
     base = from_registry(host, tmp_path)
     with pytest.raises(TreeError, match=f"answered {code}.*no tag was moved") as error:
-        registry.write(built(base), base, f"{host}/me/it:x", TAG)
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert hint in (error.value.hint or "")
     assert not [path for method, path, _ in Fake.sent if method == "PUT" and "manifests" in path]
 
@@ -293,13 +297,13 @@ def test_an_image_that_another_zlib_packed_is_there_already(
     made = built(base)
     there = {"config": {"digest": made.image.config_digest}, "layers": []}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
-    pushed = registry.write(made, base, f"{host}/me/it:x", TAG)
+    pushed = pushed_to(made, base, f"{host}/me/it:x", TAG)
     assert pushed.digest != made.image.manifest_digest
     assert not [path for method, path, _ in Fake.sent if method == "PUT"]
     there["config"] = {"digest": "sha256:0"}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
     with pytest.raises(Refused):
-        registry.write(made, base, f"{host}/me/it:x", TAG)
+        pushed_to(made, base, f"{host}/me/it:x", TAG)
 
 
 class Counting(FolderBase):

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
 from vllm_mods.api.apply import refusing
-from vllm_mods.base.errors import EXIT_OK, Refused
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.build import archive, building, documents, outputs
-from vllm_mods.build.building import Built
-from vllm_mods.build.outputs import Output
+from vllm_mods.build.outputs import Output, Ready
 from vllm_mods.build.reproduction import build_again
 from vllm_mods.cli import command_check, options, pairing_arguments
 from vllm_mods.cli.lock import describe
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
 from vllm_mods.images import names
+
+if TYPE_CHECKING:
+    from vllm_mods.build.outputs.registry import Attached
+    from vllm_mods.build.signing import Signer
 
 
 @click.command(name="build")
@@ -34,6 +39,12 @@ from vllm_mods.images import names
 @click.option("--tag", metavar="T", help="Another name than PAIRING:VLLM-LOCK.")
 @click.option("--documents", metavar="DIR", help="Where SBOM and provenance go [beside the lock].")
 @click.option(
+    "--sign",
+    "key",
+    metavar="KEY",
+    help="Sign what is pushed: a private key of OpenSSH's, or one of cosign's (file or URI).",
+)
+@click.option(
     "--verify", is_flag=True, help="Build twice more under other conditions, and compare first."
 )
 @click.option("--afresh", is_flag=True, hidden=True)  # for the builds of --verify
@@ -48,6 +59,7 @@ def command(
     *,
     tag: str | None,
     documents: str | None,
+    key: str | None,
     libraries: tuple[str, ...],
     verify: bool,
     afresh: bool,
@@ -76,6 +88,7 @@ def command(
     ) as opened:
         place = outputs.parse(output, opened.base)
         names.parse(tag or pairing_lock.tag(kept.lock, kept.data))
+        signer = None if key is None else _signer(key, place)
         _check(kept, opened)
         command_check.demand(command_check.of_pairing(library, wanted), opened.tree, opened.planned)
         drafted = opened.drafted._replace(lock=kept.lock)
@@ -86,10 +99,10 @@ def command(
                 part for folder in libraries for part in ("--library", os.path.abspath(folder))
             ]
             build_again(again, archive.thin(built.image, built.tag))
-        with pairing_arguments.writing(
-            documents_of(kept, built, documents, place), "--documents DIR names another folder"
-        ):
-            written = outputs.write(place, built, opened.base, kept.lock, tag or built.tag)
+        ready = outputs.prepare(place, built, opened.base, tag or built.tag)
+        files = documents_of(kept, ready, documents)
+        with pairing_arguments.writing(files, "--documents DIR names another folder"):
+            written = outputs.write(ready, kept.lock, attached_of(files, ready, signer))
     if as_json:
         options.print_json(
             {
@@ -122,22 +135,40 @@ def _check(kept: ReadLock, opened: OnBase) -> None:
         )
 
 
-def documents_of(
-    kept: ReadLock, built: Built, folder: str | None, place: Output
-) -> dict[str, bytes]:
-    """Return what lies beside an image, by where it goes."""
-    if place.kind == outputs.THIN:
+def documents_of(kept: ReadLock, ready: Ready, folder: str | None = None) -> dict[str, bytes]:
+    """Return what lies beside an image, by where it goes: bill of materials and statement."""
+    if ready.output.kind == outputs.THIN:
         return {}
     beside = os.path.splitext(kept.path)[0]
     if folder is not None:
         beside = os.path.join(folder, os.path.basename(beside))
-    # A builder makes an image of its own around the layer.
-    is_layer = place.kind == outputs.DOCKERFILE
-    image = built.image.layer_digest if is_layer else built.image.config_digest
+    given = kept.lock, kept.data, ready.subject
     return {
-        f"{beside}.cdx.json": documents.bill_of_materials(kept.lock, kept.data, image),
-        f"{beside}.intoto.json": documents.provenance(kept.lock, kept.data, image),
+        f"{beside}.cdx.json": documents.bill_of_materials(*given),
+        f"{beside}.intoto.json": documents.provenance(*given),
     }
+
+
+def attached_of(
+    files: Mapping[str, bytes], ready: Ready, signer: Signer | None = None
+) -> Attached | None:
+    """Return what is attached to an image in a registry: its documents, and what its signer makes."""
+    if ready.push is None:
+        return None
+    from vllm_mods.build import signing  # noqa: PLC0415  (only registries have use for it)
+
+    return signing.attached(files.values(), signer)
+
+
+def _signer(key: str, place: Output) -> Signer:
+    if place.kind != outputs.REGISTRY:
+        raise UsageError(
+            "--sign is for an image in a registry: the signature is attached to it there",
+            hint="--output registry:HOST/NAME",
+        )
+    from vllm_mods.build import signing  # noqa: PLC0415
+
+    return signing.signer(key)
 
 
 def _absolute(ref: str) -> str:

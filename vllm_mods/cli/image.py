@@ -7,11 +7,14 @@ from typing import Any
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.model import Finding
 from vllm_mods.build import inspection
 from vllm_mods.build.inspection import Inspection
 from vllm_mods.build.inspection import inspect as look
+from vllm_mods.build.references import plain
 from vllm_mods.cli import options
 from vllm_mods.cli.lock import describe
+from vllm_mods.images import names
 from vllm_mods.report import data, text
 from vllm_mods.trees.image import ImageTree, open_image
 
@@ -54,6 +57,10 @@ def inspect(
 @command.command(name="verify")
 @_reference
 @click.option("--lock", "lock", metavar="FILE", help="Compare with this lock too.")
+@click.option(
+    "--allowed-signers", "signers", metavar="FILE", help="Signed by one of these (OpenSSH's form)."
+)
+@click.option("--key", metavar="KEY", help="Signed with this key of cosign's (file or URI).")
 @options.platform
 @options.target_in_image
 @options.offline
@@ -64,12 +71,15 @@ def verify(
     platform: str | None,
     in_image: str | None,
     *,
+    signers: str | None,
+    key: str | None,
     offline: bool,
     as_json: bool,
 ) -> int:
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
-    Without --lock that is the lock inside. Exit code 1 if anything else is in it, and what that is.
+    Without --lock that is the lock inside. With --allowed-signers or --key its manifest has to be signed too,
+    in the registry that REF is in. Exit code 1 if anything else is in it, and what that is.
     """
     tree = _open(reference, platform, in_image, offline=offline)
     found = look(tree)
@@ -81,6 +91,7 @@ def verify(
             raise UsageError(f"{lock}: {error.strerror}", hint=f"ls -la {lock}") from error
         more = inspection.against(tree, found, written, lock)
         found = found._replace(findings=(*found.findings, *more))
+    found = found._replace(findings=(*found.findings, *_signature(tree, signers, key)))
     if as_json:
         options.print_json(_data(tree, found))
     else:
@@ -153,6 +164,21 @@ def _open(
     )
     options.close_later(tree)
     return tree
+
+
+def _signature(tree: ImageTree, signers: str | None, key: str | None) -> list[Finding]:
+    if signers is None and key is None:
+        return []
+    if tree.base.where != "registry":
+        raise UsageError(
+            f"{tree.base.reference}: a signature is attached to an image in a registry, and this is none ({tree.base.where})",
+            hint="vllm-mods image verify registry:HOST/NAME:TAG",
+        )
+    from vllm_mods.build import signing  # noqa: PLC0415
+
+    name = names.parse(plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
+    by_ssh = [] if signers is None else signing.ssh_says(signers, str(name))
+    return by_ssh + ([] if key is None else signing.cosign_says(key, str(name)))
 
 
 def _head(tree: ImageTree) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
 from vllm_mods.build import building, outputs, upgrading
 from vllm_mods.cli import command_check, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
-from vllm_mods.cli.build import documents_of
+from vllm_mods.cli.build import attached_of, documents_of
 from vllm_mods.cli.lock import describe, looked_at
 from vllm_mods.cli.pairing_arguments import ReadLock
 from vllm_mods.formats import pairing, pairing_lock
@@ -93,8 +93,9 @@ def command(
         now = ReadLock(path, pairing_lock.dump(lock), lock)
         built = building.build(opened.base, opened.drafted._replace(lock=lock), now.data)
         beside = os.path.splitext(path)[0]
-        documents = documents_of(now, built, None, place)
-        written = outputs.write(place, built, opened.base, lock, built.tag)
+        ready = outputs.prepare(place, built, opened.base, built.tag)
+        documents = documents_of(now, ready)
+        written = outputs.write(ready, lock, attached_of(documents, ready))
         upgrading.put(
             library,
             name,

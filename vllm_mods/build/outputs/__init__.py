@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.build import archive
@@ -12,6 +12,9 @@ from vllm_mods.build.outputs import dockerfile, engine, files
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.images import names
 from vllm_mods.images.model import Base
+
+if TYPE_CHECKING:
+    from vllm_mods.build.outputs.registry import Attached, Push
 
 ENGINE, OCI, OCI_ARCHIVE, DOCKER_ARCHIVE = "docker", "oci", "oci-archive", "docker-archive"
 REGISTRY, DOCKERFILE, THIN = "registry", "dockerfile", "thin"
@@ -54,6 +57,20 @@ def parse(text: str | None, base: Base) -> Output:
     return Output(kind, place)
 
 
+class Ready(NamedTuple):
+    """An image and where it goes; nothing is written yet, and what is asked beforehand has been asked.
+
+    ``subject`` is the digest that documents are of: a registry's manifest, a builder's layer, else the configuration.
+    """
+
+    output: Output
+    built: Built
+    base: Base
+    tag: str
+    subject: str
+    push: Push | None = None
+
+
 class Written(NamedTuple):
     """What was done, in words, and the digest of the manifest that a registry has now."""
 
@@ -61,11 +78,24 @@ class Written(NamedTuple):
     pushed: str | None = None
 
 
-def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str) -> Written:
-    """Put an image there under a tag, whole or not at all.
+def prepare(output: Output, built: Built, base: Base, tag: str) -> Ready:
+    """Ask what a place has, before anything is written. Raises ``Refused`` and ``TreeError`` as the modules do."""
+    ready = Ready(output, built, base, tag, built.image.config_digest)
+    if output.kind == REGISTRY:
+        from vllm_mods.build.outputs import registry  # noqa: PLC0415
+
+        push = registry.prepare(built, base, output.place, tag)
+        return ready._replace(subject=push.manifest.digest, push=push)
+    # A builder makes an image of its own around the layer.
+    return ready._replace(subject=built.image.layer_digest) if output.kind == DOCKERFILE else ready
+
+
+def write(ready: Ready, lock: PairingLock, attached: Attached | None = None) -> Written:
+    """Put an image there under a tag, whole or not at all; a registry gets what is ``attached`` to it.
 
     Raises ``Refused`` and ``TreeError`` as the modules do.
     """
+    output, built, base, tag, _, push = ready
     if output.kind == ENGINE:
         engine.write(built, base.where, tag)
         return Written(
@@ -74,10 +104,10 @@ def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str)
     if output.kind == DOCKERFILE:
         dockerfile.write(built, base, lock, output.place)
         return Written(f"wrote {output.place}: docker build -t {tag} {output.place}")
-    if output.kind == REGISTRY:
+    if push is not None:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
-        pushed = registry.write(built, base, output.place, tag)
+        pushed = registry.push(push, base, attached or registry.Attached())
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
     place = os.path.abspath(output.place)

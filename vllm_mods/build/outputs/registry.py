@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urljoin
 
@@ -13,15 +13,42 @@ import requests
 from vllm_mods.base.errors import Refused, TreeError, VllmModsError
 from vllm_mods.build import oci
 from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.engine import moved
 from vllm_mods.build.references import plain
-from vllm_mods.images import names
+from vllm_mods.images import names, referrers
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.names import Name
 from vllm_mods.images.registry import Client
 
 _OK, _CREATED, _ACCEPTED = 200, 201, 202
+
+
+class Attachment(NamedTuple):
+    """An artifact that is attached to an image: its kind, and its blobs with their media types."""
+
+    kind: str
+    blobs: tuple[tuple[str, bytes], ...]
+
+
+class Attached(NamedTuple):
+    """What a pushed image gets before its tag: artifacts, and what ``sign`` does with its name by digest."""
+
+    artifacts: tuple[Attachment, ...] = ()
+    sign: Callable[[str], object] | None = None
+
+
+class Push(NamedTuple):
+    """A push that everything was asked for, and nothing was sent of yet.
+
+    ``manifest`` is the registry's own where it has the image (``there``).
+    """
+
+    client: _Pusher
+    image: BuiltImage
+    manifest: Descriptor
+    there: bool
 
 
 class Pushed(NamedTuple):
@@ -32,12 +59,11 @@ class Pushed(NamedTuple):
     sent: int
 
 
-def write(built: Built, base: Base, ref: str, tag: str) -> Pushed:
-    """Push an image to ``ref``; without a tag in it, under the one of ``tag``.
+def prepare(built: Built, base: Base, ref: str, tag: str) -> Push:
+    """Ask what a push to ``ref`` needs; without a tag in it, it goes under the one of ``tag``.
 
-    The manifest comes last: until then nobody sees anything of it. Raises ``Refused`` for a tag that
-    is taken, and where the registry neither has the base's layers nor takes them from the base's
-    repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
+    Raises ``Refused`` for a tag that is taken and for a base that no registry's name is known of,
+    ``TreeError`` if it does not answer, or not so.
     """
     target = names.parse(ref)
     if ":" not in ref.rpartition("/")[2] and "@" not in ref:
@@ -45,22 +71,39 @@ def write(built: Built, base: Base, ref: str, tag: str) -> Pushed:
     source = _source(base, target)
     client = _Pusher(target, os.environ, source)
     image = oci.with_layers(built.image, _layers(base, source))
+    data = image.manifest or b""
+    manifest = Descriptor(oci.MANIFEST, oci.digest(data), len(data))
+    there = client.digest_of_tag()
+    if there is None or there == manifest.digest:
+        return Push(client, image, manifest, there is not None)
+    found = client.manifest(str(target))
+    if client.config_of(found) == image.config_digest:  # packed by another zlib
+        return Push(client, image, found, there=True)
+    raise moved(str(target), there, manifest.digest)
+
+
+def push(ready: Push, base: Base, attached: Attached) -> Pushed:
+    """Push an image, what is attached to it, and the tag last: until then nobody sees anything of it.
+
+    Raises ``Refused`` where the registry neither has the base's layers nor takes them from the base's
+    repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
+    """
+    client, image, manifest, there = ready
     if image.manifest is None or image.layers is None:
         raise AssertionError
-    digest = oci.digest(image.manifest)
-    there = client.digest_of_tag()
-    if there == digest:
-        return Pushed(str(target), digest, 0)
-    if there is not None:
-        if client.config_of_tag() == image.config_digest:  # packed by another zlib
-            return Pushed(str(target), there, 0)
-        raise moved(str(target), there, digest)
-    for layer in dict.fromkeys(image.layers[:-1]):
-        client.take(layer, base)
-    client.upload(*image.layer_blob)
-    client.upload(image.config_digest, image.config)
-    client.put_manifest(image.manifest)
-    return Pushed(str(target), digest, client.sent)
+    if not there:
+        for layer in dict.fromkeys(image.layers[:-1]):
+            client.take(layer, base)
+        client.upload(*image.layer_blob)
+        client.upload(image.config_digest, image.config)
+        if any(attached):
+            client.put_manifest(image.manifest, manifest.digest)
+    client.attach(manifest, attached.artifacts)
+    if attached.sign is not None:
+        attached.sign(str(client.name._replace(digest=manifest.digest)))
+    if not there:
+        client.put_manifest(image.manifest)
+    return Pushed(str(client.name), manifest.digest, client.sent)
 
 
 def _source(base: Base, target: Name) -> Name | None:
@@ -113,10 +156,9 @@ class _Pusher(Client):
         self._check(response, _OK)
         return response.headers.get("Docker-Content-Digest", "(unknown)")
 
-    def config_of_tag(self) -> str | None:
-        """Return the ID of what the tag names; None for what is no manifest of one image."""
-        data = self.open(self.manifest(str(self.name))).read()
-        config = reading.parse(data, str(self.name)).get("config")
+    def config_of(self, manifest: Descriptor) -> str | None:
+        """Return the ID of an image that is here; None for what is no manifest of one image."""
+        config = reading.parse(self.open(manifest).read(), str(self.name)).get("config")
         return config.get("digest") if isinstance(config, dict) else None
 
     def take(self, layer: Descriptor, base: Base) -> None:
@@ -154,12 +196,34 @@ class _Pusher(Client):
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
 
-    def put_manifest(self, data: bytes) -> None:
-        self._put(f"manifests/{self.name.tag}", data, oci.MANIFEST)
+    def put_manifest(self, data: bytes, version: str = "", kind: str = oci.MANIFEST) -> bool:
+        """Send a manifest under a digest or a tag, else the target's; tell whether its subject is kept track of."""
+        answer = self._put(f"manifests/{version or self.name.tag}", data, kind)
+        return "OCI-Subject" in answer.headers
 
-    def _put(self, path: str, data: bytes, kind: str) -> None:
+    def attach(self, subject: Descriptor, artifacts: Sequence[Attachment]) -> None:
+        """Attach artifacts to a manifest, those that are not attached yet."""
+        if not artifacts:
+            return
+        entries, kept = referrers.listed(self, subject.digest)
+        there = {one.get("digest") for one in entries}
+        new = []
+        for one in artifacts:
+            manifest = oci.artifact(one.kind, subject, one.blobs)
+            if oci.digest(manifest) not in there:
+                for data in (oci.EMPTY, *(data for _, data in one.blobs)):
+                    self.upload(oci.digest(data), data)
+                kept |= self.put_manifest(manifest, oci.digest(manifest))
+                new.append(oci.artifact_entry(manifest, one.kind))
+        if new and not kept:
+            index = oci.index_of([*entries, *new])
+            self.put_manifest(index, referrers.tag(subject.digest), oci.INDEX)
+
+    def _put(self, path: str, data: bytes, kind: str) -> requests.Response:
         self.sent += len(data)
-        self._check(self._ask("PUT", path, data=data, headers={"Content-Type": kind}), _CREATED)
+        response = self._ask("PUT", path, data=data, headers={"Content-Type": kind})
+        self._check(response, _CREATED)
+        return response
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Ask for the right to write here and, in the same token, to read where layers come from."""
