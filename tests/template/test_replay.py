@@ -191,6 +191,18 @@ def test_a_template_for_something_else_than_chats_is_told_so_and_not_asked() -> 
     assert not _check("{{ 'assistant' }}").ok
 
 
+def test_a_template_that_ends_its_prompts_for_good_is_for_scoring() -> None:
+    turns = "{% for m in messages %}<turn>{{ m.role }} {{ m.content }}<over>{% endfor %}"
+    scores = _check(turns + "<|endoftext|>")
+    assert [(one.code, "for scoring" in one.message) for one in scores.findings] == [
+        ("no-chat", True)
+    ]
+    assert (scores.ok, scores.replays) == (True, ())
+    answers = _check(turns + "{% if add_generation_prompt %}<turn>assistant <|start|>{% endif %}")
+    assert [one.code for one in answers.findings] == []
+    assert not answers.ok
+
+
 def test_findings_weigh_what_they_cost() -> None:
     found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role != 'system' }}"))
     assert weighed(found.every) == {

@@ -22,6 +22,7 @@ _PLAIN = ("chat", "agent")
 _RARE = "system-message-midway"
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
 _RANKS = re.compile(rb"""["'](query|document)["']""")
+_LAST_TOKEN = re.compile(r"<[^<>\s]+>\Z")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
 _OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
 """The end of a prompt that leaves it to the model to reason first."""
@@ -179,17 +180,31 @@ def replayed(
     )
 
 
-def is_no_chat(text: bytes, found: Sequence[Replayed]) -> bool:
-    """Tell whether a template is for ranking or speaking: no user's words get into a prompt of it."""
-    if b"assistant" in text and not _RANKS.search(text):
-        return False
-    return bool(found) and not any(
-        said.lower() in (one.whole.prompt or "").lower()
-        for one in found
+def why_no_chat(text: bytes, found: Sequence[Replayed]) -> str | None:
+    """Say why a template is not for chats: for ranking, speaking or scoring; None if it may be."""
+    wholes = [one.whole.prompt or "" for one in found]
+    if b"add_generation_prompt" not in text and any(map(_is_closed, wholes)):
+        return "its prompts end for good, with no answer to come: it is for scoring what was said"
+    if not found or (b"assistant" in text and not _RANKS.search(text)):
+        return None
+    heard = (
+        said.lower() in whole.lower()
+        for one, whole in zip(found, wholes, strict=True)
         for message in one.conversation.messages
         if message["role"] == "user"
         for _, said in _strings(message)
     )
+    return (
+        None
+        if any(heard)
+        else "no user's words get into its prompts: it is for something else than chats"
+    )
+
+
+def _is_closed(prompt: str) -> bool:
+    """Tell whether a prompt ends with a token that none of its turns ends with."""
+    last = _LAST_TOKEN.search(prompt)
+    return last is not None and prompt.count(last[0]) == 1
 
 
 def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
