@@ -203,6 +203,16 @@ def test_a_template_that_ends_its_prompts_for_good_is_for_scoring() -> None:
     assert not answers.ok
 
 
+@pytest.mark.parametrize(("form", "kept"), [("%Y-%m-%d", True), ("%H:%M", False), ("%S", False)])
+def test_a_template_that_tells_the_time_loses_the_cache_by_the_minute(
+    form: str,
+    kept: bool,  # noqa: FBT001
+) -> None:
+    found = _check(f"{{{{ strftime_now('{form}') }}}}" + WHOLE)
+    assert found.ok == kept
+    assert {one.code for one in found.every} == (set() if kept else {"cache-lost"})
+
+
 def test_findings_weigh_what_they_cost() -> None:
     found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role != 'system' }}"))
     assert weighed(found.every) == {

@@ -136,7 +136,9 @@ def _render(
     *,
     rust: bool = False,
 ) -> RenderAnswer:
-    return rendering.render(template.data, template.path, jobs, tokens=tokens, rust=rust)
+    return rendering.render(
+        template.data, template.path, jobs, tokens=tokens, rust=rust, later=True
+    )
 
 
 def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
