@@ -213,6 +213,13 @@ def test_a_template_that_tells_the_time_loses_the_cache_by_the_minute(
     assert {one.code for one in found.every} == (set() if kept else {"cache-lost"})
 
 
+def test_what_is_lost_is_called_by_what_it_is() -> None:
+    found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}"))
+    told = [one.message for one in found.every if one.code == "content-lost"]
+    assert told[0] == "the answer 'Then the saffron.' and 1 more of its texts are not in the prompt"
+    assert "the system message 'Be quartz.' and 2 more of its texts are not in the prompt" in told
+
+
 def test_findings_weigh_what_they_cost() -> None:
     found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role != 'system' }}"))
     assert weighed(found.every) == {

@@ -82,6 +82,14 @@ def _agent(*, reasoning: bool) -> tuple[Message, ...]:
     )
 
 
+_WORDS = {
+    "system": "the system message",
+    "user": "the question",
+    "assistant": "the answer",
+    "tool": "the result",
+    "reasoning": "the reasoning",
+    "call": "the call with",
+}
 _CHAT = (
     _user("First the raven."),
     _answer("Then the saffron."),
@@ -237,12 +245,12 @@ def judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Repl
         refused = Finding("not-rendered", failed.error or "", line=failed.line, level=level)
         return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
-    lost = [text for text in _said(conversation) if text not in (whole.prompt or "")]
+    lost = [said for said in _said(conversation) if said[1] not in (whole.prompt or "")]
     found: list[Finding] = []
     if lost:
-        more = f" and {len(lost) - 1} more of its texts" if lost[1:] else ""
-        verb = "are" if lost[1:] else "is"
-        found.append(Finding("content-lost", f"{lost[0]!r}{more} {verb} not in the prompt"))
+        what = " ".join((lost[0][0], repr(lost[0][1])))
+        more = f" and {len(lost) - 1} more of its texts are" if lost[1:] else " is"
+        found.append(Finding("content-lost", f"{what}{more} not in the prompt"))
     turns = kept_turns = total = kept = 0
     for at, after in _steps(conversation):
         wanted = _findable(
@@ -285,14 +293,14 @@ def _common(one: str, other: str) -> str:
     return os.path.commonprefix([one, other])  # noqa: RUF071  (letters are meant)
 
 
-def _said(conversation: Conversation) -> Iterator[str]:
-    """Yield all texts that must not be lost: of reasoning, only what belongs to the last question."""
+def _said(conversation: Conversation) -> Iterator[tuple[str, str]]:
+    """Yield all that must not be lost, and what it is: of reasoning, only what belongs to the last question."""
     messages = conversation.messages
     question = max(i for i, one in enumerate(messages) if one["role"] == "user")
     for i, message in enumerate(messages):
         for what, text in _strings(message):
             if what != "reasoning" or i > question:
-                yield text
+                yield _WORDS.get(what, _WORDS[message["role"]]), text
 
 
 def _strings(message: Message) -> Iterator[tuple[str, str]]:
