@@ -28,6 +28,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import tempfile
 import time
@@ -340,15 +341,20 @@ def in_place(base: bytes, before: bytes, after: bytes, function: str) -> bool:
     return all(is_meant(scope) for scope in structure.touched(old, new))
 
 
+_QUOTES = {'"""', "'''"}
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT}
+
+
+_WORD = re.compile(r"\"\"\"|'''|(?:(?!\"\"\"|''')\S)+")
 
 
 @functools.lru_cache(maxsize=8)
 def words(data: bytes) -> Counter[str]:
-    """Count the words of a file, without its layout, its comments and what a line that is broken needs."""
+    """Count the words of a file, those of docstrings one by one, without layout, comments, brackets and commas."""
     found = tokenize.tokenize(io.BytesIO(data).readline)
+    kept = (one.string for one in found if one.type not in _LAYOUT and one.string not in "(),")
     return Counter(
-        one.string for one in found if one.type not in _LAYOUT and one.string not in "(),"
+        word for one in kept for word in (_WORD.findall(one) if one[-3:] in _QUOTES else [one])
     )
 
 
@@ -364,23 +370,29 @@ def same_words(one: Sides, result: bytes) -> bool:
     )
 
 
-def same_python(one: bytes, other: bytes) -> bool:
-    if one == other:
-        return True
-    modules = syntax_tree.module(one), syntax_tree.module(other)
-    return None not in modules and ast.dump(modules[0]) == ast.dump(modules[1])  # type: ignore[arg-type]
+def said(data: bytes) -> str | None:
+    """Return what a file says: in which order keywords and imported names stand is none of it."""
+    try:
+        module = syntax_tree.parse(data)
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            node.keywords.sort(key=lambda one: one.arg or "")
+        if isinstance(node, ast.ImportFrom):
+            node.names.sort(key=lambda one: one.name)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = str(node.value.value).split()  # type: ignore[assignment]
+    return ast.dump(module)
 
 
 def judged(result: bytes | None, one: Sides, merged: bytes | None, meant: str) -> str:
     if result is None:
         return "refused"
     if one.truth is not None:
-        if same_python(result, one.truth):
+        if result == one.truth or said(result) == said(one.truth):
             return "clean"
-        alike = sorted(map(bytes.strip, result.split(b"\n"))) == sorted(
-            map(bytes.strip, one.truth.split(b"\n"))
-        )
-        return "order" if alike else "wrong: not upstream's"
+        return "order" if words(result) == words(one.truth) else "wrong: not upstream's"
     if one.target == one.base and result == one.mod:
         return "clean"  # a change that moves what is around the function, too
     if result == one.target:
