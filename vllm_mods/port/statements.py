@@ -85,7 +85,7 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
         back = _merged(theirs, merged, base, back=True)
     except BothChangedError:
         return None
-    if not _compiles(merged) or _said(back) != _said(ours):
+    if merged == theirs or not _compiles(merged) or _said(back) != _said(ours):
         return None
     if any(independence.skipped(base, ours, theirs, merged)):
         return None
@@ -238,7 +238,7 @@ def _is_trivia(line: bytes) -> bool:
 def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes]:
     """Merge blocks: the target's statements in its order, with those of the mod where they belong."""
     _check(base, ours, theirs, back=back)
-    added = _places(base, ours, theirs)
+    added = _places(base, ours, theirs, back=back)
     out: list[bytes] = []
     for n, name in enumerate(theirs):
         out += _lines(added.get(n, ()))
@@ -293,7 +293,9 @@ def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
     return [line for one in some for line in (*one.lead, *one.text)]
 
 
-def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStatement]]:
+def _places(
+    base: Suite, ours: Suite, theirs: Suite, *, back: bool
+) -> dict[int, list[KeyedStatement]]:
     """Return, by the number of the target's statement that they stand before, what the mod inserts."""
     found: dict[int, list[KeyedStatement]] = {}
     before: str | None = None
@@ -303,7 +305,7 @@ def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStat
             group.append(ours[name])
             continue
         if group:
-            place = _place(base, theirs, before, name, group)
+            place = _place(base, theirs, (before, name), group, back=back)
             found.setdefault(place, []).extend(group)
         before, group = name, []
     return found
@@ -312,11 +314,13 @@ def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStat
 def _place(
     base: Suite,
     theirs: Suite,
-    before: str | None,
-    after: str | None,
+    neighbours: tuple[str | None, str | None],
     group: Sequence[KeyedStatement],
+    *,
+    back: bool,
 ) -> int:
     """Find the place of a group between two old neighbours, None for the ends of the block."""
+    before, after = neighbours
     known, there = list(base), list(theirs)
     replaced = known[_after(known, before) : _upto(known, after)]
     lo = _after(there, before) if before is None or before in theirs else None
@@ -334,7 +338,8 @@ def _place(
     else:
         raise BothChangedError
     beside = [theirs[name] for name in between]
-    if beside and not independence.holds([one.node for one in group], [one.node for one in beside]):
+    nodes = [one.node for one in group], [one.node for one in beside]
+    if beside and not back and not independence.holds(*nodes):
         raise BothChangedError
     if any(_is_text(one.node) for one in beside) or _comments(group) & _comments(beside):
         raise BothChangedError  # a docstring goes first; a comment that both stand below is there twice
