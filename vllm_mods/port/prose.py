@@ -11,7 +11,7 @@ _WORD = re.compile(rb"\"\"\"|'''|(?:(?!\"\"\"|''')\S)+")
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes:
-    """Change the words of the target's text as the mod does; how its lines are broken stays.
+    """Change the words of the target's text as the mod does, and the blanks that the target has left as they were.
 
     Raises ``BothChangedError`` where changes of words touch.
     """
@@ -26,7 +26,15 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes:
         ]:
             raise BothChangedError
         edits.append(_edit(spans[1], spans[2], (k, m), (before + 1, before + 1 + j - i), ours))
-    for one in reversed(edits):
+    for n, x in line_diff.matching(b, o):
+        gaps = [
+            _gap(*one)
+            for one in zip(spans, (n, x, places.get(n)), (base, ours, theirs), strict=True)
+        ]
+        if gaps[0] == gaps[2] != gaps[1]:
+            word = spans[2][places[n]].start()
+            edits.append(Edit(word - len(gaps[2]), word, gaps[1]))
+    for one in sorted(edits, reverse=True):
         theirs = theirs[: one.start] + one.text + theirs[one.end :]
     return theirs
 
@@ -47,3 +55,10 @@ def _edit(
     return Edit(
         start, end, text[mine[k - 1].end() if k else 0 : mine[m - 1].end()] if k < m else b""
     )
+
+
+def _gap(spans: list[re.Match[bytes]], n: int | None, text: bytes) -> bytes | None:
+    """Return the blanks before a word."""
+    if n is None:
+        return None
+    return text[spans[n - 1].end() if n else 0 : spans[n].start()]
