@@ -73,7 +73,7 @@ class Sides(NamedTuple):
     truth: bytes | None = None
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)  # a file is ported to many releases, change by change
 def outlined(data: bytes) -> Outline | None:
     return outline.read(data)
 
@@ -348,7 +348,7 @@ _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, toke
 _WORD = re.compile(r"\"\"\"|'''|(?:(?!\"\"\"|''')\S)+")
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=16)
 def words(data: bytes) -> Counter[str]:
     """Count the words of a file, those of docstrings one by one, without layout, comments, brackets and commas."""
     found = tokenize.tokenize(io.BytesIO(data).readline)
@@ -477,7 +477,7 @@ def main() -> None:
     tally: Counter[tuple[str, str, str]] = Counter()
     seconds = []
     with ProcessPoolExecutor(options.jobs) as pool, open(options.record or os.devnull, "w") as log:
-        done = pool.map(functools.partial(replay, options.trees), todo, chunksize=8)
+        done = pool.map(functools.partial(replay, options.trees), todo, chunksize=64)
         for case, (kind, judgements, spent) in zip(todo, done, strict=True):
             tally[kind, "", ""] += 1
             tally.update((kind, way, judgement) for way, judgement in judgements.items())

@@ -110,7 +110,7 @@ def _children(node: ast.AST) -> Iterator[object]:
     for name, value in ast.iter_fields(node):
         if name in _brackets(node) or (isinstance(node, ast.stmt) and name == "body"):
             continue
-        if isinstance(node, ast.Dict) and "keys" in _brackets(node):
+        if (name, type(node)) in {("keywords", ast.Call), ("values", ast.Dict)}:
             continue
         yield from value if isinstance(value, list) else [value]
 
@@ -119,14 +119,16 @@ def _brackets(node: ast.AST) -> dict[str, _Bracket]:
     """Return the brackets of a node by the names of its fields. Raises ``BothChangedError`` for two of one key."""
     found: dict[str, list[_Element]] = {}
     if isinstance(node, ast.Call):
-        found["args"] = [_Element(f"{n}", one, one, one) for n, one in enumerate(node.args)]
-        found["keywords"] = [
-            _Element(one.arg or f"**{_dump(one)}", one, one, one.value) for one in node.keywords
+        found["args"] = [
+            *(_Element(f"{n}", one, one, one) for n, one in enumerate(node.args)),
+            *(_Element(one.arg or f"**{_dump(one)}", one, one, one.value) for one in node.keywords),
         ]
     elif isinstance(node, ast.Import | ast.ImportFrom):
         found["names"] = [_Element(_dump(one), one, one) for one in node.names]
-    elif isinstance(node, ast.Dict) and None not in node.keys:
+    elif isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
+        if None in node.keys:
+            raise BothChangedError  # what is unpacked may have any key
         found["keys"] = [_Element(_dump(key), key or one, one, one) for key, one in pairs]
     elif isinstance(node, ast.List | ast.Set):
         found["elts"] = [_Element(_dump(one), one, one) for one in node.elts]
@@ -158,10 +160,7 @@ def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> I
     for side in (ours, theirs):
         if [key for key in base if key in side] != [key for key in side if key in base]:
             raise BothChangedError  # another order
-    counted = all(key.isdigit() for side in (base, ours, theirs) for key in side)
-    if counted and base and _differ(base, ours) | _differ(base, theirs):
-        yield from _counted(base, ours, theirs, pair)
-        return
+    _check_places(base, ours, theirs)
     if any(
         one.said != theirs[key].said
         for key, one in ours.items()
@@ -187,22 +186,16 @@ def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> I
         yield from layout.inserted(pair.there, at, first, pair.mine, new_spans)
 
 
-def _differ(one: _Bracket, other: _Bracket) -> bool:
-    return _said(one) != _said(other)
-
-
-def _counted(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> Iterator[Edit]:
-    """Merge what is told by its place alone: one side changed it, or both the same place."""
-    if not _differ(base, ours) or not _differ(ours, theirs):
-        return
-    if len(base) != len(theirs) or len(base) != len(ours):
+def _check_places(base: _Bracket, ours: _Bracket, theirs: _Bracket) -> None:
+    """Raise ``BothChangedError`` where both sides change what is told by its place alone, unless it is one place."""
+    sides = [
+        {k: one.said for k, one in side.items() if k.isdigit()} for side in (base, ours, theirs)
+    ]
+    mine, their = ({k for k in sides[0] if side.get(k) != sides[0][k]} for side in sides[1:])
+    if sides[1].keys() != sides[0].keys() or (
+        mine and (their or len(sides[2]) != len(sides[0])) and (mine != their or len(mine) > 1)
+    ):
         raise BothChangedError
-    mine = {key for key in base if base[key].said != ours[key].said}
-    their = {key for key in base if base[key].said != theirs[key].said}
-    if their and (mine != their or len(mine) > 1):
-        raise BothChangedError
-    for key in mine:
-        yield from _element(base[key], ours[key], theirs[key], pair)
 
 
 def _element(old: _Element, new: _Element, now: _Element, pair: _Pair) -> Iterator[Edit]:
