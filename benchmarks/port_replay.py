@@ -143,7 +143,7 @@ def cases(trees: str, releases: Sequence[str], wanted: int, seed: int) -> list[C
     for n, (i, path) in enumerate([*fixes, *(one for one in changed if one not in fixes)]):
         if n >= len(fixes) and count >= wanted:
             break
-        for function in changed_functions(trees, *releases[i : i + 2], path):
+        for function in changed_functions(trees, releases[i], releases[i + 1], path):
             found += cases_of(releases, i, path, function, draw.randrange(10**6))
             count += n >= len(fixes)
     for case in random.Random(seed).sample(found, len(found) // 12):

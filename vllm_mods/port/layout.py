@@ -129,8 +129,8 @@ def inserted(
     if after is None:
         at = _above(there, row.start)
         return [Edit(at, at, text)]
-    comma = [] if row.comma else [Edit(after.end, after.end, b",")]
-    return [*comma, Edit(row.end, row.end, text)]
+    commas = [] if row.comma else [Edit(after.end, after.end, b",")]
+    return [*commas, Edit(row.end, row.end, text)]
 
 
 def _row(side: Side, one: Span) -> _Row | None:

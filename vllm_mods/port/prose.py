@@ -27,13 +27,14 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes:
             raise BothChangedError
         edits.append(_edit(spans[1], spans[2], (k, m), (before + 1, before + 1 + j - i), ours))
     for n, x in line_diff.matching(b, o):
-        gaps = [
-            _gap(*one)
-            for one in zip(spans, (n, x, places.get(n)), (base, ours, theirs), strict=True)
-        ]
-        if gaps[0] == gaps[2] != gaps[1]:
-            word = spans[2][places[n]].start()
-            edits.append(Edit(word - len(gaps[2]), word, gaps[1]))
+        if n in places:
+            old, new, now = (
+                _gap(*one)
+                for one in zip(spans, (n, x, places[n]), (base, ours, theirs), strict=True)
+            )
+            if old == now != new:
+                word = spans[2][places[n]].start()
+                edits.append(Edit(word - len(now), word, new))
     for one in sorted(edits, reverse=True):
         theirs = theirs[: one.start] + one.text + theirs[one.end :]
     return theirs
@@ -57,8 +58,6 @@ def _edit(
     )
 
 
-def _gap(spans: list[re.Match[bytes]], n: int | None, text: bytes) -> bytes | None:
+def _gap(spans: list[re.Match[bytes]], n: int, text: bytes) -> bytes:
     """Return the blanks before a word."""
-    if n is None:
-        return None
     return text[spans[n - 1].end() if n else 0 : spans[n].start()]
