@@ -144,6 +144,23 @@ def test_a_release_that_carries_the_change_ends_the_range(
         assert 'vllm = ">=0.19,<0.20.0"' in shown
 
 
+@pytest.mark.parametrize("stated", ["==0.20.0", ">=0.20.0,<0.21"])
+def test_a_variant_for_a_release_alone_that_carries_the_change_gets_no_empty_range(
+    call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str
+) -> None:
+    manifest = kept / "patches/fast/mod.toml"
+    manifest.write_text(manifest.read_text().replace("==0.19.0", stated))
+    git(kept, "add", "-A")
+    git(kept, "commit", "-qm", "first")
+    (tmp_path / "other").mkdir()
+    texts = {"0.19.0": LOADER, "0.20.0": LOADER.replace('"weights"', '"fast"', 1)}
+    for _ in releases(tmp_path / "other", monkeypatch, texts):
+        done = call("keep", "fast", "--library", kept, "--since", "0.19.0")
+        assert done.code == 1, done.err
+        assert f"variant `a` ({stated}) is for no release that lacks the change" in done.out
+        assert branches(kept) == []
+
+
 def test_the_librarys_own_check_is_run_in_a_copy_and_what_fails_is_left_to_a_person(
     call: Call, kept: Path
 ) -> None:

@@ -47,6 +47,11 @@ def is_final(version: str) -> bool:
     return parsed is not None and not parsed.is_prerelease
 
 
+def public(version: str) -> str:
+    """Return a version without its local part, which only ``==`` and ``!=`` may name."""
+    return version.partition("+")[0]
+
+
 def sort_key(version: str) -> tuple[bool, Version | str]:
     """Return a key that sorts by PEP 440, with what is no version before everything else."""
     parsed = _parse(version)

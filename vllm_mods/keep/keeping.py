@@ -52,7 +52,7 @@ def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> Kept
     before = _row(planned)
     kept = KeptRelease(mod.name, version, "fits", before, before)
     if planned.verdict is Verdict.UPSTREAM:
-        return _ended(mod, version, kept)
+        return _ended(mod, version, kept, releases)
     if planned.verdict.writes:
         return _taken(mod, planned, tree, kept, roots)
     if planned.verdict.ok:
@@ -95,22 +95,29 @@ def _row(planned: ModPlan) -> str:
     return f"{planned.verdict}{name}"
 
 
-def _ended(mod: Mod, version: str, kept: KeptRelease) -> KeptRelease:
-    """End the range of the variant that is meant for a release which carries the change."""
-    meant = [one for one in mod.variants if versions.in_range(version, one.vllm)]
-    if not meant:
-        return kept
+def _ended(mod: Mod, version: str, kept: KeptRelease, releases: Releases) -> KeptRelease:
+    """End the range of the variant that is meant for a release which carries the change.
+
+    A range that would name no release then is left as it is: its variant is for a person to take out.
+    """
+    known = [file.version for file in releases.files()]
     manifest = mod.manifest
-    for one in meant:
-        clauses = [
-            part
-            for part in one.vllm.split(",")
-            if part.strip() and not part.strip().startswith("<")
-        ]
-        manifest = making.with_range(manifest, one.id, ",".join([*clauses, f"<{version}"]))
-    port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
+    gone = []
+    for one in (one for one in mod.variants if versions.in_range(version, one.vllm)):
+        parts = [part.strip() for part in one.vllm.split(",")]
+        kept_parts = [part for part in parts if part and not part.startswith("<")]
+        ended = ",".join([*kept_parts, f"<{versions.public(version)}"])
+        if any(versions.in_range(release, ended) for release in known):
+            manifest = making.with_range(manifest, one.id, ended)
+        else:
+            gone.append(
+                f"variant `{one.id}` ({one.vllm}) is for no release that lacks the change: it can go"
+            )
     told = f"vLLM {version} has every change itself: the range ends before it"
-    return kept._replace(did="ended", after="upstream", told=(told,))
+    if manifest == mod.manifest:
+        return kept._replace(left=tuple(gone))
+    port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
+    return kept._replace(did="ended", after="upstream", told=(told,), left=tuple(gone))
 
 
 def _taken(
@@ -122,9 +129,9 @@ def _taken(
     if not planned.in_range:
         parts = [part.strip() for part in planned.variant.vllm.split(",") if part.strip()]
         lower = [part for part in parts if not _UPPER.match(part)]
-        first = [part.lstrip("=~ ") for part in parts if part.startswith(("==", "~="))]
+        first = [versions.public(part.lstrip("=~ ")) for part in parts if part.startswith(("==", "~="))]
         lower += [f">={one}" for one in first]
-        wide = ",".join([*lower, f"<={kept.release}"])
+        wide = ",".join([*lower, f"<={versions.public(kept.release)}"])
         files[mod_folder.MANIFEST] = making.with_range(mod.manifest, planned.variant.id, wide)
     new = making.loaded(mod, files, roots)
     again = planner.plan_alone(new, tree)
