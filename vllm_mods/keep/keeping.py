@@ -129,7 +129,9 @@ def _taken(
     if not planned.in_range:
         parts = [part.strip() for part in planned.variant.vllm.split(",") if part.strip()]
         lower = [part for part in parts if not _UPPER.match(part)]
-        first = [versions.public(part.lstrip("=~ ")) for part in parts if part.startswith(("==", "~="))]
+        first = [
+            versions.public(part.lstrip("=~ ")) for part in parts if part.startswith(("==", "~="))
+        ]
         lower += [f">={one}" for one in first]
         wide = ",".join([*lower, f"<={versions.public(kept.release)}"])
         files[mod_folder.MANIFEST] = making.with_range(mod.manifest, planned.variant.id, wide)

@@ -10,10 +10,13 @@ from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner
-from vllm_mods.port import files, imports, repair, variant
+from vllm_mods.port import files, imports, repair, successors, variant
 from vllm_mods.port.files import FilePort
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.variant import NewVariant
+
+_ROUNDS = 4
+"""How often fit is asked again: what is put right may show what is behind it."""
 
 
 class Job(NamedTuple):
@@ -152,20 +155,28 @@ def _ported(
 
 
 def _repaired(outcome: PortOutcome) -> PortOutcome:
-    """Put right what fit finds wrong, where there is one way only."""
-    job, new, base = outcome.job, outcome.new, outcome.job.base
-    if new is None or base is None or new.planned.verdict is not Verdict.UNFIT:
-        return outcome
-    cuts, followed = _imports(job, outcome.cuts, new)
-    done = repair.overrides(cuts, new.planned.findings, base, job.target)
-    if not followed and not done.told:
-        return outcome
-    return outcome._replace(
-        new=finish(job, done.cuts, outcome.homes, done.told),
-        cuts=done.cuts,
-        followed=(*outcome.followed, *followed),
-        repaired=done.told,
-    )
+    """Put right what fit finds wrong, where there is one way only; what would not work even so stays as it was."""
+    job, base = outcome.job, outcome.job.base
+    found = outcome
+    for _ in range(_ROUNDS):
+        new = found.new
+        if new is None or base is None or new.planned.verdict is not Verdict.UNFIT:
+            break
+        findings = new.planned.findings
+        named = successors.follow(found.cuts, findings, base, job.target)
+        pairs = [imports.follow(cut, findings, base, job.target) for cut in named.cuts]
+        done = repair.overrides([cut for cut, _ in pairs], findings, base, job.target)
+        followed = tuple(one for _, more in pairs for one in more)
+        if done.cuts == found.cuts:
+            break
+        told = (*found.repaired, *named.told, *done.told)
+        found = found._replace(
+            new=finish(job, done.cuts, outcome.homes, told),
+            cuts=done.cuts,
+            followed=(*found.followed, *followed),
+            repaired=told,
+        )
+    return found if found.fits else outcome
 
 
 def finish(
@@ -195,19 +206,3 @@ def finish(
             break
     assert made is not None  # noqa: S101  (there are contexts)
     return made
-
-
-def _imports(
-    job: Job, cuts: Sequence[FileChange], new: NewVariant
-) -> tuple[list[FileChange], tuple[Followed, ...]]:
-    found: list[FileChange] = []
-    followed: tuple[Followed, ...] = ()
-    for cut in cuts:
-        if cut.after is not None:
-            after, more = imports.follow(
-                cut.path, cut.before, cut.after, new.planned.findings, job.target
-            )
-            cut = cut._replace(after=after)  # noqa: PLW2901
-            followed += more
-        found.append(cut)
-    return found, followed
