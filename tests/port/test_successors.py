@@ -160,6 +160,20 @@ def test_what_is_no_use_of_the_name_is_no_witness(was: str, now: str) -> None:
     assert (after, told) == (OURS, ())
 
 
+def test_a_member_that_upstream_also_uses_otherwise_is_left_alone() -> None:
+    """As ``CPUDNNLGEMMHandler.handler`` of 0.15.1, a number, and ``handler_tensor`` of 0.16.0."""
+    changed = KLASS.replace("width", "breadth").replace("breadth = 3", "breadth = [3]")
+    after, told = repaired({"vllm/engine.py": KLASS}, {"vllm/engine.py": changed}, OURS_OF_CLASS)
+    assert (after, told) == (OURS_OF_CLASS, ())
+
+
+def test_a_keyword_of_another_type_is_left_alone() -> None:
+    typed = KLASS.replace("limit=3", "limit: int = 3")
+    changed = typed.replace("limit", "most").replace(": int", ": float")
+    after, told = repaired({"vllm/engine.py": typed}, {"vllm/engine.py": changed}, OURS_OF_CLASS)
+    assert (after, told) == (OURS_OF_CLASS, ())
+
+
 def test_what_upstream_wrote_is_left_to_upstream() -> None:
     """The import that fails is the target's own line, which the mod only uses."""
     theirs = OURS.replace(

@@ -114,32 +114,55 @@ def pieces(tree: ast.Module) -> Pieces:
     return found
 
 
-def shown(
-    was: Pieces, now: Pieces, edit: Callable[[ast.AST], bool], *, alone: bool = False
-) -> bool:
-    """Tell whether a piece, edited, is one of the target that the base had not in that scope.
+Span = tuple[int, int]
+"""Where a node ends."""
+Edit = Callable[[ast.AST], set[Span]]
 
-    ``edit`` changes a copy and returns whether it did. With ``alone`` a piece may also be in both as it is.
+
+class Shown(NamedTuple):
+    """What of an edit the target has: of the places ``seen`` in scopes that it still has, the ``proven`` ones."""
+
+    seen: frozenset[Span]
+    proven: frozenset[Span]
+
+    @property
+    def whole(self) -> bool:
+        """Whether each is proven."""
+        return self.proven >= self.seen
+
+
+def shown(was: Pieces, now: Pieces, edit: Edit) -> Shown:
+    """Look for pieces, edited, that the target has in that scope and the base had not.
+
+    ``edit`` changes a copy and returns what it changed in it. What is edited to itself may be in both.
     """
-    for scope, mine in was.items():
-        there = now.get(scope, {})
+    seen: set[Span] = set()
+    proven: set[Span] = set()
+    for scope in was.keys() & now.keys():
+        mine, there = was[scope], now[scope]
         for text, piece in mine.items():
             edited = copy.deepcopy(piece)
-            if edit(edited):
-                new = ast.dump(edited)
-                if new in there and (alone or (new not in mine and text not in there)):
-                    return True
-    return False
+            spans = edit(edited)
+            seen |= spans
+            new = ast.dump(edited) if spans else ""
+            if new in there and (new == text or (new not in mine and text not in there)):
+                proven |= spans
+    return Shown(frozenset(seen), frozenset(proven))
 
 
-def renamed(old: str, new: str) -> Callable[[ast.AST], bool]:
+def span(node: ast.expr) -> Span:
+    """Return where a node ends, which a copy of it says too."""
+    return node.end_lineno or 0, node.end_col_offset or 0
+
+
+def renamed(old: str, new: str) -> Edit:
     """Return an edit that reads a name by another one; of a name alone it makes nothing else."""
 
-    def edit(piece: ast.AST) -> bool:
+    def edit(piece: ast.AST) -> set[Span]:
         found = [one for one in ast.walk(piece) if isinstance(one, ast.Name) and one.id == old]
         for one in found:
-            one.id = new
-        return bool(found) and (old == new or not isinstance(piece, ast.Name))
+            one.id = new if old == new or not isinstance(piece, ast.Name) else old
+        return {span(one) for one in found}
 
     return edit
 

@@ -14,6 +14,7 @@ from vllm_mods.port import files, imports, repair, successors, variant
 from vllm_mods.port.files import FilePort
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.variant import NewVariant
+from vllm_mods.trees.history import Upstream
 
 _ROUNDS = 4
 """How often fit is asked again: what is put right may show what is behind it."""
@@ -25,7 +26,7 @@ class Job(NamedTuple):
     ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
     is the range that the new variant states, ``roots`` are the library's folders; ``unwritten`` are
     files of the mod that are not on disk yet; with ``repair``, what fit finds wrong is put right where
-    there is one way to.
+    there is one way to. ``upstream`` is a clone of upstream's repository to be followed, or None.
     """
 
     mod: Mod
@@ -38,6 +39,14 @@ class Job(NamedTuple):
     roots: Sequence[str]
     unwritten: Mapping[str, bytes] = MappingProxyType({})
     repair: bool = True
+    upstream: Upstream | None = None
+
+    def ported(
+        self, changes: Iterable[FileChange], target: Tree, base: Tree
+    ) -> tuple[FilePort, ...]:
+        """Carry changes of one tree over to another. Raises as ``files.port`` does."""
+        history = None if self.upstream is None else self.upstream.between(base, target)
+        return files.port(changes, target, base, history)
 
     @property
     def told(self) -> str:
@@ -120,7 +129,7 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     moved = {change.path: change.path for change in changes}
     before = job.base
     for tree in between():
-        ports = files.port(changes, tree, before)
+        ports = job.ported(changes, tree, before)
         if any(one.ported.text is None for one in ports):
             return outcome._replace(steps=steps)
         changes = tuple(_cuts(changes, ports))
@@ -132,8 +141,9 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
 
 
 def _cuts(changes: Iterable[FileChange], ports: Iterable[FilePort]) -> Iterator[FileChange]:
-    for change, one in zip(changes, ports, strict=True):
-        gone = change.after is None and one.ported.text is not None
+    removed = {change.path for change in changes if change.after is None}
+    for one in ports:
+        gone = one.path in removed and one.ported.text is not None
         yield FileChange(one.new_path, one.before, None if gone else one.ported.text)
 
 
@@ -143,7 +153,7 @@ def _ported(
     base: Tree,
     moved: Mapping[str, str] = MappingProxyType({}),
 ) -> PortOutcome:
-    ports = files.port(changes, job.target, base)
+    ports = job.ported(changes, job.target, base)
     followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
     outcome = PortOutcome(job, changes, ports, None, followed, moved=moved)
     brings = bool(job.variant.overlay or job.variant.templates)

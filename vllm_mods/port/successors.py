@@ -8,7 +8,7 @@ likeness of names. Only lines that the mod adds are edited, at the place of the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange, Finding, Tree
@@ -30,7 +30,6 @@ from vllm_mods.port.callers import Caller, Callers
 from vllm_mods.port.repair import Repair
 
 _NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
-_Span = tuple[int, int, int | None, int | None]
 
 
 class _Definition(NamedTuple):
@@ -175,12 +174,9 @@ def _moved(sides: _Sides, path: str, module: str, name: str) -> _Home | None:
 def _same_use(caller: Caller, old: str, new: str) -> bool:
     if callers.rebinds(caller.was, old) or callers.rebinds(caller.now, new):
         return False
-    return callers.shown(
-        callers.pieces(caller.was),
-        callers.pieces(caller.now),
-        callers.renamed(old, new),
-        alone=old == new,
-    )
+    edit = callers.renamed(old, new)
+    found = callers.shown(callers.pieces(caller.was), callers.pieces(caller.now), edit)
+    return bool(found.proven) and (found.whole or old == new)
 
 
 def _is_new(sides: _Sides, home: tuple[str, str], old: Sequence[Symbol]) -> bool:
@@ -240,45 +236,51 @@ def _member(sides: _Sides, owner: _Definition, old: str) -> tuple[str, str] | No
         return None
     found: dict[str, str] = {}
     for caller in sides.callers.of(old, owner.path):
-        for new in _read_instead(sides, caller, owner, old, has - had):
-            found.setdefault(new, caller.path)
-    new = next(iter(found)) if len(found) == 1 else None
-    if new is None:
+        used = _uses(sides, caller, owner, old)
+        if not used:
+            continue
+        was, now = callers.pieces(caller.was), callers.pieces(caller.now)
+        ways = {new: callers.shown(was, now, _reading(used, old, new)) for new in has - had}
+        whole = {new: one for new, one in ways.items() if one.whole}
+        if not whole:
+            return None  # upstream does something else there, or with something else
+        reads = {place for place, is_read in used.items() if is_read}
+        found |= {new: caller.path for new, one in whole.items() if one.proven & reads}
+    if len(found) != 1:
         return None
+    ((new, path),) = found.items()
     method, other = then.cls.methods.get(old), there.cls.methods.get(new)
     places = [Symbol(owner.path, one[-1]) for one in (method, other) if one]
     if len(places) == 1 or (
         places and not imports.alike(sides.before, places[0], sides.now, places[1])
     ):
         return None
-    return new, found[new]
+    return new, path
 
 
-def _read_instead(
-    sides: _Sides, caller: Caller, owner: _Definition, old: str, names: Iterable[str]
-) -> Iterator[str]:
-    """Yield those of some names that a caller reads where it read the old one."""
+def _uses(sides: _Sides, caller: Caller, owner: _Definition, old: str) -> dict[callers.Span, bool]:
+    """Return where a caller uses a member of a class, and whether it reads it there."""
     inference = Inference(sides.before, caller.path)
-    spans = {
-        _span(node)
+    return {
+        callers.span(node): isinstance(node.ctx, ast.Load)
         for node, scope in callers.sites(caller.was, ast.Attribute)
         if isinstance(node, ast.Attribute)
         and node.attr == old
-        and isinstance(node.ctx, ast.Load)
         and _is_of(inference, node.value, scope, owner)
     }
-    was, now = callers.pieces(caller.was), callers.pieces(caller.now)
-    for new in names if spans else ():
 
-        def edit(piece: ast.AST, new: str = new) -> bool:
-            nodes = [one for one in ast.walk(piece) if isinstance(one, ast.Attribute)]
-            mine = [one for one in nodes if one.attr == old and _span(one) in spans]
-            for one in mine:
-                one.attr = new
-            return bool(mine)
 
-        if callers.shown(was, now, edit):
-            yield new
+def _reading(places: Collection[callers.Span], old: str, new: str) -> callers.Edit:
+    """Return an edit that uses another member in some places."""
+
+    def edit(piece: ast.AST) -> set[callers.Span]:
+        nodes = [one for one in ast.walk(piece) if isinstance(one, ast.Attribute)]
+        mine = [one for one in nodes if one.attr == old and callers.span(one) in places]
+        for one in mine:
+            one.attr = new
+        return {callers.span(one) for one in mine}
+
+    return edit
 
 
 def _class(world: World, owner: _Definition) -> Symbol | None:
@@ -293,10 +295,6 @@ def _is_of(inference: Inference, value: ast.expr, scope: CodeScope, owner: _Defi
         and owner in map(_of_class, lineage(inference.world, thing.found).classes)
         for thing in things
     )
-
-
-def _span(node: ast.expr) -> _Span:
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
 # --- keywords
@@ -360,11 +358,12 @@ def _parameters(world: World, what: _Definition) -> tuple[Parameter, ...]:
 def _keyword(sides: _Sides, what: _Definition, old: str) -> tuple[str, str] | None:
     """Return what a definition takes in place of a keyword, and the file that shows it."""
     had, has = (
-        {one.name for one in _parameters(world, what) if one.kind in _NAMED}
+        {one.name: one for one in _parameters(world, what) if one.kind in _NAMED}
         for world in (sides.before, sides.now)
     )
     if old not in had or old in has:
         return None
+    same = {name for name, one in has.items() if one == had[old]._replace(name=name)}
     found: dict[str, str] = {}
     for caller in sides.callers.of(old, what.path):
         was, now = (
@@ -378,23 +377,22 @@ def _keyword(sides: _Sides, what: _Definition, old: str) -> tuple[str, str] | No
         )
         for name in {scope.name for _, scope in was}:
             mine, its = ([n for n, scope in side if scope.name == name] for side in (was, now))
-            for new in _renamings(mine, its, old, has - had):
+            for new in _renamings(mine, its, old, same - had.keys()):
                 if new is None:
                     return None
                 found.setdefault(new, caller.path)
-    (new,) = found if len(found) == 1 else (None,)
-    return None if new is None else (new, found[new])
+    return next(iter(found.items())) if len(found) == 1 else None
 
 
 def _renamings(
-    was: Sequence[ast.expr], now: Sequence[ast.expr], old: str, names: set[str]
+    was: Sequence[ast.Call], now: Sequence[ast.Call], old: str, names: set[str]
 ) -> Iterator[str | None]:
     """Yield the names under which calls of one function pass the same value; None where one passes another."""
     if len(was) != len(now):
+        if now and any(one.arg == old for call in was for one in call.keywords):
+            yield None
         return
     for before, after in zip(was, now, strict=True):
-        assert isinstance(before, ast.Call)  # noqa: S101  (the caller has looked)
-        assert isinstance(after, ast.Call)  # noqa: S101
         mine, its = (
             {one.arg: ast.dump(one.value) for one in call.keywords} for call in (before, after)
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
@@ -12,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
-from vllm_mods.base.versions import nearest
+from vllm_mods.base.versions import nearest, node
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.index import ReleaseFile, release_file
 from vllm_mods.trees.pip_config import read_settings
@@ -284,11 +283,11 @@ class Releases:
             return Unreachable(
                 f"{spec}: the kept pages have no such release", hint="run once without --offline"
             )
-        if built := re.search(r"\+(?:.*\.)?g([0-9a-f]{7,40})\b", name):
+        if built := node(name):
             return UsageError(
-                f"{spec}: a build of commit {built[1]}, which no index that was asked has; another "
+                f"{spec}: a build of commit {built}, which no index that was asked has; another "
                 "release is no substitute",
-                hint=f"git:REPO@{built[1]}, REPO a clone of vLLM; or wheel:FILE; or where it is installed",
+                hint=f"git:REPO@{built}, REPO a clone of vLLM; or wheel:FILE; or where it is installed",
             )
         versions = nearest(name, {file.version for file in answer.files}, 5)
         return UsageError(

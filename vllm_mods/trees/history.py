@@ -1,0 +1,103 @@
+"""Where upstream's own commits took a file, or a class or function of it. Nothing is checked out."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import NamedTuple
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Tree
+from vllm_mods.base.versions import node
+from vllm_mods.trees.git import Commit, Repository
+
+
+class HistoryMove(NamedTuple):
+    """The file that something is in by now, and the last commit that moved it."""
+
+    path: str
+    commit: Commit
+
+
+class History:
+    """The commits along first parents from one commit of upstream to another."""
+
+    def __init__(self, repository: Repository, since: str, until: str) -> None:
+        self._repository = repository
+        self._ends = since, until
+
+    @cached_property
+    def commits(self) -> tuple[Commit, ...]:
+        """The commits, the oldest first. Raises ``TreeError`` if git cannot walk them."""
+        return self._repository.line(*self._ends)
+
+    def file(self, path: str) -> HistoryMove | None:
+        """Return what a file was renamed to, as git tells renames, as often as it was."""
+        found = None
+        for commit in self.commits:
+            new = self._repository.renames(commit).get(path) if path in commit.paths else None
+            if new is not None:
+                path, found = new, HistoryMove(new, commit)
+        return found
+
+    def definition(self, path: str, name: str) -> HistoryMove | None:
+        """Return the file into which the commit put a class or function that took it out of another.
+
+        Followed as often as it was moved; None where it went nowhere, or to several files at once.
+        """
+        found = None
+        for commit in self.commits:
+            if path not in commit.paths or not self._lost(commit, path, name):
+                continue
+            new = [
+                other
+                for other in commit.paths
+                if other.endswith(".py") and self._gained(commit, other, name)
+            ]
+            if len(new) != 1:
+                return None
+            path, found = new[0], HistoryMove(new[0], commit)
+        return found
+
+    def _lost(self, commit: Commit, path: str, name: str) -> bool:
+        was, now = self._defined(commit, path, name)
+        return was and not now
+
+    def _gained(self, commit: Commit, path: str, name: str) -> bool:
+        was, now = self._defined(commit, path, name)
+        return now and not was
+
+    def _defined(self, commit: Commit, path: str, name: str) -> tuple[bool, bool]:
+        """Tell whether a file defined a name at module level before a commit, and after it."""
+        head = re.compile(
+            rb"^(?:class|(?:async[ \t]+)?def)[ \t]+%b\b" % re.escape(name.encode()), re.MULTILINE
+        )
+        before = commit.parents[0] if commit.parents else None
+        texts = [one and self._repository.read(one, path) for one in (before, commit.sha)]
+        was, now = (bool(text) and head.search(text or b"") is not None for text in texts)
+        return was, now
+
+
+class Upstream:
+    """A clone of upstream's repository, to be asked for the commits between two trees."""
+
+    def __init__(self, folder: str) -> None:
+        """Open it. Raises ``UsageError`` if there is none."""
+        self.repository = Repository(folder)
+
+    def between(self, base: Tree, target: Tree) -> History:
+        """Return the history from one tree to another. Raises ``UsageError`` where it has not both."""
+        return History(self.repository, self.commit(base), self.commit(target))
+
+    def commit(self, tree: Tree) -> str:
+        """Return the commit of a tree: its own, that which its version names, or the release's tag.
+
+        Raises ``UsageError`` if the repository has not got it.
+        """
+        own = getattr(tree, "commit", None) or (tree.version and node(tree.version))
+        if own is None and tree.version is None:
+            raise UsageError(
+                f"{tree.spec} does not say its version: no commit of {self.repository.folder} is known to be it",
+                hint="leave --history out, or name the tree as git:REPO@REV",
+            )
+        return self.repository.commit(own or f"refs/tags/v{tree.version}")
