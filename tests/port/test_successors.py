@@ -163,7 +163,12 @@ def test_what_is_no_use_of_the_name_is_no_witness(was: str, now: str) -> None:
 def test_a_member_that_upstream_also_uses_otherwise_is_left_alone() -> None:
     """As ``CPUDNNLGEMMHandler.handler`` of 0.15.1, a number, and ``handler_tensor`` of 0.16.0."""
     changed = KLASS.replace("width", "breadth").replace("breadth = 3", "breadth = [3]")
-    after, told = repaired({"vllm/engine.py": KLASS}, {"vllm/engine.py": changed}, OURS_OF_CLASS)
+    user = "from vllm.engine import Engine\n\n\ndef use(engine: Engine):\n    return engine.width\n"
+    after, told = repaired(
+        {"vllm/engine.py": KLASS, "vllm/user.py": user},
+        {"vllm/engine.py": changed, "vllm/user.py": user.replace("width", "breadth")},
+        OURS_OF_CLASS,
+    )
     assert (after, told) == (OURS_OF_CLASS, ())
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import FileChange, Tree
 from vllm_mods.port import follow, outline, splitting, structure, text
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.structure import MergeProblem
 from vllm_mods.port.text import Ported
-from vllm_mods.trees.history import History
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import History
 
 
 class FilePort(NamedTuple):

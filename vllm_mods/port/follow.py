@@ -7,14 +7,16 @@ followed, with how much of the old text the new place still has.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.model import Tree
 from vllm_mods.placing import relocation
 from vllm_mods.port import outline
 from vllm_mods.port.outline import Outline
-from vllm_mods.trees.history import History
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import History
 
 _LIKE = 0.5
 """How much of a definition has to be there under another name for it to be the same one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats import diff_writer
@@ -14,7 +14,9 @@ from vllm_mods.port import files, imports, repair, successors, variant
 from vllm_mods.port.files import FilePort
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.variant import NewVariant
-from vllm_mods.trees.history import Upstream
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import Upstream
 
 _ROUNDS = 4
 """How often fit is asked again: what is put right may show what is behind it."""
