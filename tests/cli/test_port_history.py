@@ -45,9 +45,6 @@ def port(call: Call, folder: Path, *words: str) -> Answer:
 def test_a_file_that_upstream_renamed_and_then_wrote_anew_is_followed(
     call: Call, tmp_path: Path
 ) -> None:
-    other = (
-        LOADER.replace("name", "path").replace("os.path.join", "join").replace("return", "yield")
-    )
     decoy = LOADER.replace("Saver", "Keeper")
     folder = repository(
         tmp_path / "repo",

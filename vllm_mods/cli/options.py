@@ -75,6 +75,11 @@ json_output = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 offline = click.option(
     "--offline", is_flag=True, help="Use only what is cached; open no connection."
 )
+commits = click.option(
+    "--commits",
+    metavar="REPO",
+    help="Where builds such as pypi:0.22.1rc1.dev124+gace95c9cf are: a clone of vLLM, or an index with a folder per commit.",
+)
 history = click.option(
     "--history",
     metavar="REPO",
@@ -291,6 +296,7 @@ def open_tree(
     verify: bool = False,
     platform: str | None = None,
     in_image: str | None = None,
+    commits: str | None = None,
 ) -> Tree:
     """Open a tree; it is closed when the command ends. ``platform`` and ``in_image`` are for images."""
     if platform is None and in_image is None:
@@ -301,6 +307,7 @@ def open_tree(
             progress=progress(),
             note=note,
             verify=verify,
+            commits=commits,
         )
     else:
         from vllm_mods.trees.image import open_image  # noqa: PLC0415  (the engines' libraries)

@@ -47,7 +47,7 @@ class Job(NamedTuple):
         self, changes: Iterable[FileChange], target: Tree, base: Tree
     ) -> tuple[FilePort, ...]:
         """Carry changes of one tree over to another. Raises as ``files.port`` does."""
-        history = None if self.upstream is None else self.upstream.between(base, target)
+        history = None if self.upstream is None else self.upstream.known(base, target)
         return files.port(changes, target, base, history)
 
     @property

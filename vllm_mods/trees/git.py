@@ -76,6 +76,7 @@ class GitTree:
         spec: str,
         workspace: str | None = None,
         blobs: dict[str, bytes] | None = None,
+        version: str | None = None,
     ) -> None:
         self.spec = spec
         self.workspace = workspace
@@ -83,7 +84,7 @@ class GitTree:
         self._repository = repository
         self._blobs = {} if blobs is None else blobs
         self._files = listed(repository, commit, spec)
-        self._version: str | bool | None = False
+        self._version: str | bool | None = version or False
         if "vllm/__init__.py" not in self._files:
             raise UsageError(
                 f"{spec} holds no vLLM: there is no vllm/__init__.py in that commit",
@@ -92,7 +93,7 @@ class GitTree:
 
     @property
     def version(self) -> str | None:
-        """The nearest tag's version, a development version after it; ``None`` without tags."""
+        """What it was named, or the nearest tag's version, a development version after it; ``None`` without tags."""
         if isinstance(self._version, bool):
             self._version = self._describe()
         return self._version
@@ -138,11 +139,14 @@ class GitTree:
         return from_describe(tags)
 
 
-def open_git(name: str, *, spec: str, workspace: str | None = None) -> GitTree:
-    """Open ``REPO@REV``. Raises ``UsageError`` if there is no such repository or revision."""
+def open_git(
+    name: str, *, spec: str, workspace: str | None = None, version: str | None = None
+) -> GitTree:
+    """Open ``REPO@REV``, by a version where its name states one. Raises ``UsageError`` if there is no such repository or revision."""
     folder, revision = _split(os.path.expanduser(name), spec)
     repository = _repository(folder, spec)
-    return GitTree(repository, _commit(repository, revision, spec), spec=spec, workspace=workspace)
+    commit = _commit(repository, revision, spec)
+    return GitTree(repository, commit, spec=spec, workspace=workspace, version=version)
 
 
 def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:

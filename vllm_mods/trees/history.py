@@ -23,6 +23,7 @@ class History:
     """The commits along first parents from one commit of upstream to another."""
 
     def __init__(self, repository: Repository, since: str, until: str) -> None:
+        """Take both commits."""
         self._repository = repository
         self._ends = since, until
 
@@ -89,15 +90,46 @@ class Upstream:
         """Return the history from one tree to another. Raises ``UsageError`` where it has not both."""
         return History(self.repository, self.commit(base), self.commit(target))
 
+    def known(self, base: Tree, target: Tree) -> History | None:
+        """Return the history from one tree to another, None where the repository has not both."""
+        try:
+            return self.between(base, target)
+        except UsageError:
+            return None
+
+    def build(self) -> str | None:
+        """Return the version of the newest commit, None for that of a release.
+
+        That is the default branch of the repository that it was cloned from, else what is checked out. Raises
+        ``UsageError`` where no tag says a version.
+        """
+        try:
+            newest = self.repository.commit("refs/remotes/origin/HEAD")
+        except UsageError:
+            newest = self.repository.commit("HEAD")
+        version = self.repository.tree(newest).version
+        if version is None:
+            raise UsageError(
+                f"{self.repository.folder}: no tag leads to {newest[:12]}: nothing says what version it is",
+                hint=f"git -C {self.repository.folder} fetch --tags --unshallow",
+            )
+        return version if node(version) is not None else None
+
     def commit(self, tree: Tree) -> str:
         """Return the commit of a tree: its own, that which its version names, or the release's tag.
 
         Raises ``UsageError`` if the repository has not got it.
         """
-        own = getattr(tree, "commit", None) or (tree.version and node(tree.version))
-        if own is None and tree.version is None:
+        own: str | None = getattr(tree, "commit", None)
+        if own is not None:
+            return self.repository.commit(own)
+        if tree.version is None:
             raise UsageError(
                 f"{tree.spec} does not say its version: no commit of {self.repository.folder} is known to be it",
                 hint="leave --history out, or name the tree as git:REPO@REV",
             )
-        return self.repository.commit(own or f"refs/tags/v{tree.version}")
+        return self.release(tree.version)
+
+    def release(self, version: str) -> str:
+        """Return the commit that a version names, or that of the release's tag. Raises as ``commit`` does."""
+        return self.repository.commit(node(version) or f"refs/tags/v{version}")
