@@ -257,9 +257,9 @@ def drawn(seed: int) -> Drawn:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one tr
                 f"from vllm.{module} import {name}\n\n\ndef run(n):\n{used.replace('KEY', name)}"
             )
             return files
-        own = [one.replace("KEY", name) for one in (method, keyword, field)]
+        first, second, third = (one.replace("KEY", name) for one in (method, keyword, field))
         return {
-            "vllm/core.py": engine(*own, more, text),
+            "vllm/core.py": engine(first, second, third, more, text),
             "vllm/user.py": caller(used.replace("KEY", name)),
         }
 
