@@ -132,4 +132,6 @@ class Upstream:
 
     def release(self, version: str) -> str:
         """Return the commit that a version names, or that of the release's tag. Raises as ``commit`` does."""
+        if "\0" in version:
+            raise UsageError(f"{version!r} is no version", hint="name the tree as git:REPO@REV")
         return self.repository.commit(node(version) or f"refs/tags/v{version}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
@@ -130,8 +131,7 @@ class Releases:
 
     def _ask_also(self, url: str) -> None:
         """Ask one more index from now on."""
-        known = os.environ.get("PIP_EXTRA_INDEX_URL", "")
-        self._settings = read_settings({**os.environ, "PIP_EXTRA_INDEX_URL": f"{known} {url}"})
+        self._settings = replace(self._settings, index_urls=(*self._settings.index_urls, url))
         if self.http is not None:
             from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
 
