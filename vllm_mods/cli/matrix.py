@@ -76,6 +76,7 @@ from vllm_mods.trees.release import Releases
     help="`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).",
 )
 @click.option("--no-cache", is_flag=True, help="Compute every cell anew, and keep none.")
+@options.commits
 @options.libraries
 @options.offline
 @options.verify
@@ -92,6 +93,7 @@ def command(
     cell: tuple[str, str] | None,
     libraries: tuple[str, ...],
     pairing: str | None,
+    commits: str | None,
     pre: bool,
     update_lock: bool,
     strict: bool,
@@ -121,7 +123,12 @@ def command(
     # what an old lock says must not lean on itself
     planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
     setting = work.Setting(
-        planned, cache_folder(os.environ), offline=offline, store=not no_cache, strict=strict
+        planned,
+        cache_folder(os.environ),
+        offline=offline,
+        store=not no_cache,
+        strict=strict,
+        commits=commits,
     )
     workshop = work.Workshop(setting, note=options.note)
     specs = choose.specs(workshop.releases.files, chosen, trees, spec, pre=pre)

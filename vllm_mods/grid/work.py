@@ -53,7 +53,8 @@ class Setting(NamedTuple):
     """What all tasks of a run share.
 
     ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
-    to find the same scopes in every file that a mod changes.
+    to find the same scopes in every file that a mod changes. ``commits`` is where builds are found by
+    the commits that their versions name.
     """
 
     mods: tuple[Mod, ...]
@@ -61,6 +62,7 @@ class Setting(NamedTuple):
     offline: bool = False
     store: bool = True
     strict: bool = False
+    commits: str | None = None
 
 
 class Task(NamedTuple):
@@ -128,7 +130,9 @@ class Workshop:
     def releases(self) -> Releases:
         """The releases of the package index, with one pool of connections."""
         of = self._setting
-        return Releases(offline=of.offline, cache_dir=of.cache_dir, note=self._note)
+        return Releases(
+            offline=of.offline, cache_dir=of.cache_dir, note=self._note, commits=of.commits
+        )
 
     @cached_property
     def origins(self) -> Origins:
