@@ -18,9 +18,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from matrix import forget_answers, measured, moved, sdists
+from matrix import Run, forget_answers, measured, moved, sdists
 from packaging.version import Version
 from port_replay import functions, read, with_function
 
@@ -46,14 +46,6 @@ id = "one"
 vllm = ">={since},<{other}"
 patches = ["one.patch"]
 """
-
-
-class Row(NamedTuple):
-    """A command: seconds on the wall, CPU seconds of all its processes, peak MiB of all together."""
-
-    seconds: float
-    cpu: float
-    peak: float
 
 
 def changed(trees: str, release: str, other: str, path: str) -> tuple[bytes, list[str]] | None:
@@ -111,14 +103,6 @@ def is_release(trees: str, name: str) -> bool:
     return name[0].isdigit() and name.count(".") == 2 and Path(trees, name, "vllm").is_dir()
 
 
-def ran(command: Sequence[str], cache: str) -> Row:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run = measured(command, cache, codes=(0, 1))
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Row(run.seconds, cpu, run.peak)
-
-
 def git_loop(trees: str, mods: Sequence[Mod]) -> Iterator[int]:
     """Ask `git apply --check` for every patch on every extracted tree; yield the exit codes."""
     for version in filter(lambda name: is_release(trees, name), sorted(os.listdir(trees))):
@@ -154,17 +138,17 @@ def main() -> None:
         cache = f"{scratch}/cache"
         command = [sys.executable, "-m", "vllm_mods", "matrix", "--library", folder]
         command += ["--jobs", given.jobs, "--vllm", ">=0.14"]
-        rows = {"matrix, cold": ran(command, cache)}
-        rows["matrix, nothing changed"] = ran(command, cache)
+        rows = {"matrix, cold": measured(command, cache, (0, 1))}
+        rows["matrix, nothing changed"] = measured(command, cache, (0, 1))
         forget_answers(cache)
-        rows["matrix, no answer kept"] = ran(command, cache)
+        rows["matrix, no answer kept"] = measured(command, cache, (0, 1))
         start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         codes = list(git_loop(trees, mods))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        rows[f"{len(codes)} times git apply --check"] = Row(time.perf_counter() - start, cpu, 0.0)
+        rows[f"{len(codes)} times git apply --check"] = Run(time.perf_counter() - start, 0.0, cpu)
         seconds, size = sdists(mods)
-        rows[f"downloading the sdists ({size:.0f} MB)"] = Row(seconds, 0.0, 0.0)
+        rows[f"downloading the sdists ({size:.0f} MB)"] = Run(seconds, 0.0)
         print(f"{len(mods)} mods; {given.jobs} jobs; {moved(mods):.1f} MB moved by a cold run")
         print(f"{'':48}{'s':>8}{'CPU s':>8}{'peak MiB':>10}")
         for name, row in rows.items():

@@ -15,6 +15,7 @@ from vllm_mods.base.output import write_whole
 from vllm_mods.cli import options, shown
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
+from vllm_mods.grid import since as earlier_matrix
 from vllm_mods.grid.cell import Cell, MatrixResult
 from vllm_mods.grid.run import Computed
 from vllm_mods.library.catalog import Library, root_of
@@ -54,6 +55,11 @@ from vllm_mods.trees.release import Releases
     help="Show one cell whole: every hunk beside the target, and what changed upstream.",
 )
 @click.option(
+    "--since",
+    metavar="FILE",
+    help="Say what has changed since an earlier matrix: FILE is its answer as JSON.",
+)
+@click.option(
     "--update-lock",
     is_flag=True,
     help="Write what was found into each mod's mod.lock; what it says of other releases stays.",
@@ -90,6 +96,7 @@ def command(
     jobs: int | None,
     executor: str | None,
     cell: tuple[str, str] | None,
+    since: str | None,
     libraries: tuple[str, ...],
     pairing: str | None,
     pre: bool,
@@ -112,6 +119,7 @@ def command(
         )
     if cell is not None and (mods or pairing or trees or update_lock or strict or output):
         raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
+    earlier = None if since is None else _earlier(since)
     library = (options.own_library if update_lock else options.open_library)(libraries)
     if cell is not None:
         mods = cell[:1]
@@ -143,7 +151,10 @@ def command(
     problems = ranges.range_problems(chosen, cells)
     if strict:
         problems += locks.against_committed(chosen, computed)
-    result = MatrixResult(cells, matrix.together(computed), problems)
+    changes = (
+        None if earlier is None else earlier_matrix.changes(earlier, f"--since {since}", cells)
+    )
+    result = MatrixResult(cells, matrix.together(computed), problems, changes, chosen)
     form = "json" if as_json else form
     explained = matrix.explain(cells, cells) if form in EXPLAINING else {}
     workshop.sweep()
@@ -283,6 +294,14 @@ def _say_lost(mod: Mod, made: locks.Updated) -> None:
 
 def _releases(labels: Sequence[str]) -> str:
     return "1 release" if len(labels) == 1 else f"{len(labels)} releases"
+
+
+def _earlier(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"--since {path} cannot be read: {error.strerror}") from error
 
 
 def _write(path: str, content: bytes) -> None:
