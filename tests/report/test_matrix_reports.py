@@ -66,7 +66,7 @@ def test_a_badge_says_where_every_mod_goes_in(
 def test_what_has_changed_stands_above_the_problems() -> None:
     text = matrix_text.render(*about())
     assert "since the earlier matrix\n  0.21.0: conflict, was applies: bad\n" in text
-    assert "conflict, was applies: `bad`" in matrix_markdown.render(*about())
+    assert "* `0.21.0: conflict, was applies`: `bad`" in matrix_markdown.render(*about())
     assert "Nothing has changed" in html.render(example()[0]._replace(changes=()), {})
 
 
