@@ -99,13 +99,19 @@ class Workshop:
         self._mods = {mod.name: mod for mod in setting.mods}
         self._store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
         self._keys: dict[Subject, str] = {}
+        self._identities: dict[str, str] = {}
         self._fit = FitCache()
         self._note = note
 
-    def known(self, spec: str, subject: Subject) -> tuple[str | None, Said] | None:
-        """Return the version and the kept answer of a release, without opening it."""
+    def known(
+        self, spec: str, subjects: Sequence[Subject]
+    ) -> dict[Subject, tuple[str | None, Said]]:
+        """Return the version and the answer for each subject whose answer is kept, without opening a release."""
         identity = self._identity(spec)
-        return None if identity is None else self._store.known(self._key(subject), identity)
+        if identity is None:
+            return {}
+        found = {one: self._store.known(self._key(one), identity) for one in subjects}
+        return {one: kept for one, kept in found.items() if kept is not None}
 
     def run(self, task: Task) -> TaskOutcome:
         """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
@@ -150,7 +156,12 @@ class Workshop:
     def _identity(self, spec: str) -> str | None:
         """Return the hash that a release is known by; no other kind of tree has one unopened."""
         kind, _, name = spec.partition(":")
-        return self.releases.identity(name) if kind == "pypi" else None
+        if spec not in self._identities:
+            found = self.releases.identity(name) if kind == "pypi" else None
+            if found is None:  # a tree that is opened may have one then
+                return None
+            self._identities[spec] = found
+        return self._identities[spec]
 
     def _answer(self, subject: Subject, tree: Tree) -> Said:
         mods = self._needed(subject)
