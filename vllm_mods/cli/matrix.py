@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 import click
@@ -24,6 +25,9 @@ from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 from vllm_mods.trees.release import Releases
+
+# Seconds between two lines of progress where no line can be taken back.
+_EVERY = 30.0
 
 
 @click.command(name="matrix")
@@ -142,7 +146,7 @@ def command(
         setting,
         _executor(executor, jobs, workshop),
         named=frozenset(trees),
-        progress=_progress(),
+        progress=progress(),
     )
     computed = matrix.compute(specs)
     cells = run.cells(chosen, computed)
@@ -208,15 +212,33 @@ def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> w
     return ray_executor(where)
 
 
-def _progress() -> Callable[[int, int], None] | None:
-    """Return a function that shows on stderr how far it is, None where nobody watches."""
-    if not options.watched():
-        return None
+def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
+    """Return a function that shows on stderr how far it is and how long the rest may take.
+
+    One line that takes itself back; where nobody watches, a line of its own every half minute.
+    """
+    watched = options.watched()
+    whole = before = -1
+    begun = said = clock()
 
     def show(done: int, total: int) -> None:
-        options.show_line(f"{done} of {total} cells", last=done == total)
+        nonlocal whole, before, begun, said
+        now = clock()
+        if total != whole:
+            whole, before, begun = total, done, now
+        rest = (total - done) * (now - begun) / (done - before) if done > before else 0.0
+        text = f"{done} of {total} cells" + (f", {_about(rest)} left" if rest else "")
+        if watched:
+            options.show_line(text, last=done == total)
+        elif now - said >= _EVERY:
+            said = now
+            click.echo(text, err=True)
 
     return show
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def _verify(specs: Iterable[str], setting: work.Setting, *, unstated: bool = False) -> None:
