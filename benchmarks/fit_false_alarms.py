@@ -177,6 +177,9 @@ EXPLAINED = {
     ("fit-call", "vllm/model_executor/models/glm4_moe_lite.py", "make_expert_params_mapping"): (
         "0.15.0 does not pass model, which FusedMoE needs"
     ),
+    ("fit-types", "vllm/model_executor/models/sarvam.py", "MoERunner.set_eplb_state"): (
+        "one parameter where MoERunner takes four, as for the model above"
+    ),
     ("fit-types", "vllm/model_executor/models/gemma4.py", "`IntermediateTensors`"): (
         "0.19.0 calls get of IntermediateTensors, which has none: it fails with pipeline parallelism"
     ),

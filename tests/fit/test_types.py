@@ -110,6 +110,10 @@ TAKERS = """
 
     class Plain:
         def take(self, a): ...
+        def give(self, a): ...
+
+    class Below(Plain):
+        def give(self, a, b): ...
 
     def once(a): ...
 """
@@ -128,6 +132,12 @@ LACKS = "error[missing-attribute] Object of type"
         (
             "name.take(\n            1, 2)",
             f"{MANY} bound method `Taker.take`: expected 2, got 3",
+            False,
+        ),
+        # vllm/model_executor/models/minicpmv4_6.py of 0.22.0: of a stated class, one below is meant.
+        (
+            "name.give(\n            1, 2)",
+            f"{MANY} bound method `Plain.give`: expected 2, got 3",
             False,
         ),
         ("name.once(\n            1, 2)", f"{MANY} function `once`: expected 1, got 2", True),

@@ -227,9 +227,11 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     if called is None:
         return rule not in {"unknown-argument", "too-many-positional-arguments"}
     # What the tree does not define may be another thing where vLLM runs.
-    owner, _, name = called[1].removesuffix(".__init__").rpartition(".")
-    if owner or called[1] != name:
-        return _concrete(owner.rpartition(".")[2] or name, files)
+    owner, _, name = called[1].rpartition(".")
+    if owner:
+        owner = owner.rpartition(".")[2]
+        made = name == "__init__"
+        return _concrete(owner, files) and (made or not _below(owner, name, files))
     defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
     return any(defined.search(data) for data in files.values())
 
