@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from vllm_mods.base.model import FileChange, Level
@@ -59,6 +59,7 @@ _UNLIKE = re.compile(
 )
 _LACKS = re.compile(r"`(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:'>|\])?` has no attribute `(\w+)`")
 _CLASS = re.compile(rb"class\s+(\w+)[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
+_BEFORE_CLASS = re.compile(rb"^(?=class\s)", re.MULTILINE)
 _DEFINED = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 # An environment without a package, and its Python where the tree states none.
 _NONE, _PYTHON = ".none", 12
@@ -220,7 +221,9 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
         return False
     if rule == "missing-attribute":
         lacks = _LACKS.search(text)
-        return bool(lacks and _concrete(lacks[1], files) and not _below(lacks[1], lacks[2], files))
+        return bool(
+            lacks and _concrete(lacks[1], files) and not _set_below(lacks[1], lacks[2], files)
+        )
     if rule == "invalid-argument-type" and not _UNLIKE.search(text):
         return False
     called = _CALLED.search(text) if "argument" in rule else None
@@ -231,7 +234,7 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     if owner:
         owner = owner.rpartition(".")[2]
         made = name == "__init__"
-        return _concrete(owner, files) and (made or not _below(owner, name, files))
+        return _concrete(owner, files) and (made or not _overridden(owner, name, files))
     defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
     return any(defined.search(data) for data in files.values())
 
@@ -243,22 +246,32 @@ def _concrete(owner: str, files: Mapping[str, bytes]) -> bool:
     return bool(heads) and not any(b"Protocol" in head for head in heads)
 
 
-def _below(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
-    """Tell whether a file with a class below one of that name may give it such an attribute."""
-    sets = re.compile(rb"(?:\bdef\s+|\bself\.|\bcls\.|^[ \t]*)%b\b" % name.encode(), re.MULTILINE)
+def _heirs(owner: str, files: Mapping[str, bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the text of each class below those of a name, and that of its whole file."""
     known, queue = {owner.encode()}, [owner.encode()]
     while queue:
         one = queue.pop()
         for data in files.values():
             if one not in data:
                 continue
-            for found, bases in _CLASS.findall(data):
-                if found not in known and one in re.findall(rb"\w+", bases):
-                    known.add(found)
-                    queue.append(found)
-                    if sets.search(data):
-                        return True
-    return False
+            for text in _BEFORE_CLASS.split(data):
+                for name, bases in _CLASS.findall(text):
+                    if name not in known and one in re.findall(rb"\w+", bases):
+                        known.add(name)
+                        queue.append(name)
+                        yield text, data
+
+
+def _set_below(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether a file with a class below one of that name may give it such an attribute."""
+    sets = re.compile(rb"(?:\bdef\s+|\bself\.|\bcls\.|^[ \t]*)%b\b" % name.encode(), re.MULTILINE)
+    return any(sets.search(data) for _, data in _heirs(owner, files))
+
+
+def _overridden(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether a class below has such a method of its own: an object may be one of these."""
+    defined = re.compile(rb"\bdef\s+%b\b" % name.encode())
+    return any(defined.search(text) for text, _ in _heirs(owner, files))
 
 
 def _problem(
