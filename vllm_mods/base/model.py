@@ -239,7 +239,8 @@ class Variant(NamedTuple):
 class Mod(NamedTuple):
     """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names.
 
-    ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any).
+    ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any),
+    ``serve_args`` and ``env`` what a pairing takes over for what serves.
     """
 
     name: str
@@ -256,6 +257,7 @@ class Mod(NamedTuple):
     upstream_issues: tuple[str, ...] = ()
     evidence: tuple[tuple[str, str], ...] = ()
     serve_args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
     compute_capability: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     when: tuple[When, ...] = ()

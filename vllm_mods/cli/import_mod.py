@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from vllm_mods.cli import new, options, shown
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import mod_folder
 from vllm_mods.making import (
+    advice,
     building,
     compose,
     exporting,
@@ -114,10 +116,11 @@ def _finish(
     understood = from_script.understand(effects, tree)
     name = asked.name or _slug(source.name)
     made: Made | None = None
+    wanted = advice.stated(compose.Wanted(name, asked.summary, asked.terms, asked.spec), effects)
     if asked.record is not None:
-        made = _recorded(asked, name, source, understood, tree)
+        made = _recorded(asked, wanted, source, understood, tree)
     elif not understood.left:
-        made = _made(asked, name, understood, tree)
+        made = _made(wanted, understood, tree)
     place = None
     if made is not None and asked.library is not None:
         place = new.write(asked.library, name, made.files)
@@ -140,6 +143,8 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     releases = [over_releases.Release(one, index.open(one)) for one in finals]
     name = asked.name or _slug(source.name)
     wanted = compose.Wanted(name, asked.summary, asked.terms)
+    with contextlib.suppress(BashError):  # the run says what is wrong with the script
+        wanted = advice.stated(wanted, reading.read(source.name, source.files, None))
     limits = Limits(*(asked.record or ()))
     made, handed = from_folder.make(source, wanted, releases, limits, _progress)
     if handed:
@@ -166,19 +171,19 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
     return EXIT_OK
 
 
-def _made(asked: ImportArguments, name: str, understood: Understood, tree: Tree | None) -> Made:
-    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
+def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> Made:
     if tree is not None:
         made = from_script.on_tree(understood, wanted, tree)
         return Made(made.files, made.planned, made.unknown)
     files = from_script.without_tree(understood, wanted)
-    mod_folder.load_mod(f"/{name}", read=lambda path: files.get(path.removeprefix(f"/{name}/")))
+    folder = f"/{wanted.name}/"
+    mod_folder.load_mod(folder[:-1], read=lambda path: files.get(path.removeprefix(folder)))
     return Made(files, None, tuple(compose.unknown(wanted, None)))
 
 
 def _recorded(
     asked: ImportArguments,
-    name: str,
+    wanted: compose.Wanted,
     source: LauncherFolder,
     understood: Understood,
     tree: Tree | None,
@@ -188,7 +193,7 @@ def _recorded(
         raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
     done = recording.changed(["./run.sh"], source.name, source.files, tree, Limits(*asked.record))
     python = dict.fromkeys((*from_script.installed(understood.effects), *done.python))
-    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec, python=tuple(python))
+    wanted = wanted._replace(python=tuple(python))
     made = compose.compose(wanted, done.changes, done.templates, tree)
     told = tuple(f"it wrote {path}, which no mod can have" for path in done.elsewhere)
     return Made(made.files, made.planned, made.unknown, told)

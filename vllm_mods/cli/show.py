@@ -50,6 +50,7 @@ def of_mod(mod: Mod) -> dict[str, Any]:
         **data.fields(mod, "digest", "requires", "conflicts", "after"),
         "upstream": {"status": mod.upstream_status, "issues": list(mod.upstream_issues)},
         "evidence": dict(mod.evidence),
+        "env": dict(mod.env),
         **data.fields(mod, "serve_args", "compute_capability", "outside"),
         "when": [
             {"config": dict(one.config), "tensors": dict(one.tensors), "fails": one.fails}
@@ -94,6 +95,7 @@ def mod_lines(mod: Mod) -> list[str]:
         ("after", ", ".join(mod.after)),
         *(("evidence", f"{kind}: {text}") for kind, text in mod.evidence),
         ("serve with", shlex.join(mod.serve_args)),
+        *(("variable", f"{name}={shlex.quote(value)}") for name, value in mod.env),
         ("GPU", ", ".join(mod.compute_capability)),
         ("outside", ", ".join(mod.outside)),
         *(("models", ", ".join(key for key, _ in (*one.config, *one.tensors))) for one in mod.when),

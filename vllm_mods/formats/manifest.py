@@ -24,7 +24,7 @@ from vllm_mods.base.model import (
     When,
 )
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import NAME, Table, in_words
+from vllm_mods.formats.toml_table import NAME, SECRET, Table, in_words
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
@@ -71,6 +71,7 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
         upstream_status=upstream.choice("status", _STATUSES, "none"),
         evidence=_evidence(evidence),
         serve_args=serve.strings("args"),
+        env=_env(top.table("env")),
         compute_capability=hardware.strings(
             "compute_capability", _CAPABILITY, "a capability such as '9.0'"
         ),
@@ -118,6 +119,16 @@ def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
                 except (re.error, RecursionError, OverflowError) as error:
                     table.problem(key, f"not a regular expression: {error}")
     return tuple(found)
+
+
+def _env(table: Table) -> tuple[tuple[str, str], ...]:
+    for name in table.raw:
+        if not table.checked and re.match(SECRET, name):
+            table.problem(
+                name,
+                "looks like a secret, and a mod is passed on: give it when the container is started",
+            )
+    return tuple(table.variables().items())
 
 
 def _when(table: Table) -> When:

@@ -28,6 +28,8 @@ class Wanted(NamedTuple):
     vllm: str | None = None
     variant: str | None = None
     python: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    serve_args: tuple[str, ...] = ()
 
 
 class Parts(NamedTuple):
@@ -208,6 +210,11 @@ def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
         f"license = {value(wanted.license or UNSTATED)}",
         *([f"outside = {value(beyond)}"] if beyond else ()),
     ]
+    if wanted.serve_args:
+        rows += ["", "[serve]", f"args = {value(wanted.serve_args)}"]
+    if wanted.env:
+        named = (f"{toml_writer.key(name)} = {value(text)}" for name, text in wanted.env)
+        rows += ["", "[env]", *named]
     for parts in variants:
         rows += ["", *_variant(parts)]
     return "\n".join([*rows, ""])

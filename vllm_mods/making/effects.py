@@ -65,11 +65,22 @@ class Install(NamedTuple):
 
 
 class Export(NamedTuple):
-    """A variable for what the script itself starts: it ends with the script."""
+    """A variable for what the script itself starts: it ends with the script.
+
+    ``brought`` says that it is known and meant for vLLM, so that the mod brings it to a pairing.
+    """
 
     place: ScriptPlace
     name: str
     value: str
+    brought: bool = False
+
+
+class Advise(NamedTuple):
+    """Flags for ``vllm serve`` that the script says are needed."""
+
+    place: ScriptPlace
+    args: tuple[str, ...]
 
 
 class Clear(NamedTuple):
@@ -103,12 +114,12 @@ class Left(NamedTuple):
     why: str
 
 
-Effect = Patch | Whole | Remove | Install | Export | Clear | Edit | Assume | Left
+Effect = Patch | Whole | Remove | Install | Export | Advise | Clear | Edit | Assume | Left
 
 
 def changes(effect: Effect) -> bool:
-    """Tell whether an effect lasts: a variable or a cache does not."""
-    return not isinstance(effect, Export | Clear | Assume)
+    """Tell whether an effect lasts: a variable, a word to the reader or a cache does not."""
+    return not isinstance(effect, Export | Advise | Clear | Assume)
 
 
 def normal(path: str) -> str:

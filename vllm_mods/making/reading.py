@@ -15,7 +15,6 @@ from vllm_mods.base.model import Tree
 from vllm_mods.making import conditions, words
 from vllm_mods.making.effects import (
     Effect,
-    Export,
     ScriptPlace,
 )
 from vllm_mods.making.shell_state import (
@@ -181,7 +180,7 @@ class ReadShell(SurvivingShell):
                 self.one(part)
             if not one.body and one.text.startswith("export "):
                 for name in one.text.split()[1:]:
-                    self.effects.append(Export(place, name, self.variables.get(name) or ""))
+                    self.export(place, name, self.variables.get(name), "")
             return DONE
         if one.kind in {"unset_command", "comment"}:
             for name in one.text.split()[1:]:
@@ -320,6 +319,5 @@ class ReadShell(SurvivingShell):
         self.spend(known)
         self.variables[one.name] = known
         if one.exported:
-            value = one.value.text if known is None else known
-            self.effects.append(Export(ScriptPlace(self.file, one.line), one.name, value))
+            self.export(ScriptPlace(self.file, one.line), one.name, known, one.value.text)
         return Result(status=None if known is None else True, out="")

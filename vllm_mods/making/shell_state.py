@@ -11,12 +11,14 @@ from typing import NamedTuple, Self
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
+from vllm_mods.formats.toml_table import SECRET
 from vllm_mods.making.effects import (
     HOME,
     SITE,
     WORKSPACE,
     Assume,
     Effect,
+    Export,
     Left,
     Remove,
     ScriptPlace,
@@ -25,6 +27,7 @@ from vllm_mods.making.effects import (
     is_template,
     normal,
 )
+from vllm_mods.scripts import statements
 from vllm_mods.scripts.statements import BashFunction, Statement
 
 MODS = f"{WORKSPACE}/mods"
@@ -259,6 +262,18 @@ class ShellState(ABC):
         self.files.pop(path, None)
         self.gone.add(path)
         self.effects.append(Remove(place, path))
+
+    def export(self, place: ScriptPlace, name: str, value: str | None, text: str) -> None:
+        """Take note of a variable, written as ``text``; one that a script of the mod uses is meant for itself."""
+        used = re.compile(rf"\$\{{?{name}\b".encode())
+        scripts = (
+            data
+            for path, data in self.files.items()
+            if data and path.endswith((".sh", "Dockerfile"))
+        )
+        theirs = statements.OWN.fullmatch(name) or re.match(SECRET, name) or "\0" in (value or "")
+        brought = value is not None and not theirs and not any(map(used.search, scripts))
+        self.effects.append(Export(place, name, text if value is None else value, brought))
 
     def lasts(self, path: str) -> bool:
         """Tell whether what is written there is seen after the script has ended."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import posixpath
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.making.effects import (
+    Advise,
     Assume,
     Clear,
     Edit,
@@ -78,7 +80,16 @@ def _one(one: Effect) -> str:  # noqa: PLR0911  (one for each kind)
     if isinstance(one, Install):
         return f"installs {one.requirement}: the mod states it, and `apply` does not install it"
     if isinstance(one, Export):
-        return f"{one.name}={one.value} ends with the script: it belongs into the pairing's [env]"
+        said = (
+            "the mod brings it to a pairing, as its [env]"
+            if one.brought
+            else "the mod is without it"
+        )
+        return f"{one.name}={one.value} ends with the script: {said}"
+    if isinstance(one, Advise):
+        return (
+            f"says that vLLM is to be served with {shlex.join(one.args)}: [serve] args of the mod"
+        )
     if isinstance(one, Clear):
         return f"clears {one.what}: `apply` removes stale bytecode, and keeps originals, by itself"
     if isinstance(one, Assume):
