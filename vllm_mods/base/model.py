@@ -223,7 +223,10 @@ class When(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides."""
+    """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides.
+
+    ``package`` is a distribution beside vLLM that it changes too, if any, and ``package_version`` the like for that.
+    """
 
     id: str
     vllm: str
@@ -234,6 +237,13 @@ class Variant(NamedTuple):
     expects: tuple[Expectation, ...] = ()
     allow: tuple[Allowance, ...] = ()
     replace: tuple[TextReplacement, ...] = ()
+    package: str = ""
+    package_version: str = ""
+
+    @property
+    def meant(self) -> str:
+        """What it is meant for, in words: a range of vLLM's versions, and one of its package's."""
+        return f"{self.vllm}, {self.package} {self.package_version}" if self.package else self.vllm
 
 
 class Mod(NamedTuple):

@@ -60,6 +60,8 @@ def of_mod(mod: Mod) -> dict[str, Any]:
             {
                 "id": variant.id,
                 "vllm": variant.vllm,
+                "package": variant.package or None,
+                "package_version": variant.package_version or None,
                 "files": touched(mod, variant),
                 "python": list(variant.python),
             }
@@ -101,7 +103,7 @@ def mod_lines(mod: Mod) -> list[str]:
         *(("models", ", ".join(key for key, _ in (*one.config, *one.tensors))) for one in mod.when),
     )
     for variant in mod.variants:
-        lines.append(f"  variant {variant.id} for vLLM {variant.vllm}")
+        lines.append(f"  variant {variant.id} for vLLM {variant.meant}")
         lines += [f"    {path}" for path in touched(mod, variant)]
         lines += [f"    needs {requirement}" for requirement in variant.python]
     return lines

@@ -30,6 +30,7 @@ SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
 _VERSION = r"v?\d+(\.\d+)*([-_.]?(a|b|rc|post|dev)\d*)*(\+[a-z0-9.]+)?\Z"
 _REQUIREMENT = r"[A-Za-z0-9][\w.-]*\s*(\[[\w, .-]*\])?\s*([=<>!~;@(].*)?\Z"
+_PACKAGE = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z"
 _CAPABILITY = r"\d+\.\d\Z"
 _SHA256 = r"[0-9a-f]{64}\Z"
 _TABLES = ("overlay", "templates", "expects", "allow", "replace")
@@ -100,10 +101,11 @@ def _check_ranges(read: Mod, where: str) -> None:
 
     problems = []
     for i, variant in enumerate(read.variants):
-        try:
-            versions.in_range("0", variant.vllm)
-        except ValueError as error:
-            problems.append(f"variant[{i}].vllm: {error}")
+        for key, spec in (("vllm", variant.vllm), ("version", variant.package_version)):
+            try:
+                versions.in_range("0", spec)
+            except ValueError as error:
+                problems.append(f"variant[{i}].{key}: {error}")
     if problems:
         raise ManifestError(where, tuple(problems))
 
@@ -204,6 +206,7 @@ def _variant(table: Table) -> Variant:
         for entry in entries["allow"]
     )
     patches, root, optional = table.paths("patches"), table.path("root"), table.paths("optional")
+    package = table.match("package", _PACKAGE, "the name of a distribution")
     variant = Variant(
         id=table.get("id", str, required=True) or "",
         vllm=table.specifier("vllm"),
@@ -214,7 +217,11 @@ def _variant(table: Table) -> Variant:
         expects=expects,
         allow=allow,
         replace=tuple(map(_replacement, entries["replace"])),
+        package=package if package != "vllm" else "",
+        package_version=table.specifier("version") if package not in {"", "vllm"} else "",
     )
+    if "version" in table.raw and not variant.package:
+        table.problem("version", "is that of another package: say which, `package`")
     for unknown in sorted(set(optional) - set(patches)):
         table.problem("optional", f"{unknown!r} is none of its patches")
     if not (patches or overlay or templates or variant.replace) and not table.problems:

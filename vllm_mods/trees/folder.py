@@ -81,6 +81,10 @@ class FolderTree:
         """Return the names of the ``.dist-info`` folders in the site root."""
         return self._folders()
 
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution in the site root."""
+        return tree_names.version_of(self._folders(), name)
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Tell whether ``data`` is what a distribution's ``RECORD`` lists for ``path``.
 
