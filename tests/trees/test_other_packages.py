@@ -17,6 +17,7 @@ from package_server import (
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Verdict
+from vllm_mods.cli import run
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees import open_tree
 from vllm_mods.trees.other_packages import chosen
@@ -198,3 +199,24 @@ def test_no_release_that_is_allowed_is_said(server: PackageServer) -> None:
     with pytest.raises(TreeError, match=r"no release of it is in ==9\.9"):
         open_tree("pypi:0.19.1", others={"transformers": "9.9"}).read(X)
     assert server.requests
+
+
+def test_a_script_over_releases_states_the_versions_that_these_took(
+    server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    later = "vllm-0.20.0-cp38-abi3-manylinux_2_31_x86_64.whl"
+    server.files[later] = make_wheel(version="0.20.0", requires=REQUIRES)
+    server.uploaded[later] = "2026-04-20T00:00:00Z"
+    server.yanked["transformers-5.4.0-py3-none-any.whl"] = "broken"
+    server.uploaded["transformers-5.3.9-py3-none-any.whl"] = "2026-05-02T00:00:00Z"
+    server.files["transformers-5.2.0-py3-none-any.whl"] = transformers("5.2.0")
+    server.uploaded["transformers-5.2.0-py3-none-any.whl"] = "2026-02-02T00:00:00Z"
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/x.patch").write_bytes(diff_of(X, "X = 1\n", "X = 2\n"))
+    (tmp_path / "theirs/run.sh").write_text(
+        "#!/bin/bash\nset -e\npatch -p1 -F0 -d $PYTHON_ROOT < x.patch\n"
+    )
+    assert run(["import", str(tmp_path / "theirs"), "--record"]) == 0
+    out = capfd.readouterr().out
+    assert 'vllm = ">=0.19.1,<=0.20.0"' in out
+    assert 'package = "transformers"\nversion = ">=5.2.0,<=5.3.9"' in out

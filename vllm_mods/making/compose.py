@@ -12,6 +12,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
 from vllm_mods.formats import diff, diff_writer, toml_writer
 from vllm_mods.formats.toml_table import NAME
+from vllm_mods.formats.tree_names import canonical
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import outside, planner
 
@@ -44,6 +45,8 @@ class Parts(NamedTuple):
     vllm: str = ANY
     made_on: str = "# Which vLLM it was written for, nobody has said."
     python: tuple[str, ...] = ()
+    packages: tuple[tuple[str, str], ...] = ()
+    """Name and range of the distributions beside vLLM that it changes."""
 
 
 class Composed(NamedTuple):
@@ -193,7 +196,16 @@ def stated(wanted: Wanted, parts: Parts, tree: Tree | None) -> Parts:
         parts = parts._replace(
             vllm=f"=={tree.version}", made_on=f"# Made on vLLM {tree.version or tree.spec}."
         )
+        parts = parts._replace(packages=tuple(_packages(parts.outside, tree)))
     return parts._replace(vllm=wanted.vllm or parts.vllm, python=wanted.python)
+
+
+def _packages(outside: Sequence[str], tree: Tree) -> Iterator[tuple[str, str]]:
+    owner = getattr(tree, "owner", None)
+    owners = {owner(path) for path in outside} if owner is not None else set()
+    for name, version in sorted(one for one in owners if one is not None):
+        if canonical(name) != "vllm":
+            yield canonical(name), f"=={version}"
 
 
 def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
@@ -228,6 +240,12 @@ def _variant(parts: Parts) -> Iterator[str]:
         f"id = {value(parts.id)}",
         f"vllm = {value(parts.vllm)}",
     )
+    if len(parts.packages) == 1:
+        (package,) = parts.packages
+        yield from (f"package = {value(package[0])}", f"version = {value(package[1])}")
+    elif parts.packages:
+        named = " and ".join(f"{name} {spec}" for name, spec in parts.packages)
+        yield f"# It changes {named}, and a variant states one `package`."
     if parts.patches:
         yield f"patches = {value(parts.patches)}"
     if parts.optional:

@@ -102,6 +102,12 @@ class ArchiveTree:
         found = None if self.others is None else self.others.package(name)
         return None if found is None else found.version
 
+    def owner(self, path: str) -> tuple[str, str] | None:
+        """Return name and version of the other distribution that a path is of. Raises ``TreeError``."""
+        ours = self.others is None or path.partition("/")[0] in self._tops
+        found = None if ours or self.others is None else self.others.holding(path)
+        return None if found is None else (found.name, found.version)
+
     def _holding(self, path: str) -> Archive:
         """Return the archive that has what a path begins with: its own, or that of another package."""
         if self.others is None or path.partition("/")[0] in self._tops:
