@@ -13,7 +13,7 @@ import weakref
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -22,8 +22,6 @@ from vllm_mods.trees.folder import read_in_workspace
 
 if TYPE_CHECKING:
     import tarfile
-
-    from vllm_mods.trees.other_packages import OtherPackages
 
 
 # Everything that the standard library raises for an archive with wrong bytes in it.
@@ -40,6 +38,26 @@ class Archive(Protocol):
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
+        ...
+
+
+class OtherPackage(NamedTuple):
+    """A distribution that is read beside vLLM."""
+
+    name: str
+    version: str
+    archive: Archive
+
+
+class BesideArchive(Protocol):
+    """The distributions beside a vLLM; both raise ``TreeError``."""
+
+    def package(self, name: str) -> OtherPackage | None:
+        """Return a distribution; None where vLLM says nothing of it."""
+        ...
+
+    def holding(self, path: str) -> OtherPackage | None:
+        """Return the distribution that a path would be of."""
         ...
 
 
@@ -70,7 +88,7 @@ class ArchiveTree:
         self.remote = remote
         self.workspace = workspace
         self.identity = identity
-        self.others: OtherPackages | None = None
+        self.others: BesideArchive | None = None
         self._archive = archive
         self._version: str | bool | None = False
 

@@ -113,7 +113,7 @@ def _with_others(
     from vllm_mods.trees.release import Releases  # noqa: PLC0415
 
     releases = Releases(offline=offline, cache_dir=cache_dir)
-    tree.others = OtherPackages(releases, tree.metadata, named=named)
+    tree.others = OtherPackages(releases.of, tree.metadata, named=named)
     return tree
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -16,11 +16,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.trees.archive import OtherPackage
 
 if TYPE_CHECKING:
     from vllm_mods.trees.archive import Archive
     from vllm_mods.trees.index import ReleaseFile
-    from vllm_mods.trees.release import Releases
 
 # What vLLM's images have, whoever asks.
 _PYTHON = "3.12"
@@ -38,29 +38,33 @@ _MACHINE = {
 _VIA = {"triton": "torch"}
 
 
-class OtherPackage(NamedTuple):
-    """A distribution that is read beside vLLM."""
+class Project(Protocol):
+    """The releases of one distribution. Both raise ``TreeError``."""
 
-    name: str
-    version: str
-    archive: Archive
+    def files(self) -> tuple[ReleaseFile, ...]:
+        """Return every file of every release."""
+        ...
+
+    def archive(self, version: str) -> Archive:
+        """Open a release."""
+        ...
 
 
 class OtherPackages:
     """The distributions beside one vLLM, each found when it is first asked for.
 
-    ``metadata`` returns vLLM's own; ``day`` is when it was uploaded, None where nobody says;
+    ``project`` gives the releases of a name, ``metadata`` returns vLLM's own; ``day`` is when it was uploaded, None where nobody says;
     ``named`` are versions by name that somebody chose.
     """
 
     def __init__(
         self,
-        releases: Releases,
+        project: Callable[[str], Project],
         metadata: Callable[[], bytes | None],
         day: str | None = None,
         named: Mapping[str, str] = {},
     ) -> None:
-        self._releases = releases
+        self._project = project
         self._metadata = metadata
         self._day = day
         self._named = {str(canonicalize_name(name)): version for name, version in named.items()}
@@ -92,7 +96,7 @@ class OtherPackages:
         allowed = self._allowed(name) if wanted is None else SpecifierSet(f"=={wanted}")
         if allowed is None:
             return None
-        other = self._releases.of(name)
+        other = self._project(name)
         files = [file for file in other.files() if allowed.contains(file.version, prereleases=True)]
         exact = any(one.operator == "==" and "*" not in one.version for one in allowed)
         if not exact:

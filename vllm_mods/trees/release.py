@@ -154,7 +154,7 @@ class Releases:
         )
         tree.releases = self
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
-        tree.others = OtherPackages(self, tree.metadata, file.uploaded, named or {})
+        tree.others = OtherPackages(self.of, tree.metadata, file.uploaded, named or {})
         return tree
 
     def _ask_also(self, url: str) -> None:
