@@ -188,6 +188,15 @@ class TextReplacement(NamedTuple):
     times: int = 1
 
 
+class FetchedFile(NamedTuple):
+    """A file in the mod's folder that came from a URL when the mod was imported; its ``sha256`` is pinned."""
+
+    url: str
+    sha256: str
+    source: str
+    data: bytes
+
+
 class Expectation(NamedTuple):
     """What a variant needs of the tree: ``symbol`` (dotted) exists in the module at ``path``.
 
@@ -239,6 +248,7 @@ class Variant(NamedTuple):
     replace: tuple[TextReplacement, ...] = ()
     package: str = ""
     package_version: str = ""
+    fetch: tuple[FetchedFile, ...] = ()
 
     @property
     def meant(self) -> str:

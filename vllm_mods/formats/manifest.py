@@ -15,6 +15,7 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import (
     Allowance,
     Expectation,
+    FetchedFile,
     Mod,
     OverlayFile,
     PatchFile,
@@ -32,8 +33,9 @@ _VERSION = r"v?\d+(\.\d+)*([-_.]?(a|b|rc|post|dev)\d*)*(\+[a-z0-9.]+)?\Z"
 _REQUIREMENT = r"[A-Za-z0-9][\w.-]*\s*(\[[\w, .-]*\])?\s*([=<>!~;@(].*)?\Z"
 _PACKAGE = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z"
 _CAPABILITY = r"\d+\.\d\Z"
+_URL = r"https://[^\s/@?#]+(?:[/?#]\S*)?\Z"
 _SHA256 = r"[0-9a-f]{64}\Z"
-_TABLES = ("overlay", "templates", "expects", "allow", "replace")
+_TABLES = ("overlay", "templates", "expects", "allow", "replace", "fetch")
 _STATUSES = ("open", "merged", "rejected", "none")
 
 
@@ -217,6 +219,15 @@ def _variant(table: Table) -> Variant:
         expects=expects,
         allow=allow,
         replace=tuple(map(_replacement, entries["replace"])),
+        fetch=tuple(
+            FetchedFile(
+                url=entry.match("url", _URL, "an https URL without a login", required=True),
+                sha256=entry.match("sha256", _SHA256, "a sha256 in hexadecimal", required=True),
+                source=entry.path("file", required=True),
+                data=b"",
+            )
+            for entry in entries["fetch"]
+        ),
         package=package if package != "vllm" else "",
         package_version=table.specifier("version") if package not in {"", "vllm"} else "",
     )

@@ -73,9 +73,16 @@ def load_mod(
             files.template(f"{at}.templates[{j}].name", one)
             for j, one in enumerate(variant.templates)
         ]
+        fetch = [
+            one._replace(data=files.pinned(f"{at}.fetch[{j}].file", one.source, one.sha256))
+            for j, one in enumerate(variant.fetch)
+        ]
         variants.append(
             variant._replace(
-                patches=tuple(patches), overlay=tuple(overlay), templates=tuple(templates)
+                patches=tuple(patches),
+                overlay=tuple(overlay),
+                templates=tuple(templates),
+                fetch=tuple(fetch),
             )
         )
     if problems:
@@ -113,6 +120,13 @@ class _Files:
             self.problems.append(f"{at}: there is no file {path}")
             return b""
         self.digests[name] = sha256(data)
+        return data
+
+    def pinned(self, at: str, name: str, digest: str) -> bytes:
+        """Return a file that has this sha256."""
+        data = self.take(at, name)
+        if data and sha256(data) != digest:
+            self.problems.append(f"{at}: the sha256 of {name} is {sha256(data)}, and not {digest}")
         return data
 
     def template(self, at: str, stated: TemplateFile) -> TemplateFile:

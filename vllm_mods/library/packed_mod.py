@@ -23,6 +23,7 @@ def pack(mod: Mod) -> bytes:
         files |= {patch.source: patch.data for patch in variant.patches}
         files |= {file.source: file.data for file in variant.overlay}
         files |= {file.source: file.data for file in variant.templates}
+        files |= {file.source: file.data for file in variant.fetch}
     texts = {name: data.decode("utf-8", "surrogateescape") for name, data in files.items()}
     raw = {"schema": SCHEMA, "files": texts}
     return (json.dumps(raw, indent=0, sort_keys=True) + "\n").encode()

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
-from vllm_mods.making import advice, conditions, file_commands, tools
+from vllm_mods.making import advice, conditions, fetching, file_commands, tools
 from vllm_mods.making.effects import Advise, Clear
 from vllm_mods.making.shell_state import DONE, EndedError, Result, ShellCommand, ShellState
 from vllm_mods.scripts import bash, statements
@@ -256,16 +256,15 @@ _HANDLERS: dict[str, Handler] = {
     "chmod": file_commands.chmod,
     "find": _find,
     "xargs": _xargs,
+    "curl": fetching.command,
+    "wget": fetching.command,
     "patch": tools.patch,
     "git": tools.git,
     "pip": tools.pip,
     "uv": tools.uv,
     "python": tools.python,
 }
-_NETWORK = "what the network sends is not in the mod: keep a copy in its folder"
 _WHY = {
-    "curl": _NETWORK,
-    "wget": _NETWORK,
     "apt": "it changes the system, and a mod changes Python packages",
     "apt-get": "it changes the system, and a mod changes Python packages",
     "ln": "a mod makes no links",

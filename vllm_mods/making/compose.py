@@ -14,6 +14,7 @@ from vllm_mods.formats import diff, diff_writer, toml_writer
 from vllm_mods.formats.toml_table import NAME
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.library import mod_folder
+from vllm_mods.making.fetching import TakenFile
 from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
@@ -31,6 +32,7 @@ class Wanted(NamedTuple):
     python: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     serve_args: tuple[str, ...] = ()
+    fetched: tuple[TakenFile, ...] = ()
 
 
 class Parts(NamedTuple):
@@ -47,6 +49,7 @@ class Parts(NamedTuple):
     python: tuple[str, ...] = ()
     packages: tuple[tuple[str, str], ...] = ()
     """Name and range of the distributions beside vLLM that it changes."""
+    fetched: tuple[TakenFile, ...] = ()
 
 
 class Composed(NamedTuple):
@@ -130,6 +133,7 @@ def _composed(
     files.update(template_files(templates))
     optional = {f"{variant}/{stem}.patch": data for stem, data in more.items()}
     files.update(optional)
+    files.update({one.file: one.data for one in wanted.fetched})
     paths = [change.path for change in changes]
     paths += [part.path for file, data in optional.items() for part in diff.parse(data, file)]
     beyond = outside.of(paths, planner.WORKSPACE)
@@ -197,7 +201,9 @@ def stated(wanted: Wanted, parts: Parts, tree: Tree | None) -> Parts:
             vllm=f"=={tree.version}", made_on=f"# Made on vLLM {tree.version or tree.spec}."
         )
         parts = parts._replace(packages=tuple(_packages(parts.outside, tree)))
-    return parts._replace(vllm=wanted.vllm or parts.vllm, python=wanted.python)
+    return parts._replace(
+        vllm=wanted.vllm or parts.vllm, python=wanted.python, fetched=wanted.fetched
+    )
 
 
 def _packages(outside: Sequence[str], tree: Tree) -> Iterator[tuple[str, str]]:
@@ -256,6 +262,11 @@ def _variant(parts: Parts) -> Iterator[str]:
         names = _names(parts.templates)
         entries = [{"name": names[file], "file": file} for file in parts.templates]
         yield from ("templates = [", *(f"  {value(entry)}," for entry in entries), "]")
+    if parts.fetched:
+        rows = (
+            {"url": one.url, "sha256": sha256(one.data), "file": one.file} for one in parts.fetched
+        )
+        yield from ("fetch = [", *(f"  {value(row)}," for row in rows), "]")
     if parts.python:
         yield f"python = {value(parts.python)}"
 

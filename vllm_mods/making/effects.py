@@ -76,6 +76,14 @@ class Export(NamedTuple):
     brought: bool = False
 
 
+class Fetch(NamedTuple):
+    """A file from the network, and the sha256 of what was taken there."""
+
+    place: ScriptPlace
+    url: str
+    sha256: str
+
+
 class Advise(NamedTuple):
     """Flags for ``vllm serve`` that the script says are needed."""
 
@@ -107,19 +115,20 @@ class Assume(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A statement that is not understood, and why."""
+    """A statement that is not understood, and why; ``url`` is what it lacks, if that is all."""
 
     place: ScriptPlace
     text: str
     why: str
+    url: str = ""
 
 
-Effect = Patch | Whole | Remove | Install | Export | Advise | Clear | Edit | Assume | Left
+Effect = Patch | Whole | Remove | Install | Export | Advise | Fetch | Clear | Edit | Assume | Left
 
 
 def changes(effect: Effect) -> bool:
     """Tell whether an effect lasts: a variable, a word to the reader or a cache does not."""
-    return not isinstance(effect, Export | Advise | Clear | Assume)
+    return not isinstance(effect, Export | Advise | Fetch | Clear | Assume)
 
 
 def normal(path: str) -> str:

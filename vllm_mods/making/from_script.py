@@ -136,6 +136,7 @@ def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
         optional=tuple(f"any/{name}.patch" for name, one, _ in named if one.optional),
     )
     wanted = wanted._replace(python=installed(understood.effects))
+    files.update({one.file: one.data for one in wanted.fetched})
     return {**files, "mod.toml": compose.encoded(compose.manifest(wanted, parts, None))}
 
 

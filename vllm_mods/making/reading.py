@@ -45,12 +45,17 @@ from vllm_mods.scripts.statements import (
 """Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
 
 
-def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effect, ...]:
-    """Read the ``run.sh`` of a mod of these files. ``tree`` tells which files of vLLM there are.
+def read(
+    name: str,
+    files: Mapping[str, bytes],
+    tree: Tree | None,
+    fetched: Mapping[str, bytes] = {},
+) -> tuple[Effect, ...]:
+    """Read the ``run.sh`` of a mod of these files.
 
-    Raises ``BashError`` for a script that bash would not read.
+    ``tree`` tells which files of vLLM there are, ``fetched`` what lies at URLs. Raises ``BashError`` for a script that bash would not read.
     """
-    shell = ReadShell(name, files, tree)
+    shell = ReadShell(name, files, tree, fetched)
     shell.source(f"{MODS}/{name}/run.sh", ())
     return tuple(shell.effects)
 

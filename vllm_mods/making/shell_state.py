@@ -83,8 +83,15 @@ class ShellState(ABC):
     What statements do to it, ``reading`` says.
     """
 
-    def __init__(self, name: str, files: Mapping[str, bytes], tree: Tree | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        tree: Tree | None,
+        fetched: Mapping[str, bytes] = {},
+    ) -> None:
         self.tree = tree
+        self.fetched = fetched
         self.home = f"{MODS}/{name}"
         self.files: dict[str, bytes | None] = {
             f"{self.home}/{path}": data for path, data in files.items()

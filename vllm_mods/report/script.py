@@ -15,6 +15,7 @@ from vllm_mods.making.effects import (
     Edit,
     Effect,
     Export,
+    Fetch,
     Install,
     Left,
     Patch,
@@ -90,6 +91,8 @@ def _one(one: Effect) -> str:  # noqa: PLR0911  (one for each kind)
         return (
             f"says that vLLM is to be served with {shlex.join(one.args)}: [serve] args of the mod"
         )
+    if isinstance(one, Fetch):
+        return f"has {one.url} from the network: taken, sha256 {one.sha256}"
     if isinstance(one, Clear):
         return f"clears {one.what}: `apply` removes stale bytecode, and keeps originals, by itself"
     if isinstance(one, Assume):
