@@ -256,11 +256,24 @@ class Variant(NamedTuple):
         return f"{self.vllm}, {self.package} {self.package_version}" if self.package else self.vllm
 
 
+class ImageFile(NamedTuple):
+    """A file that a mod has in images only, outside of Python's packages: its absolute ``path`` there.
+
+    It takes the place of a file only that has one of the sha256 in ``replaces``.
+    """
+
+    path: str
+    source: str
+    data: bytes
+    mode: int = 0o644
+    replaces: tuple[str, ...] = ()
+
+
 class Mod(NamedTuple):
     """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names.
 
     ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any),
-    ``serve_args`` and ``env`` what a pairing takes over for what serves.
+    ``serve_args`` and ``env`` what a pairing takes over for what serves, ``files`` what only an image gets.
     """
 
     name: str
@@ -281,6 +294,7 @@ class Mod(NamedTuple):
     compute_capability: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     when: tuple[When, ...] = ()
+    files: tuple[ImageFile, ...] = ()
     variants: tuple[Variant, ...] = ()
     lock: bytes | None = None
     manifest: bytes = b""

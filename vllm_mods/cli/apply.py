@@ -41,6 +41,11 @@ from vllm_mods.report import data, text
     is_flag=True,
     help="Replace a hard-linked file by one of this tree's own: what is done anyway.",
 )
+@click.option(
+    "--without-files",
+    is_flag=True,
+    help="Leave out, and name, the files of mods that only an image gets.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
 @options.json_output
 def command(
@@ -54,6 +59,7 @@ def command(
     only_supported: bool,
     keep_links: bool,
     break_links: bool,
+    without_files: bool,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -84,6 +90,7 @@ def command(
         only_supported=only_supported,
         keep_links=keep_links,
         planned=lambda planned: announced(planned, chosen, paired),
+        without_files=without_files,
     )
     try:
         done = (

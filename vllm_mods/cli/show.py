@@ -51,6 +51,7 @@ def of_mod(mod: Mod) -> dict[str, Any]:
         "upstream": {"status": mod.upstream_status, "issues": list(mod.upstream_issues)},
         "evidence": dict(mod.evidence),
         "env": dict(mod.env),
+        "files": [data.fields(file, "path", "source", "mode") for file in mod.files],
         **data.fields(mod, "serve_args", "compute_capability", "outside"),
         "when": [
             {"config": dict(one.config), "tensors": dict(one.tensors), "fails": one.fails}
@@ -100,6 +101,7 @@ def mod_lines(mod: Mod) -> list[str]:
         *(("variable", f"{name}={shlex.quote(value)}") for name, value in mod.env),
         ("GPU", ", ".join(mod.compute_capability)),
         ("outside", ", ".join(mod.outside)),
+        ("in images", ", ".join(file.path for file in mod.files)),
         *(("models", ", ".join(key for key, _ in (*one.config, *one.tensors))) for one in mod.when),
     )
     for variant in mod.variants:

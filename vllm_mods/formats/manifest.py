@@ -16,6 +16,7 @@ from vllm_mods.base.model import (
     Allowance,
     Expectation,
     FetchedFile,
+    ImageFile,
     Mod,
     OverlayFile,
     PatchFile,
@@ -25,6 +26,7 @@ from vllm_mods.base.model import (
     When,
 )
 from vllm_mods.base.untrusted import toml_of
+from vllm_mods.formats import image_paths
 from vllm_mods.formats.toml_table import NAME, SECRET, Table, in_words
 
 SCHEMA = 1
@@ -80,10 +82,14 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
         ),
         outside=top.paths("outside"),
         when=tuple(_when(entry) for entry in top.tables("when")),
+        files=tuple(_file(entry) for entry in top.tables("files")),
         variants=variants,
     )
     if not variants and "variant" not in top.bad:
         top.problem("variant", "a mod needs at least one [[variant]]")
+    paths = [file.path for file in mod.files]
+    for repeated in sorted({path for path in paths if paths.count(path) > 1}):
+        top.problem("files", f"two files are for {repeated}")
     ids = [variant.id for variant in variants]
     for repeated in sorted({name for name in ids if name and ids.count(name) > 1}):
         top.problem("variant", f"two variants have the id {repeated!r}")
@@ -133,6 +139,22 @@ def _env(table: Table) -> tuple[tuple[str, str], ...]:
                 "looks like a secret, and a mod is passed on: give it when the container is started",
             )
     return tuple(table.variables().items())
+
+
+def _file(entry: Table) -> ImageFile:
+    path = entry.get("path", str, required=True) or ""
+    if path and (why := image_paths.objection(path)):
+        entry.problem("path", f"{path!r} {why}")
+    mode = entry.match("mode", r"0[0-7]{3}\Z", "permission bits such as '0644'")
+    found = ImageFile(
+        path=path,
+        source=entry.path("source", required=True),
+        data=b"",
+        mode=int(mode, 8) if re.fullmatch("[0-7]+", mode) else 0o644,
+        replaces=entry.strings("replaces", _SHA256, "a sha256 in hexadecimal"),
+    )
+    entry.refuse_unknown()
+    return found
 
 
 def _when(table: Table) -> When:

@@ -85,11 +85,16 @@ def load_mod(
                 fetch=tuple(fetch),
             )
         )
+    images = [
+        one._replace(data=take(f"files[{i}].source", one.source))
+        for i, one in enumerate(stated.files)
+    ]
     if problems:
         raise ManifestError(where, tuple(problems))
     return stated._replace(
         directory=folder,
         digest=_digest({MANIFEST: sha256(raw), **files.digests}),
+        files=tuple(images),
         variants=tuple(variants),
         lock=locked,
         manifest=raw,

@@ -19,6 +19,7 @@ SCHEMA = 1
 def pack(mod: Mod) -> bytes:
     """Return every file of a mod as JSON: text by its name from the mod's folder."""
     files = {mod_folder.MANIFEST: mod.manifest}
+    files |= {file.source: file.data for file in mod.files}
     for variant in mod.variants:
         files |= {patch.source: patch.data for patch in variant.patches}
         files |= {file.source: file.data for file in variant.overlay}

@@ -1,4 +1,4 @@
-"""What a script has for those who serve: variables that it exports, and flags that it tells of."""
+"""What a script has beside patches: variables that it exports, flags that it tells of, files for images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from vllm_mods.making.compose import Wanted
-from vllm_mods.making.effects import Advise, Effect, Export
+from vllm_mods.making.effects import Advise, Effect, Export, OutsideFile
 
 _ASKED = re.compile(
     r"(?i)\b(?:use|add|with|pass|set|serve|needs?|flags?|arguments?|parameters?|options?)\b"
@@ -42,4 +42,7 @@ def stated(wanted: Wanted, effects: Sequence[Effect]) -> Wanted:
         # of one that is set twice nobody knows which one counts
         env=tuple((name, min(texts)) for name, texts in values.items() if len(texts) == 1),
         serve_args=tuple(word for args in told for word in args),
+        files=tuple(
+            {one.path: one.data for one in effects if isinstance(one, OutsideFile)}.items()
+        ),
     )

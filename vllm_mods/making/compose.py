@@ -19,6 +19,7 @@ from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
 ANY = ">=0"
+FILES = "files"
 
 
 class Wanted(NamedTuple):
@@ -33,6 +34,13 @@ class Wanted(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     serve_args: tuple[str, ...] = ()
     fetched: tuple[TakenFile, ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
+    """Files that only an image gets, by their paths there."""
+
+    def brought(self) -> dict[str, bytes]:
+        """Return the files of the mod's folder that no patch is made of."""
+        placed = {f"{FILES}{path}": data for path, data in self.files}
+        return {**placed, **{one.file: one.data for one in self.fetched}}
 
 
 class Parts(NamedTuple):
@@ -133,7 +141,7 @@ def _composed(
     files.update(template_files(templates))
     optional = {f"{variant}/{stem}.patch": data for stem, data in more.items()}
     files.update(optional)
-    files.update({one.file: one.data for one in wanted.fetched})
+    files.update(wanted.brought())
     paths = [change.path for change in changes]
     paths += [part.path for file, data in optional.items() for part in diff.parse(data, file)]
     beyond = outside.of(paths, planner.WORKSPACE)
@@ -233,6 +241,9 @@ def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
     if wanted.env:
         named = (f"{toml_writer.key(name)} = {value(text)}" for name, text in wanted.env)
         rows += ["", "[env]", *named]
+    for path, data in wanted.files:
+        rows += ["", "[[files]]", f"path = {value(path)}", f"source = {value(f'{FILES}{path}')}"]
+        rows += ['mode = "0755"'] if data.startswith((b"#!", b"\x7fELF")) else []
     for parts in variants:
         rows += ["", *_variant(parts)]
     return "\n".join([*rows, ""])

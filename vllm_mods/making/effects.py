@@ -76,6 +76,14 @@ class Export(NamedTuple):
     brought: bool = False
 
 
+class OutsideFile(NamedTuple):
+    """A file outside of Python's packages, at an absolute path: only an image gets it."""
+
+    place: ScriptPlace
+    path: str
+    data: bytes
+
+
 class Fetch(NamedTuple):
     """A file from the network, and the sha256 of what was taken there."""
 
@@ -123,7 +131,20 @@ class Left(NamedTuple):
     url: str = ""
 
 
-Effect = Patch | Whole | Remove | Install | Export | Advise | Fetch | Clear | Edit | Assume | Left
+Effect = (
+    Patch
+    | Whole
+    | Remove
+    | Install
+    | Export
+    | Advise
+    | Fetch
+    | OutsideFile
+    | Clear
+    | Edit
+    | Assume
+    | Left
+)
 
 
 def changes(effect: Effect) -> bool:

@@ -43,6 +43,11 @@ def export(
     that is not trusted or does not say what it changes outside of vLLM.
     """
     trust.demand([mod])
+    if mod.files:
+        raise Refused(
+            f"{mod.name} has {mod.files[0].path}, which only an image gets, and a launcher's mod changes Python packages",
+            hint="vllm-mods build PAIRING",
+        )
     locked = _extended(mod, planned)
     _check_outside(mod, locked)
     kept = _mod_files(mod, locked)

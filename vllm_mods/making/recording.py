@@ -142,7 +142,9 @@ def record(
         roots = SITE, folders[SITE]
         seen = watching.read(folders[_PYTHON], files, roots, network=limits.network)
         if ran.code:
-            lonely = "it had no network; if that is why: --fetch takes URLs once, or --allow-network"
+            lonely = (
+                "it had no network; if that is why: --fetch takes URLs once, or --allow-network"
+            )
             alone = None if limits.network else lonely
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
             why = f"the command failed with exit code {ran.code}; nothing was written{last}"

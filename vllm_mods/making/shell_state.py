@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
+from vllm_mods.formats import image_paths
 from vllm_mods.formats.toml_table import SECRET
 from vllm_mods.making.effects import (
     HOME,
@@ -20,6 +21,7 @@ from vllm_mods.making.effects import (
     Effect,
     Export,
     Left,
+    OutsideFile,
     Remove,
     ScriptPlace,
     Whole,
@@ -254,6 +256,9 @@ class ShellState(ABC):
             return
         elif not self.lasts(path):
             self.files[path] = data
+        elif data is not None and self.is_for_image(path):
+            self.files[path] = data
+            self.effects.append(OutsideFile(place, path, data))
         elif not (in_site(path) or is_template(path)):
             why = f"a mod changes Python packages and brings chat templates, and {path} is neither"
             self.left(place, text, why)
@@ -269,6 +274,13 @@ class ShellState(ABC):
         self.files.pop(path, None)
         self.gone.add(path)
         self.effects.append(Remove(place, path))
+
+    def is_for_image(self, path: str) -> bool:
+        """Tell whether a mod may have a file there that only an image gets."""
+        inside = (
+            in_site(path) or is_template(path) or path.startswith((f"{HOME}/", f"{WORKSPACE}/"))
+        )
+        return not inside and image_paths.objection(path) is None
 
     def export(self, place: ScriptPlace, name: str, value: str | None, text: str) -> None:
         """Take note of a variable, written as ``text``; one that a script of the mod uses is meant for itself."""

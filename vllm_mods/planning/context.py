@@ -113,7 +113,12 @@ class PlanContext:
 
     def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
         """Say what a user should know of a variant that goes in."""
-        found = []
+        found = [
+            note(
+                "image-only", f"{file.path} is outside of Python's packages: only an image gets it"
+            )
+            for file in mod.files
+        ]
         if variant.package:
             said = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
             found.append(note("package", f"beside this vLLM is {said}"))

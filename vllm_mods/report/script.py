@@ -18,6 +18,7 @@ from vllm_mods.making.effects import (
     Fetch,
     Install,
     Left,
+    OutsideFile,
     Patch,
     Remove,
     Whole,
@@ -72,7 +73,7 @@ def _patch(one: Patch, paths: list[str]) -> str:
     return f"patch {one.source}{back}: {', '.join(dict.fromkeys(paths))}{free}"
 
 
-def _one(one: Effect) -> str:  # noqa: PLR0911  (one for each kind)
+def _one(one: Effect) -> str:  # noqa: C901, PLR0911  (one for each kind)
     if isinstance(one, Whole):
         path = in_site(one.path)
         return f"whole file {path}" if path else f"chat template {posixpath.basename(one.path)}"
@@ -93,6 +94,8 @@ def _one(one: Effect) -> str:  # noqa: PLR0911  (one for each kind)
         )
     if isinstance(one, Fetch):
         return f"has {one.url} from the network: taken, sha256 {one.sha256}"
+    if isinstance(one, OutsideFile):
+        return f"whole file {one.path}, outside of Python's packages: only an image gets it"
     if isinstance(one, Clear):
         return f"clears {one.what}: `apply` removes stale bytecode, and keeps originals, by itself"
     if isinstance(one, Assume):
