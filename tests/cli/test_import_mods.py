@@ -423,3 +423,21 @@ def test_a_file_outside_of_the_packages_is_for_images(
     left = call("import", written(tmp_path, {"run.sh": f"{TOP}echo x > /etc/passwd\n"}, "other"))
     assert left.code == 1
     assert "run.sh:3: not understood" in left.err
+
+
+def test_a_library_that_is_copied_in_is_pinned_for_its_platform(
+    call: Call, tmp_path: Path, site: Path
+) -> None:
+    folder = written(tmp_path, {"run.sh": f"{TOP}cp fast.so $VLLM_PACKAGE_DIR/_fast.abi3.so\n"})
+    code = b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + b"\xb7\0" + bytes(8)
+    (folder / "fast.so").write_bytes(code)
+    mine = tmp_path / "library-of-mine"
+    answer = call("import", folder, "--tree", site, "--library", mine)
+    assert answer.code == 0, answer.err
+    (file,) = libraries.load_mod(str(mine / "patches/mine")).variants[0].binary
+    assert (file.path, file.platform, file.data) == ("vllm/_fast.abi3.so", "linux/arm64", code)
+    refused = call(
+        "export", "mine", "--library", mine, "--tree", site, "--output", tmp_path / "out"
+    )
+    assert refused.code == 3
+    assert "does not know its platform" in refused.err

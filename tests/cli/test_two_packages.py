@@ -180,3 +180,23 @@ def test_import_of_a_script_that_edits_two_packages_says_so(
     write(tmp_path / "theirs", {"x.patch": patch, "run.sh": run})
     said = call("import", tmp_path / "theirs", "--tree", site)
     assert "# It changes flash ==1 and transformers ==5.4.0, and a variant states one" in said.out
+
+
+@pytest.mark.parametrize(("machine", "code"), [(0x3E, 0), (0xB7, 3)])
+def test_an_image_takes_code_for_its_own_platform(call: Caller, machine: int, code: int) -> None:
+    data = b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + machine.to_bytes(2, "little")
+    (call.library / "patches/patching/fast.so").write_bytes(data)
+    platform = {0x3E: "linux/amd64", 0xB7: "linux/arm64"}[machine]
+    with (call.library / "patches/patching/mod.toml").open("a") as file:
+        file.write(
+            f'[[variant.binary]]\nsource = "fast.so"\npath = "vllm/_fast.so"\n'
+            f'sha256 = "{small_site.sha(data)}"\nplatform = "{platform}"\n'
+        )
+    said = call("lock", NAME, "--base", call.base, code=code)
+    if code:
+        assert "built for linux/arm64, and this vLLM is for linux/amd64" in said.err
+    else:
+        (mod, _template) = json.loads(call.lock.read_bytes())["mods"]
+        assert ("vllm/_fast.so", small_site.sha(data)) in {
+            (one["path"], one["after"]) for one in mod["files"]
+        }

@@ -166,6 +166,17 @@ class OverlayFile(NamedTuple):
     replaces: tuple[str, ...] = ()
 
 
+class BinaryFile(NamedTuple):
+    """Prebuilt machine code that a variant brings for one ``platform``, pinned by its ``sha256``; as an overlay else."""
+
+    source: str
+    path: str
+    sha256: str
+    platform: str
+    data: bytes
+    replaces: tuple[str, ...] = ()
+
+
 class TemplateFile(NamedTuple):
     """A chat template that a variant puts into the workspace under the name ``file``.
 
@@ -234,7 +245,7 @@ class When(NamedTuple):
 class Variant(NamedTuple):
     """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides.
 
-    ``package`` is a distribution beside vLLM that it changes too, if any, and ``package_version`` the like for that.
+    ``package`` is a distribution beside vLLM that it changes, ``package_version`` the like for that.
     """
 
     id: str
@@ -249,6 +260,7 @@ class Variant(NamedTuple):
     package: str = ""
     package_version: str = ""
     fetch: tuple[FetchedFile, ...] = ()
+    binary: tuple[BinaryFile, ...] = ()
 
     @property
     def meant(self) -> str:
@@ -257,10 +269,7 @@ class Variant(NamedTuple):
 
 
 class ImageFile(NamedTuple):
-    """A file that a mod has in images only, outside of Python's packages: its absolute ``path`` there.
-
-    It takes the place of a file only that has one of the sha256 in ``replaces``.
-    """
+    """A file at an absolute ``path`` of images only; it takes the place of one with a sha256 in ``replaces``."""
 
     path: str
     source: str

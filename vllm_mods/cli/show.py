@@ -80,6 +80,7 @@ def touched(mod: Mod, variant: Variant) -> list[str]:
     ]
     paths += [one.path for one in variant.replace]
     paths += [file.path for file in variant.overlay]
+    paths += [file.path for file in variant.binary]
     paths += [f"<workspace>/{file.file}" for file in variant.templates]
     return list(dict.fromkeys(paths))
 

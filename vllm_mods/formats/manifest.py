@@ -14,6 +14,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import (
     Allowance,
+    BinaryFile,
     Expectation,
     FetchedFile,
     ImageFile,
@@ -26,18 +27,19 @@ from vllm_mods.base.model import (
     When,
 )
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats import image_paths
+from vllm_mods.formats import image_paths, platforms
 from vllm_mods.formats.toml_table import NAME, SECRET, Table, in_words
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
 _VERSION = r"v?\d+(\.\d+)*([-_.]?(a|b|rc|post|dev)\d*)*(\+[a-z0-9.]+)?\Z"
 _REQUIREMENT = r"[A-Za-z0-9][\w.-]*\s*(\[[\w, .-]*\])?\s*([=<>!~;@(].*)?\Z"
+_LIBRARY = r"(?!.*(?:^|/)\.\.(?:/|$))[^/\\\0][^\\\0]*\.so(?:\.\d+)*\Z"
 _PACKAGE = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z"
 _CAPABILITY = r"\d+\.\d\Z"
 _URL = r"https://[^\s/@?#]+(?:[/?#]\S*)?\Z"
 _SHA256 = r"[0-9a-f]{64}\Z"
-_TABLES = ("overlay", "templates", "expects", "allow", "replace", "fetch")
+_TABLES = ("overlay", "templates", "expects", "allow", "replace", "fetch", "binary")
 _STATUSES = ("open", "merged", "rejected", "none")
 
 
@@ -250,6 +252,17 @@ def _variant(table: Table) -> Variant:
             )
             for entry in entries["fetch"]
         ),
+        binary=tuple(
+            BinaryFile(
+                source=entry.path("source", required=True),
+                path=entry.match("path", _LIBRARY, "the path of a library, NAME.so", required=True),
+                sha256=entry.match("sha256", _SHA256, "a sha256 in hexadecimal", required=True),
+                platform=entry.choice("platform", ("", *platforms.NAMES), ""),
+                data=b"",
+                replaces=entry.strings("replaces", _SHA256, "a sha256 in hexadecimal"),
+            )
+            for entry in entries["binary"]
+        ),
         package=package if package != "vllm" else "",
         package_version=table.specifier("version") if package not in {"", "vllm"} else "",
     )
@@ -257,7 +270,14 @@ def _variant(table: Table) -> Variant:
         table.problem("version", "is that of another package: say which, `package`")
     for unknown in sorted(set(optional) - set(patches)):
         table.problem("optional", f"{unknown!r} is none of its patches")
-    if not (patches or overlay or templates or variant.replace) and not table.problems:
+    for one, built in zip(variant.binary, entries["binary"], strict=True):
+        if not one.platform and "platform" not in built.bad:
+            built.problem("platform", "is required")
+    builds = [(one.path, one.platform) for one in variant.binary]
+    for path, platform in sorted({build for build in builds if builds.count(build) > 1}):
+        table.problem("binary", f"two files are {path} for {platform}")
+    brings = (patches, overlay, templates, variant.replace, variant.binary)
+    if not any(brings) and not table.problems:
         table.problem("", "a variant needs patches, an overlay, replacements or templates")
     for entry in templates:
         if "/" in entry.file:

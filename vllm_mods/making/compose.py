@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
-from vllm_mods.formats import diff, diff_writer, toml_writer
+from vllm_mods.formats import diff, diff_writer, platforms, toml_writer
 from vllm_mods.formats.toml_table import NAME
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.library import mod_folder
@@ -58,6 +58,7 @@ class Parts(NamedTuple):
     packages: tuple[tuple[str, str], ...] = ()
     """Name and range of the distributions beside vLLM that it changes."""
     fetched: tuple[TakenFile, ...] = ()
+    binary: Sequence[dict[str, object]] = ()
 
 
 class Composed(NamedTuple):
@@ -121,6 +122,7 @@ def _composed(
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
     files: dict[str, bytes] = {}
     overlay: list[dict[str, object]] = []
+    binary: list[dict[str, object]] = []
     name, patch = f"{variant}/{wanted.name}.patch", b""
     for change in sorted(changes, key=lambda change: change.path):
         if _as_patch(change):
@@ -135,7 +137,11 @@ def _composed(
         files[source] = change.after
         entry: dict[str, object] = {"source": source, "path": change.path}
         known = {} if change.before is None else {"replaces": [sha256(change.before)]}
-        overlay.append(entry | known)
+        built = platforms.of_code(change.after)
+        if built is not None and re.search(r"\.so(?:\.\d+)*\Z", change.path):
+            binary.append(entry | {"sha256": sha256(change.after), "platform": built} | known)
+        else:
+            overlay.append(entry | known)
     if patch:
         files[name] = patch
     files.update(template_files(templates))
@@ -146,7 +152,9 @@ def _composed(
     paths += [part.path for file, data in optional.items() for part in diff.parse(data, file)]
     beyond = outside.of(paths, planner.WORKSPACE)
     patches = [*([name] if patch else ()), *optional]
-    parts = Parts(variant, patches, overlay, list(templates), beyond, tuple(optional))
+    parts = Parts(
+        variant, patches, overlay, list(templates), beyond, tuple(optional), binary=binary
+    )
     files[mod_folder.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
@@ -269,6 +277,8 @@ def _variant(parts: Parts) -> Iterator[str]:
         yield f"optional = {value(list(parts.optional))}"
     if parts.overlay:
         yield from ("overlay = [", *(f"  {value(entry)}," for entry in parts.overlay), "]")
+    if parts.binary:
+        yield from ("binary = [", *(f"  {value(entry)}," for entry in parts.binary), "]")
     if parts.templates:
         names = _names(parts.templates)
         entries = [{"name": names[file], "file": file} for file in parts.templates]

@@ -266,10 +266,15 @@ def _joined(
             if name != mod_folder.MANIFEST
         }
         files |= {moved[name]: made.files[name] for name in moved}
-        overlay = [{**one, "source": moved[str(one["source"])]} for one in part.overlay]
+        overlay, binary = (
+            [{**one, "source": moved[str(one["source"])]} for one in group]
+            for group in (part.overlay, part.binary)
+        )
         spec = span(covered, every)
         on = max(covered, key=versions.sort_key)
-        part = part._replace(overlay=overlay, vllm=spec, made_on=f"# Made on vLLM {on}.")
+        part = part._replace(
+            overlay=overlay, binary=binary, vllm=spec, made_on=f"# Made on vLLM {on}."
+        )
         trees = [one.tree for one in releases if one.version in covered]
         parts.append(part._replace(packages=_ranges(part.packages, trees)))
     files[mod_folder.MANIFEST] = compose.encoded(

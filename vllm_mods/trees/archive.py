@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.formats import tars, tree_names, zips
+from vllm_mods.formats import platforms, tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
 
 if TYPE_CHECKING:
@@ -106,14 +106,23 @@ class ArchiveTree:
         tree_names.split(path, self.spec)
         return self._holding(path).read(path)
 
+    @property
+    def platform(self) -> str | None:
+        """What a wheel is built for, None for sources."""
+        return platforms.of_wheel(self._own("WHEEL"))
+
+    def _own(self, name: str) -> bytes | None:
+        """Return a file of its distribution's metadata."""
+        own = [top for top in self._tops if tree_names.dist_info(top)]
+        return self._archive.read(f"{own[0]}/{name}") if len(own) == 1 else None
+
     @cached_property
     def _tops(self) -> frozenset[str]:
         return frozenset(name.split("/", 1)[0] for name in self._archive.names)
 
     def metadata(self) -> bytes | None:
         """Return the metadata of its distribution."""
-        own = [top for top in self._tops if tree_names.dist_info(top)]
-        return self._archive.read(f"{own[0]}/METADATA" if len(own) == 1 else "PKG-INFO")
+        return self._own("METADATA") or self._archive.read("PKG-INFO")
 
     def package(self, name: str) -> str | None:
         """Return the version of another distribution beside it. Raises ``TreeError``."""

@@ -81,6 +81,14 @@ class FolderTree:
         """Return the names of the ``.dist-info`` folders in the site root."""
         return self._folders()
 
+    @property
+    def platform(self) -> str | None:
+        """What the installed vLLM was built for; None where nothing says."""
+        from vllm_mods.formats import platforms  # noqa: PLC0415  (few ask)
+
+        own = [name for name in self._folders() if (tree_names.dist_info(name) or "x")[0] == "vllm"]
+        return platforms.of_wheel(self.read(f"{own[0]}/WHEEL")) if len(own) == 1 else None
+
     def package(self, name: str) -> str | None:
         """Return the version of another distribution in the site root."""
         return tree_names.version_of(self._folders(), name)
