@@ -126,6 +126,7 @@ def on_base(
             epoch=epoch,
             wheels=chosen,
             tool=TOOL if locked is None else locked.tool,
+            locked=None if locked is None else locked.command,
         )
         nodes: list[Node] = []
         for wheel in resolved.lock.wheels:

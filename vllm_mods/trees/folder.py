@@ -81,6 +81,27 @@ class FolderTree:
         """Return the names of the ``.dist-info`` folders in the site root."""
         return self._folders()
 
+    @property
+    def platform(self) -> str | None:
+        """What the installed vLLM was built for; None where nothing says."""
+        from vllm_mods.formats import platforms  # noqa: PLC0415  (few ask)
+
+        own = [name for name in self._folders() if (tree_names.dist_info(name) or "x")[0] == "vllm"]
+        return platforms.of_wheel(self.read(f"{own[0]}/WHEEL")) if len(own) == 1 else None
+
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution in the site root."""
+        return tree_names.version_of(self._folders(), name)
+
+    def owner(self, path: str) -> tuple[str, str] | None:
+        """Return name and version of the distribution whose RECORD lists a path, or the package that it begins with."""
+        first = f"{path.partition('/')[0]}/__init__.py"
+        for folder in tree_names.owners_first(self._folders(), path):
+            rows = self._record(folder)
+            if any(tree_names.recorded_hash(rows, one) is not None for one in (path, first)):
+                return tree_names.dist_info(folder)
+        return None
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Tell whether ``data`` is what a distribution's ``RECORD`` lists for ``path``.
 

@@ -83,6 +83,19 @@ class ImageTree:
         """Return vLLM's own ``.dist-info``: to list all of a site root, an engine sends its contents."""
         return (self.dist_info,) if self.dist_info else ()
 
+    @property
+    def platform(self) -> str:
+        """What the image is for, as its configuration says."""
+        from vllm_mods.images.oci import platform_of  # noqa: PLC0415
+
+        return "/".join(platform_of(self.base.config).split("/")[:2])
+
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution in the site root, all of which is listed for it."""
+        top = f"{self.site_root}/"
+        paths = (entry.path.removeprefix(top) for entry in self.base.paths(self.site_root))
+        return tree_names.version_of({path.partition("/")[0] for path in paths}, name)
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Compare with vLLM's ``RECORD``; ``None`` for what it does not list."""
         if path.startswith("/"):
