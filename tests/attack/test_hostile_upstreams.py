@@ -129,7 +129,7 @@ def test_a_file_beyond_all_measure_is_refused_and_not_read(
 def test_a_circle_of_renames_ends(tmp_path: Path) -> None:
     folder = tmp_path / "upstream"
     folder.mkdir()
-    there = {"vllm/__init__.py": "", "vllm/a.py": BODY}
+    there: dict[str, str | None] = {"vllm/__init__.py": "", "vllm/a.py": BODY}
     steps = [("start", there)]
     for n in range(30):
         old, new = ("a", "b") if n % 2 == 0 else ("b", "a")

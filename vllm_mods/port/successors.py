@@ -8,7 +8,7 @@ likeness of names. Only lines that the mod adds are edited, at the place of the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange, Finding, Tree
@@ -25,8 +25,9 @@ from vllm_mods.fit.things import Thing
 from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
-from vllm_mods.port import callers, imports
+from vllm_mods.port import callers, imports, renaming
 from vllm_mods.port.callers import Caller, Callers
+from vllm_mods.port.renaming import Renaming
 from vllm_mods.port.repair import Repair
 
 _NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
@@ -38,15 +39,6 @@ class _Definition(NamedTuple):
     path: str
     owner: str
     name: str
-
-
-class _Renaming(NamedTuple):
-    """A name at the end of a line's column ``end`` (in bytes) that is another one by now."""
-
-    line: int
-    end: int
-    old: str
-    new: str
 
 
 def follow(
@@ -92,35 +84,19 @@ def _file(
 ) -> tuple[FileChange, tuple[str, ...]]:
     own = [one for one in findings if one.path == cut.path and one.line and one.level == "error"]
     tree = syntax_tree.module(cut.after) if cut.after is not None and own else None
-    if tree is None or cut.after is None or not _is_utf8(cut.after):
+    if tree is None or cut.after is None or not renaming.is_utf8(cut.after):
         return cut, ()
     added = added_lines(cut.before, cut.after)
-    found: list[str | _Renaming | imports.Move] = []
+    found: list[str | Renaming | imports.Move] = []
     for one in own:
         find = _FINDERS.get(one.code)
         if find is not None and one.line is not None and one.line in added:
             found += find(sides, _Spot(cut.path, tree, one.line, added))
-    data = _edited(cut.after, {one for one in found if isinstance(one, _Renaming)})
+    data = renaming.done(cut.after, {one for one in found if isinstance(one, Renaming)})
     moves = [one for one in found if isinstance(one, imports.Move)]
     data = imports.moved(data, moves, added)
     told = tuple(one for one in found if isinstance(one, str))
     return cut._replace(after=data), told if data != cut.after else ()
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        return syntax_tree.decoded(data).encode() == data
-    except (SyntaxError, UnicodeDecodeError):
-        return False
-
-
-def _edited(data: bytes, edits: Iterable[_Renaming]) -> bytes:
-    lines = data.splitlines(keepends=True)
-    for one in sorted(edits, reverse=True):
-        row, old = lines[one.line - 1], one.old.encode()
-        if row[one.end - len(old) : one.end] == old:
-            lines[one.line - 1] = row[: one.end - len(old)] + one.new.encode() + row[one.end :]
-    return b"".join(lines)
 
 
 # --- the imports
@@ -191,7 +167,7 @@ def _there(world: World, module: str, name: str) -> bool | None:
 # --- members
 
 
-def _members(sides: _Worlds, spot: _Spot) -> Iterator[str | _Renaming]:
+def _members(sides: _Worlds, spot: _Spot) -> Iterator[str | Renaming]:
     """Rename what the mod reads on something of a class that has it under another name by now."""
     inference = Inference(sides.after, spot.path)
     read = [
@@ -207,7 +183,7 @@ def _members(sides: _Worlds, spot: _Spot) -> Iterator[str | _Renaming]:
         for other, its in read:
             if (other.attr, its) == (node.attr, owner):
                 line, end = other.end_lineno or 0, other.end_col_offset or 0
-                yield _Renaming(line, end, node.attr, new[0])
+                yield Renaming(line, end, node.attr, new[0])
 
 
 def _owner(inference: Inference, node: ast.Attribute, scope: CodeScope) -> _Definition | None:
@@ -300,7 +276,7 @@ def _is_of(inference: Inference, value: ast.expr, scope: CodeScope, owner: _Defi
 # --- keywords
 
 
-def _keywords(sides: _Worlds, spot: _Spot) -> Iterator[str | _Renaming]:
+def _keywords(sides: _Worlds, spot: _Spot) -> Iterator[str | Renaming]:
     """Rename the keywords of calls to what takes them under another name by now."""
     inference = Inference(sides.after, spot.path)
     given = [
@@ -321,7 +297,7 @@ def _keywords(sides: _Worlds, spot: _Spot) -> Iterator[str | _Renaming]:
         for other, _, its in given:
             if (other.arg, its) == (old, what):
                 end = other.col_offset + len(old.encode())
-                yield _Renaming(other.lineno, end, old, new[0])
+                yield Renaming(other.lineno, end, old, new[0])
 
 
 def _callee(inference: Inference, node: ast.Call, scope: CodeScope) -> _Definition | None:
