@@ -105,7 +105,7 @@ def _more(world: World, line: Lineage, name: str) -> str:
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
     message = f"{ast.unparse(node)[:60]} is read, and {text}"
     key = text.partition(" ")[0], node.attr
-    return at_site(inference.path, site, "fit-attribute", node.attr, message, *key)
+    return at_site(inference.path, site, node.attr, message, *key, code="fit-attribute")
 
 
 def narrowed(scope: CodeScope, value: ast.expr) -> bool:

@@ -41,7 +41,7 @@ def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[P
             found += _incomplete(inference, site.node, site.scope)
         for text, token, level in found:
             key = site.scope.name, lasting(text)
-            yield at_site(inference.path, site, "fit-kind", token, text, *key, level=level)
+            yield at_site(inference.path, site, token, text, *key, level=level, code="fit-kind")
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch

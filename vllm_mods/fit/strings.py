@@ -60,7 +60,9 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
             continue
         for text, token, level in _wrong(inference, site.node, site.scope):
             sure = level if candidates(world, (inference.path,))[1] else Level.NOTE
-            yield at_site(inference.path, site, "fit-string", token, text, token, text, level=sure)
+            yield at_site(
+                inference.path, site, token, text, token, text, level=sure, code="fit-string"
+            )
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch

@@ -44,7 +44,7 @@ def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[
             found += [("fit-kind", Level.NOTE, one) for one in noted]
         for code, level, (text, token) in found:
             key = site.scope.name, lasting(text)
-            yield at_site(inference.path, site, code, token, text, *key, level=level)
+            yield at_site(inference.path, site, token, text, *key, level=level, code=code)
 
 
 def _arguments(inference: Inference, site: CodeSite) -> Iterator[tuple[str, str]]:
