@@ -40,7 +40,7 @@ def test_git_s_name_of_a_content_may_be_abbreviated_but_not_to_nothing() -> None
 
 def test_a_definition_that_a_hunk_shows_behind_its_change_tells_nothing_of_it() -> None:
     text = "x = 1\n\n\ndef f():\n    return 1\n"
-    assert not headers.defines(hunk(text, text.replace("x = 1", "x = 2")), target(text), 1)
+    assert not headers.defines(hunk(text, text.removeprefix("x = 1\n")), target(text), 1)
     assert headers.defines(hunk(text, text.replace("return 1", "return 2")), target(text), 2)
 
 
