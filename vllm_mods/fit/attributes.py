@@ -32,8 +32,6 @@ def attribute_problems(  # noqa: C901 - the questions in their order
             continue  # a double underscore belongs to Python or is mangled: neither is listed
         if node is site.node and not isinstance(node.ctx, ast.Load):
             continue
-        if site.scope.tolerant or site.scope.typing_only:
-            continue
         things = inference.infer(node.value, site.scope)
         plain = [builtin(thing) for thing in things]
         if plain and None not in plain:

@@ -34,8 +34,6 @@ _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge every use among some sites."""
     for site in sites:
-        if site.scope.tolerant or site.scope.typing_only:
-            continue
         found = [(*one, Level.ERROR) for one in _wrong(inference, site.node, site.scope)]
         if isinstance(site.node, ast.ClassDef):
             found += _incomplete(inference, site.node, site.scope)

@@ -56,8 +56,6 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
     """Judge every string among some sites that names something of the tree."""
     world = inference.world
     for site in sites:
-        if site.scope.tolerant or site.scope.typing_only:
-            continue
         for text, token, level in _wrong(inference, site.node, site.scope):
             sure = level if candidates(world, (inference.path,))[1] else Level.NOTE
             yield at_site(

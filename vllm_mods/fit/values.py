@@ -36,8 +36,6 @@ _ALSO = (ast.Tuple, ast.JoinedStr)
 def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge what some sites pass to functions of the tree, and what they do with results."""
     for site in sites:
-        if site.scope.tolerant or site.scope.typing_only:
-            continue
         found = [("fit-call", Level.ERROR, one) for one in _arguments(inference, site)]
         for value in _used(site.node):
             noted = _optional(inference, value, site.scope)
