@@ -214,6 +214,18 @@ def test_only_the_bytecode_of_changed_files_goes(site: Path) -> None:
     assert (site / "vllm/a.pyc").exists()
 
 
+def test_bytecode_that_lies_elsewhere_goes_of_changed_files_only(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Path(f"{tmp_path / 'cache'}{site.resolve()}/vllm")
+    cache.mkdir(parents=True)
+    for name in ("a.cpython-312.pyc", "b.cpython-312.pyc"):
+        (cache / name).write_bytes(b"of before")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "cache"))
+    assert commit(str(site), ONE).notes == ()
+    assert [one.name for one in cache.iterdir()] == ["b.cpython-312.pyc"]
+
+
 def test_record_is_true_afterwards(site: Path) -> None:
     commit(str(site), ONE)
     commit(str(site), TWO)
