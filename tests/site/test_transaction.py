@@ -214,6 +214,14 @@ def test_only_the_bytecode_of_changed_files_goes(site: Path) -> None:
     assert (site / "vllm/a.pyc").exists()
 
 
+def test_an_original_that_has_another_name_is_copied_back(site: Path, tmp_path: Path) -> None:
+    commit(str(site), ONE)
+    os.link(site / receipt.original("vllm/a.py"), tmp_path / "other")
+    revert(site)
+    (tmp_path / "other").write_bytes(b"changed through the other name")
+    assert (site / "vllm/a.py").read_bytes() == A
+
+
 def test_bytecode_that_lies_elsewhere_goes_of_changed_files_only(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

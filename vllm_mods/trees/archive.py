@@ -12,6 +12,7 @@ import tempfile
 import weakref
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from vllm_mods.base import limits
@@ -33,11 +34,9 @@ class Archive(Protocol):
     @property
     def names(self) -> frozenset[str]:
         """Every entry but folders."""
-        ...
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
-        ...
 
 
 class ArchiveTree:
@@ -67,14 +66,17 @@ class ArchiveTree:
         self.workspace = workspace
         self.identity = identity
         self._archive = archive
-        self._version: str | bool | None = False
 
-    @property
+    @cached_property
     def version(self) -> str | None:
         """The version in the dist-info folder's name, else in ``PKG-INFO`` or ``_version.py``."""
-        if isinstance(self._version, bool):
-            self._version = self._find_version()
-        return self._version
+        tops = {name.split("/", 1)[0] for name in self._archive.names}
+        found = {info[1] for top in tops if (info := tree_names.dist_info(top))}
+        if len(found) == 1:
+            return found.pop()
+        return tree_names.pkg_info_version(
+            self._archive.read("PKG-INFO")
+        ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none; ``TreeError`` if it is broken."""
@@ -102,15 +104,6 @@ class ArchiveTree:
         """Compare with the archive itself; ``None`` for a file that it does not have."""
         mine = self.read(path)
         return None if mine is None else mine == data
-
-    def _find_version(self) -> str | None:
-        tops = {name.split("/", 1)[0] for name in self._archive.names}
-        found = {info[1] for top in tops if (info := tree_names.dist_info(top))}
-        if len(found) == 1:
-            return found.pop()
-        return tree_names.pkg_info_version(
-            self._archive.read("PKG-INFO")
-        ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
 
 
 class ZipArchive:
