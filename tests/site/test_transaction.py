@@ -284,8 +284,9 @@ def test_what_was_planned_before_another_mod_went_in_is_refused(site: Path) -> N
     other = transition(write("vllm/b.py", B, b"B = 2\n"), name="other")
     commit(str(site), ONE)
     before = snapshot(site)
-    with pytest.raises(Refused, match="another vllm-mods put mods in"):
+    with pytest.raises(Refused, match="another vllm-mods put mods in") as caught:
         commit(str(site), other)
+    assert caught.value.hint == "run the command again"
     assert snapshot(site) == before
 
 
