@@ -37,7 +37,14 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
 from vllm_mods.site import journal
 from vllm_mods.site.state_folder import State, pristine, read_state
-from vllm_mods.site.transaction import Outcome, Transition, commit, recover
+from vllm_mods.site.transaction import (
+    Outcome,
+    Transition,
+    commit,
+    recover,
+    refusal,
+    rehearse,
+)
 from vllm_mods.site.transitions import revert_transition
 from vllm_mods.trees.folder import FolderTree
 
@@ -270,6 +277,21 @@ def test_sources_are_kept_and_replaced_whole(site: Path) -> None:
     )
     assert [one.name for one in kept.iterdir()] == ["one.json"]
     assert (kept / "one.json").read_bytes() == b"new"
+
+
+def test_a_rehearsal_says_what_a_commit_does_and_writes_nothing(site: Path) -> None:
+    before = snapshot(site)
+    told = rehearse(str(site), ONE)
+    with pytest.raises(Refused, match=r"vllm/a\.py"):
+        rehearse(str(site), transition(write("vllm/a.py", B, b"A = 3\n")))
+    assert snapshot(site) == before
+    assert told == commit(str(site), ONE)
+
+
+def test_a_refusal_names_what_was_in_the_way_or_else_the_tree() -> None:
+    for names, named in (((), "/site"), (("/a",), "/a"), (("/a", None, "/b"), "/b")):
+        error = OSError(errno.EROFS, "no", *names)
+        assert refusal("/site", error).message == f"{named}: no; nothing was changed"
 
 
 def test_nothing_to_do_does_nothing(site: Path) -> None:
