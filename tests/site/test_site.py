@@ -377,3 +377,10 @@ def test_what_is_our_own_is_no_target_but_templates_are(tmp_path: Path, *, resto
         site.check_target(where, path, restore=restore)
     if restore:
         site.check_target(where, "vllm/.vllm-mods/old.py", restore=True)
+
+
+@pytest.mark.parametrize("path", ["vllm//a.py", "vllm/", "./a.py", "vllm/../a.py", "vllm/a\0.py"])
+def test_a_path_that_is_not_plain_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(Refused, match="no plain path") as caught:
+        Look(Site(str(tmp_path)), {}).file(path)
+    assert caught.value.hint
