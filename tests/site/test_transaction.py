@@ -288,6 +288,11 @@ def test_a_rehearsal_says_what_a_commit_does_and_writes_nothing(site: Path) -> N
     assert told == commit(str(site), ONE)
 
 
+def test_a_file_is_no_tree(site: Path) -> None:
+    with pytest.raises(Refused, match="Not a directory; nothing was changed"):
+        commit(f"{site}/vllm/a.py", ONE)
+
+
 def test_a_refusal_names_what_was_in_the_way_or_else_the_tree() -> None:
     for names, named in (((), "/site"), (("/a",), "/a"), (("/a", None, "/b"), "/b")):
         error = OSError(errno.EROFS, "no", *names)
