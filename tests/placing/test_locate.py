@@ -63,6 +63,13 @@ def test_what_was_removed_slides_where_it_ends_or_begins_as_its_surroundings(
     assert locate._slides(file.hunks[0].reversed()) == slides
 
 
+def test_in_a_file_without_scopes_no_definition_is_still_there() -> None:
+    gone = hunk("a\ndef f():\n    pass\nb\n", "a\nb\n").reversed()
+    text = "a\ndef f():\n    pass\nb\n"
+    assert not locate._still_there(gone, Target(text.encode(), None), 1)
+    assert locate._still_there(gone, Target(b"a\nb\n\ndef f():\n    pass\n", read_scopes), 1)
+
+
 def test_nearest_is_where_most_lines_in_a_row_are_the_same() -> None:
     wanted = hunk("a = 1\nb = 2\nc = 3\nd = 4\n", "a = 1\nb = 2\nc = 3\nd = 5\n")
     near = nearest.nearest(wanted, target("a = 1\nb = 2\nc = 3\nx = 0\nd = 4\n"), None)
