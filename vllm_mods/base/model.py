@@ -106,40 +106,33 @@ class Tree(Protocol):
     @property
     def spec(self) -> str:
         """The tree as the user named it."""
-        ...
 
     @property
     def version(self) -> str | None:
         """What the tree says of itself; None where it says nothing."""
-        ...
 
     @property
     def remote(self) -> bool:
         """Whether each read may cost a round trip."""
-        ...
 
     @property
     def pristine(self) -> bool:
         """Whether its files are known to be as released."""
-        ...
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none.
 
         Raises ``TreeError`` if the path escapes the root or the file cannot be read.
         """
-        ...
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
         """Return the paths of all files below the folder ``under``, in no particular order."""
-        ...
 
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Tell whether ``data`` is what the distribution shipped at ``path``.
 
         ``None`` where nothing in the tree can tell (no RECORD).
         """
-        ...
 
 
 class PatchFile(NamedTuple):

@@ -34,11 +34,9 @@ class Archive(Protocol):
     @property
     def names(self) -> frozenset[str]:
         """Every entry but folders."""
-        ...
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
-        ...
 
 
 class OtherPackage(NamedTuple):
@@ -90,14 +88,16 @@ class ArchiveTree:
         self.identity = identity
         self.others: BesideArchive | None = None
         self._archive = archive
-        self._version: str | bool | None = False
 
-    @property
+    @cached_property
     def version(self) -> str | None:
         """The version in the dist-info folder's name, else in ``PKG-INFO`` or ``_version.py``."""
-        if isinstance(self._version, bool):
-            self._version = self._find_version()
-        return self._version
+        found = {info[1] for top in self._tops if (info := tree_names.dist_info(top))}
+        if len(found) == 1:
+            return found.pop()
+        return tree_names.pkg_info_version(
+            self._archive.read("PKG-INFO")
+        ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none; ``TreeError`` if it is broken."""
@@ -162,14 +162,6 @@ class ArchiveTree:
         """Compare with the archive itself; ``None`` for a file that it does not have."""
         mine = self.read(path)
         return None if mine is None else mine == data
-
-    def _find_version(self) -> str | None:
-        found = {info[1] for top in self._tops if (info := tree_names.dist_info(top))}
-        if len(found) == 1:
-            return found.pop()
-        return tree_names.pkg_info_version(
-            self._archive.read("PKG-INFO")
-        ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
 
 
 class ZipArchive:

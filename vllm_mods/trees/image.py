@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
@@ -39,15 +40,11 @@ class ImageTree:
         self.site_root = site_root
         self.spec = f"image:{base.reference}" if spec is None else spec
         self.workspace = workspace
-        self._version: str | bool | None = False  # False: not looked for yet
-        self._record: bytes | None = None
 
-    @property
+    @cached_property
     def version(self) -> str | None:
         """What ``vllm/_version.py`` says: an image can't be asked for the names in a folder cheaply."""
-        if isinstance(self._version, bool):
-            self._version = tree_names.module_version(self.read("vllm/_version.py"))
-        return self._version
+        return tree_names.module_version(self.read("vllm/_version.py"))
 
     @property
     def dist_info(self) -> str | None:
@@ -100,11 +97,12 @@ class ImageTree:
         """Compare with vLLM's ``RECORD``; ``None`` for what it does not list."""
         if path.startswith("/"):
             return None
-        if self._record is None:
-            folder = self.dist_info
-            self._record = (folder and self.read(f"{folder}/RECORD")) or b""
         recorded = tree_names.recorded_hash(self._record, path)
         return None if recorded is None else tree_names.hash_agrees(recorded, data)
+
+    @cached_property
+    def _record(self) -> bytes:
+        return (self.read(f"{self.dist_info}/RECORD") if self.dist_info else None) or b""
 
     @property
     def directory(self) -> str:
