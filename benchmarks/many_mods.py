@@ -76,7 +76,7 @@ def patch(trees: str, release: str, other: str, wanted: int, chance: random.Rand
         before, names = found
         name = chance.choice(names)
         after = read(trees, other, path) or b""
-        one = dict(functions(outline.read(after)))[name]  # type: ignore[arg-type]
+        one = dict(functions(outline.read(after)))[name]
         lines = line_diff.split(after)[one.start - 1 : one.end]
         made.append(diff_writer.file_diff(path, before, with_function(before, name, lines)))
         if len(made) == wanted:

@@ -164,7 +164,9 @@ def with_function(data: bytes, function: str, lines: Sequence[bytes]) -> bytes:
     return b"".join([*text_[: one.start - 1], *lines, *text_[one.end :]])
 
 
-def sides_of(trees: str, case: Case) -> tuple[str, Sides | None]:
+def sides_of(  # noqa: PLR0911 - one answer per kind of case
+    trees: str, case: Case
+) -> tuple[str, Sides | None]:
     """Return the kind of a case and its texts, None where there is nothing to port."""
     base, source = (read(trees, one, case.path) or b"" for one in (case.release, case.other))
     new = dict(functions(outlined(source)))[case.function]
@@ -217,7 +219,7 @@ def halves(base: bytes, source: bytes, case: Case) -> tuple[str, Sides | None]:
     if len(set(chosen)) < 2:
         return "halves: of one edit", None
 
-    def made(mine: bool) -> bytes:
+    def made(*, mine: bool) -> bytes:
         out: list[bytes] = []
         at = 0
         for (i, j, k, m), is_mine in zip(edits, chosen, strict=True):
@@ -225,7 +227,7 @@ def halves(base: bytes, source: bytes, case: Case) -> tuple[str, Sides | None]:
             at = j
         return with_function(base if mine else source, case.function, [*out, *old[at:]])
 
-    mod, target = made(True), made(False)
+    mod, target = made(mine=True), made(mine=False)
     if syntax_tree.module(mod) is None or syntax_tree.module(target) is None:
         return "halves: one is no Python", None
     return "halves", Sides(base, mod, target, source)
@@ -400,7 +402,9 @@ def said(data: bytes) -> str | None:
     return ast.dump(module)
 
 
-def judged(result: bytes | None, one: Sides, merged: bytes | None, meant: str) -> str:
+def judged(  # noqa: PLR0911 - one answer per judgement
+    result: bytes | None, one: Sides, merged: bytes | None, meant: str
+) -> str:
     if result is None:
         return "refused"
     if one.truth is not None:

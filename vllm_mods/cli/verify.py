@@ -76,18 +76,18 @@ def command(
     return EXIT_OK if there.ok else EXIT_NO
 
 
-class _Node(NamedTuple):
+class _FromNode(NamedTuple):
     """What is compared: a receipt, None where no mods are in, and versions, None where nobody told them."""
 
     receipt: receipt.Receipt | None
     packages: Mapping[str, str] | None
 
 
-def _of_tree(target: str) -> _Node:
-    return _Node(apply.status(target).receipt, apply.packages_of(target))
+def _of_tree(target: str) -> _FromNode:
+    return _FromNode(apply.status(target).receipt, apply.packages_of(target))
 
 
-def _of_file(path: str) -> _Node:
+def _of_file(path: str) -> _FromNode:
     """Read a receipt, or what ``verify --json`` said. Raises ``UsageError``, ``Refused`` for what is neither."""
     try:
         with open(path, "rb") as file:
@@ -99,12 +99,12 @@ def _of_file(path: str) -> _Node:
     except ValueError:
         said = None
     if not isinstance(said, dict) or not {"receipt", "packages"} <= said.keys():
-        return _Node(receipt.parse(raw, path), None)
+        return _FromNode(receipt.parse(raw, path), None)
     packages = said["packages"]
     if not isinstance(packages, dict) or not all(isinstance(one, str) for one in packages.values()):
         raise UsageError(f"{path}: its packages have no versions", hint="vllm-mods verify --json")
     kept = None if said["receipt"] is None else json.dumps(said["receipt"]).encode()
-    return _Node(None if kept is None else receipt.parse(kept, path), packages)
+    return _FromNode(None if kept is None else receipt.parse(kept, path), packages)
 
 
 def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> int:

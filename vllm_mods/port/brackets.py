@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.port import layout
-from vllm_mods.port.layout import BothChangedError, Edit, Side
+from vllm_mods.port.layout import BothChangedError, Side, Splice
 
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -58,7 +58,7 @@ def _dump(node: object) -> str:
     return ast.dump(node) if isinstance(node, ast.AST) else repr(node)
 
 
-def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterator[Edit]:
+def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterator[Splice]:
     """Yield the edits of the target's text for what the mod changed within a node."""
     before, after, now = map(_dump, (base, ours, theirs))
     if after in {before, now}:
@@ -155,7 +155,7 @@ def _parameters(node: ast.arguments) -> Iterator[_Element]:
         yield _Element(f"**{node.kwarg.arg}", node.kwarg, node.kwarg)
 
 
-def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> Iterator[Edit]:
+def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> Iterator[Splice]:
     """Yield the edits for what the mod adds, takes out and changes in a bracket."""
     for side in (ours, theirs):
         if [key for key in base if key in side] != [key for key in side if key in base]:
@@ -192,7 +192,7 @@ def _check_places(base: _Bracket, ours: _Bracket, theirs: _Bracket) -> None:
         raise BothChangedError
 
 
-def _element(old: _Element, new: _Element, now: _Element, pair: _Pair) -> Iterator[Edit]:
+def _element(old: _Element, new: _Element, now: _Element, pair: _Pair) -> Iterator[Splice]:
     """Merge an element that all three have."""
     if new.said in {old.said, now.said}:
         return

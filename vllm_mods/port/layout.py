@@ -26,7 +26,7 @@ class Span(NamedTuple):
     end: int
 
 
-class Edit(NamedTuple):
+class Splice(NamedTuple):
     """What is to stand in the place of a span."""
 
     start: int
@@ -61,7 +61,7 @@ class _Row(NamedTuple):
     comma: bool
 
 
-def edited(side: Side, edits: Iterable[Edit]) -> bytes:
+def edited(side: Side, edits: Iterable[Splice]) -> bytes:
     """Return a side's text after edits. Raises ``BothChangedError`` where two of them meet."""
     text, at = side.text, len(side.text)
     for one in sorted(edits, reverse=True):
@@ -80,30 +80,30 @@ def comments(text: bytes) -> Counter[str]:
     return Counter(one.string for one in found if one.type == tokenize.COMMENT)
 
 
-def replaced(there: Side, now: Span, mine: Side, new: Span) -> Edit:
+def replaced(there: Side, now: Span, mine: Side, new: Span) -> Splice:
     """Put an element of the mod in the place of one of the target."""
     text = mine.text[new.start : new.end]
-    return Edit(*now, _shifted(text, _indentation(mine, new), _indentation(there, now)))
+    return Splice(*now, _shifted(text, _indentation(mine, new), _indentation(there, now)))
 
 
-def removed(there: Side, one: Span, before: Span | None, after: Span | None) -> Edit:
+def removed(there: Side, one: Span, before: Span | None, after: Span | None) -> Splice:
     """Take an element out, with the lines or the comma that are its own."""
     row = _row(there, one)
     if row is not None:
         if _above(there, row.start) < row.start:
             raise BothChangedError  # nothing says what the comment above it is about
-        return Edit(row.start, row.end, b"")
+        return Splice(row.start, row.end, b"")
     cut = Span(one.start, after.start) if after is not None else one
     if after is None and before is not None:
         cut = Span(before.end, one.end)
     if cut == one or b"\n" in there.text[cut.start : cut.end]:
         raise BothChangedError
-    return Edit(*cut, b"")
+    return Splice(*cut, b"")
 
 
 def inserted(
     there: Side, after: Span | None, before: Span | None, mine: Side, new: Sequence[Span]
-) -> list[Edit]:
+) -> list[Splice]:
     """Put elements of the mod behind one of the target, or before its first.
 
     On lines of their own where those of both sides are, in the line of their neighbour otherwise.
@@ -117,8 +117,8 @@ def inserted(
         if any(b"\n" in text for text in texts):
             raise BothChangedError  # its layout is that of another place
         if after is not None:
-            return [Edit(after.end, after.end, b"".join(b", " + text for text in texts))]
-        return [Edit(anchor.start, anchor.start, b"".join(text + b", " for text in texts))]
+            return [Splice(after.end, after.end, b"".join(b", " + text for text in texts))]
+        return [Splice(anchor.start, anchor.start, b"".join(text + b", " for text in texts))]
     text = b""
     for one, its in zip(new, rows, strict=True):
         assert its is not None  # noqa: S101  (looked at above)
@@ -128,9 +128,9 @@ def inserted(
         text += _shifted(lines, _indentation(mine, one), _indentation(there, anchor))
     if after is None:
         at = _above(there, row.start)
-        return [Edit(at, at, text)]
-    commas = [] if row.comma else [Edit(after.end, after.end, b",")]
-    return [*commas, Edit(row.end, row.end, text)]
+        return [Splice(at, at, text)]
+    commas = [] if row.comma else [Splice(after.end, after.end, b",")]
+    return [*commas, Splice(row.end, row.end, text)]
 
 
 def _row(side: Side, one: Span) -> _Row | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from vllm_mods.base import line_diff
-from vllm_mods.port.layout import BothChangedError, Edit
+from vllm_mods.port.layout import BothChangedError, Splice
 
 _WORD = re.compile(rb"\"\"\"|'''|(?:(?!\"\"\"|''')\S)+")
 
@@ -34,7 +34,7 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes:
             )
             if old == now != new:
                 word = spans[2][places[n]].start()
-                edits.append(Edit(word - len(now), word, new))
+                edits.append(Splice(word - len(now), word, new))
     for one in sorted(edits, reverse=True):
         theirs = theirs[: one.start] + one.text + theirs[one.end :]
     return theirs
@@ -46,14 +46,16 @@ def _edit(
     new: tuple[int, int],
     old: tuple[int, int],
     text: bytes,
-) -> Edit:
+) -> Splice:
     """Put words in the place of others; what is added goes in with the blanks before it, what goes takes them along."""
     (k, m), (i, j) = new, old
     if i < j and k < m:
-        return Edit(there[i].start(), there[j - 1].end(), text[mine[k].start() : mine[m - 1].end()])
+        return Splice(
+            there[i].start(), there[j - 1].end(), text[mine[k].start() : mine[m - 1].end()]
+        )
     start = there[i - 1].end() if i else 0
     end = there[j - 1].end() if i < j else start
-    return Edit(
+    return Splice(
         start, end, text[mine[k - 1].end() if k else 0 : mine[m - 1].end()] if k < m else b""
     )
 

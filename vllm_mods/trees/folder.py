@@ -99,17 +99,19 @@ class FolderTree:
         """What the installed vLLM was built for; None where nothing says."""
         from vllm_mods.formats import platforms  # noqa: PLC0415  (few ask)
 
-        own = [name for name in self._folders() if (tree_names.dist_info(name) or "x")[0] == "vllm"]
+        own = [
+            name for name in self._dist_infos if (tree_names.dist_info(name) or "x")[0] == "vllm"
+        ]
         return platforms.of_wheel(self.read(f"{own[0]}/WHEEL")) if len(own) == 1 else None
 
     def package(self, name: str) -> str | None:
         """Return the version of another distribution in the site root."""
-        return tree_names.version_of(self._folders(), name)
+        return tree_names.version_of(self._dist_infos, name)
 
     def owner(self, path: str) -> tuple[str, str] | None:
         """Return name and version of the distribution whose RECORD lists a path, or the package that it begins with."""
         first = f"{path.partition('/')[0]}/__init__.py"
-        for folder in tree_names.owners_first(self._folders(), path):
+        for folder in tree_names.owners_first(self._dist_infos, path):
             rows = self._record(folder)
             if any(tree_names.recorded_hash(rows, one) is not None for one in (path, first)):
                 return tree_names.dist_info(folder)
