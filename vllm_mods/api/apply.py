@@ -24,7 +24,6 @@ from vllm_mods.library import trust
 from vllm_mods.planning import planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.state_folder import State
-from vllm_mods.trees import packages
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
@@ -284,6 +283,8 @@ def verify(target: Folder, *names: str) -> Verified:
 
 def packages_of(target: Folder) -> dict[str, str]:
     """Return the versions of the packages beside a tree that its vLLM and the mods in it name."""
+    from vllm_mods.trees import packages  # noqa: PLC0415  (packaging: only a comparison asks)
+
     tree, there = opened(target, None, recovering=None)
     wanted = (one.python for one in ground.variants_in(tree, there.receipt))
     return packages.required(tree, (text for texts in wanted for text in texts))

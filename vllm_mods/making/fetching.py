@@ -156,7 +156,6 @@ def serve(folder: str, home: str, fetched: Mapping[str, bytes]) -> None:
         program = os.path.join(folder, "bin", name)
         with open(program, "w", encoding="utf-8") as out:
             out.write(
-                f"#!/bin/sh\nVLLM_MODS_FETCHED={home}/{FOLDER} exec "
-                f'"$(PATH=$VLLM_MODS_PATH; command -v python3)" -I {home}/{FOLDER}/served.py {name} "$@"\n'
+                f'#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I {home}/{FOLDER}/served.py {name} "$@"\n'
             )
         os.chmod(program, 0o755)  # noqa: S103  (to be run)

@@ -59,8 +59,8 @@ def parse(argv: list[str]) -> tuple[str, str] | None:
 
 
 def main() -> int:
-    """Serve one call out of the folder that ``VLLM_MODS_FETCHED`` names; keep what is not there."""
-    folder = os.environ["VLLM_MODS_FETCHED"]
+    """Serve one call out of the folder that this file was put in; keep what is not there."""
+    folder = os.path.dirname(os.path.abspath(__file__))
     name, *words = sys.argv[1:]
     with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
         index = json.load(file)
