@@ -21,7 +21,7 @@ from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import advise
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
+from vllm_mods.formats.pairing_lock import LAYER_FORMAT, LockedWheel, PairingLock
 from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images.model import Base
 from vllm_mods.images.open import demand_platform, open_base
@@ -126,6 +126,7 @@ def on_base(
             epoch=epoch,
             wheels=chosen,
             tool=TOOL if locked is None else locked.tool,
+            layer_format=LAYER_FORMAT if locked is None else locked.layer_format,
         )
         nodes: list[Node] = []
         for wheel in resolved.lock.wheels:

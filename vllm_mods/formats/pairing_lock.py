@@ -19,8 +19,11 @@ from vllm_mods.formats.decode import DecodeError, decode, encode
 from vllm_mods.formats.receipt import TOOL
 
 SCHEMA = 1
-LAYER_FORMAT = 1
-"""Goes up whenever the same input would give other bytes of a layer."""
+LAYER_FORMAT = 2
+"""Goes up whenever the same input would give other bytes of a layer.
+
+A lock keeps the one it was made with, and its image comes out as it did: in 1 the original of a RECORD lies whole.
+"""
 PLACE = ".vllm-mods/pairing.lock"
 """Where an image keeps the lock that it was built from, in its site root."""
 _SHA256 = re.compile(r"(sha256:)?[0-9a-f]{64}\Z")
@@ -219,7 +222,6 @@ def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
         mods=tuple(mod._replace(manifest=texts.get(mod.name)) for mod in new.mods),
         pairing_digest=old.pairing_digest,
         tool=old.tool,
-        layer_format=old.layer_format,
         checkpoint=new.checkpoint if old.checkpoint and new.checkpoint else old.checkpoint,
         image=new.image if old.image is not None else None,
     )
