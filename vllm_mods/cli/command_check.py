@@ -110,13 +110,16 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
     return found._replace(faults=(*notes, *found.faults))
 
 
-def demand(asked: ServeArguments, tree: Tree, planned: Plan) -> None:
-    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing."""
+def demand(asked: ServeArguments, tree: Tree, planned: Plan) -> bool:
+    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing.
+
+    Returned is whether there was nothing to tell.
+    """
     try:
         found = answer(asked, tree, planned)
     except TreeError as error:
         options.note(f"the command is not checked: {error.message}")
-        return
+        return False
     errors = [fault for fault in found.faults if fault.level is Level.ERROR]
     wrong = [fault for fault in errors if fault.code != "mod-flag-absent"]
     for one in errors:
@@ -128,6 +131,7 @@ def demand(asked: ServeArguments, tree: Tree, planned: Plan) -> None:
             f"vLLM {tree.version} would not take the command of pairing {asked.name}{lines}",
             hint=f"vllm-mods serve-check {asked.name} --target {tree.spec}",
         )
+    return not errors
 
 
 def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:

@@ -11,7 +11,6 @@ from vllm_mods.build import inspection
 from vllm_mods.build.inspection import Inspection
 from vllm_mods.build.inspection import inspect as look
 from vllm_mods.cli import options
-from vllm_mods.cli.lock import describe
 from vllm_mods.report import data, text
 from vllm_mods.trees.image import ImageTree, open_image
 
@@ -127,7 +126,7 @@ def diff(
     for sign, tree in (("-", old), ("+", new)):
         click.echo(f"{sign} {text.tree_name(tree.version, tree.base.reference)}")
     for one in pairing:
-        click.echo(f"  {describe(one)}")
+        click.echo(f"  {one}")
     for line in text.disagreements(mods, (reference, other)):
         click.echo(f"  {line}")
     for file in files:

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.apply import refusing
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Unreachable, UsageError
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Unreachable, UsageError, refusing
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.cli import command_check, options, pairing_arguments
@@ -152,21 +151,8 @@ def _answer(found: Sequence[LockDifference], none: str, *, as_json: bool) -> int
             {"schema": 1, "ok": not found, "differences": [one._asdict() for one in found]}
         )
     else:
-        click.echo("\n".join(describe(one) for one in found) or none)
+        click.echo("\n".join(map(str, found)) or none)
     return EXIT_NO if found else EXIT_OK
-
-
-def describe(one: LockDifference) -> str:
-    """Say one difference on one line."""
-    before, after = (_short(text) for text in (one.before, one.after))
-    return f"{one.path}: {before} → {after}"
-
-
-def _short(text: str | None) -> str:
-    if text is None:
-        return "none"
-    line = text.replace("\n", "\\n")
-    return line if len(line) <= 100 else f"{line[:97]}…"
 
 
 def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:

@@ -11,15 +11,14 @@ from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
 from vllm_mods.base.output import staged
-from vllm_mods.build import building, resolving, wheels
+from vllm_mods.build import building, resolving
 from vllm_mods.build.building import Drafted
 from vllm_mods.build.content import children
 from vllm_mods.build.layer import Node
 from vllm_mods.build.outputs import engine
 from vllm_mods.build.remembered_base import Remembered
 from vllm_mods.cli import options
-from vllm_mods.cli.plan_arguments import advise
-from vllm_mods.formats import pairing_lock
+from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LAYER_FORMAT, LockedWheel, PairingLock
 from vllm_mods.formats.receipt import TOOL
@@ -109,12 +108,16 @@ def on_base(
             in_image = f"/{locked.vllm.site_root}"
         site_root = find_site_root(base, in_image)
         tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
-        advise(wanted, tree.version)
+        if text := pairing.advice(wanted, tree.version):
+            options.note(text)
 
         def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
             if locked is not None:
                 return locked.wheels
-            return wheels.resolve(requirements, target_of(base, site_root, platform))
+            from vllm_mods.build import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
+
+            names = [os.path.basename(entry.path) for entry in children(base, site_root)]
+            return wheels.resolve(requirements, wheels.target(site_root, platform, names))
 
         mods = library.select(library.mods_of(wanted))
         resolved = resolving.resolve(
@@ -130,6 +133,8 @@ def on_base(
         )
         nodes: list[Node] = []
         for wheel in resolved.lock.wheels:
+            from vllm_mods.build import wheels  # noqa: PLC0415
+
             target = wheels.target(site_root, resolved.lock.base.platform, ())
             data = wheels.fetch(wheel, target)
             nodes += wheels.unpack(data, wheel, site_root, epoch=epoch)
@@ -141,12 +146,6 @@ def on_base(
         )
     finally:
         base.close()
-
-
-def target_of(base: Base, site_root: str, platform: str) -> wheels.WheelTarget:
-    """Return the Python of an image, for wheels."""
-    names = [os.path.basename(entry.path) for entry in children(base, site_root)]
-    return wheels.target(site_root, platform, names)
 
 
 def write_file(path: str, data: bytes) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.apply import refusing
-from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
 from vllm_mods.build import building, outputs, upgrading
 from vllm_mods.cli import command_check, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.cli.build import documents_of
-from vllm_mods.cli.lock import describe, looked_at
+from vllm_mods.cli.lock import looked_at
 from vllm_mods.cli.pairing_arguments import ReadLock
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
@@ -168,5 +167,5 @@ def _answer(
     )
     for mod in lock.mods:
         click.echo(f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})")
-    click.echo("\n".join(("what moved:", *(f"  {describe(one)}" for one in found), *said)))
+    click.echo("\n".join(("what moved:", *(f"  {one}" for one in found), *said)))
     return EXIT_OK

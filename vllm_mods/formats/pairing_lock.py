@@ -167,6 +167,11 @@ class LockDifference(NamedTuple):
     before: str | None
     after: str | None
 
+    def __str__(self) -> str:
+        """Say it on one line."""
+        before, after = (_short(text) for text in (self.before, self.after))
+        return f"{self.path}: {before} → {after}"
+
 
 def digest(data: bytes) -> str:
     """Return the sha256 of a lock as it is written."""
@@ -274,6 +279,13 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  
             yield path, " ".join(str(one) for one in value)
     elif value is not None:
         yield path, str(value)
+
+
+def _short(text: str | None) -> str:
+    if text is None:
+        return "none"
+    line = text.replace("\n", "\\n")
+    return line if len(line) <= 100 else f"{line[:97]}…"
 
 
 def _broken(where: str, problems: Sequence[str]) -> ManifestError:
