@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import click
 
 from vllm_mods.base.cache import Cache, cache_folder
-from vllm_mods.base.errors import EXIT_OK, Refused, refusing
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
 from vllm_mods.build import archive, building, documents, outputs
 from vllm_mods.build.building import Built
 from vllm_mods.build.outputs import Output
@@ -16,9 +19,19 @@ from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images import names
+from vllm_mods.images.model import Base
+from vllm_mods.images.oci import platform_of
 from vllm_mods.library.catalog import Library
+
+
+class BuiltFor(NamedTuple):
+    """An image, and the lock as it is for its platform."""
+
+    lock: PairingLock
+    built: Built
 
 
 @click.command(name="build")
@@ -38,6 +51,11 @@ from vllm_mods.library.catalog import Library
 @click.option(
     "--verify", is_flag=True, help="Build twice more under other conditions, and compare first."
 )
+@click.option(
+    "--platform",
+    metavar="OS/ARCH",
+    help="One of those that the lock is of [all of them, where the base is an index].",
+)
 @click.option("--afresh", is_flag=True, hidden=True)  # for the builds of --verify
 @options.libraries
 @options.json_output
@@ -50,6 +68,7 @@ def command(
     *,
     tag: str | None,
     documents: str | None,
+    platform: str | None,
     libraries: tuple[str, ...],
     verify: bool,
     afresh: bool,
@@ -67,66 +86,113 @@ def command(
         library, pairing_arguments.lock_path(library, name, lock_file), name
     )
     ref = base or kept.lock.base.ref
-    with pairing_arguments.on_base(
-        library,
-        wanted,
-        ref,
-        epoch=kept.lock.epoch,
-        locked=kept.lock,
-        afresh=afresh,
-        beside=() if lock_file is not None else (kept.path,),
-    ) as opened:
-        place = outputs.parse(output, opened.base)
+    with ExitStack() as stack:
+        found = []
+        for part in pairing_arguments.parts_of(kept.lock, ref, platform):
+            on_base = pairing_arguments.on_base(
+                library,
+                wanted,
+                ref,
+                epoch=part.epoch,
+                locked=part,
+                afresh=afresh,
+                beside=() if lock_file is not None else (kept.path,),
+            )
+            opened = stack.enter_context(on_base)
+            found.append((part, opened))
+        first = found[0][1].base
+        place = outputs.parse(output, first)
         names.parse(tag or pairing_lock.tag(kept.lock, kept.data))
-        _check(kept, opened)
-        _demand_command(library, wanted, opened, None if afresh else pairing_lock.digest(kept.data))
-        drafted = opened.drafted._replace(lock=kept.lock)
-        built = building.build(opened.base, drafted, kept.data)
-        if verify:
-            again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
-            again += [
-                part for folder in libraries for part in ("--library", os.path.abspath(folder))
-            ]
-            build_again(again, archive.thin(built.image, built.tag))
+        check_room(kept.lock, len(found), first, place, platform)
+        images = []
+        for part, opened in found:
+            _check(kept, part, opened)
+            key = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
+            _demand_command(library, wanted, opened, () if afresh else key)
+            built = building.build(opened.base, opened.drafted._replace(lock=part), kept.data)
+            images.append(BuiltFor(part, built))
+            if verify:
+                again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
+                again += ["--platform", part.base.platform]
+                again += [
+                    part for folder in libraries for part in ("--library", os.path.abspath(folder))
+                ]
+                build_again(again, archive.thin(built.image, built.tag))
+        tag = tag or pairing_lock.tag(kept.lock, kept.data)
         with pairing_arguments.writing(
-            documents_of(kept, built, documents, place), "--documents DIR names another folder"
+            documents_of(kept, images, documents, place), "--documents DIR names another folder"
         ):
-            written = outputs.write(place, built, opened.base, kept.lock, tag or built.tag)
+            both = [(one.built, on.base) for one, (_, on) in zip(images, found, strict=True)]
+            written = outputs.write(place, both, kept.lock, tag)
     if as_json:
         options.print_json(
             {
                 "schema": 1,
-                "image": built.image.config_digest,
-                "manifest": written.pushed or built.image.manifest_digest,
-                "layer": built.image.layer_digest,
+                **_digests(images[0].built),
+                **({"manifest": written.pushed} if written.pushed else {}),
                 "lock": pairing_lock.digest(kept.data),
-                "tag": tag or built.tag,
+                "tag": tag,
                 "output": output or place.kind,
                 "verified": verify,
+                "platforms": {one.lock.base.platform: _digests(one.built) for one in images},
             }
         )
         return EXIT_OK
-    click.echo(written.said)
-    click.echo(f"image  {built.image.config_digest}")
+    click.echo("\n".join((written.said, *image_lines(images))))
     if verify:
         click.echo("built three times under different conditions: the same each time")
     return EXIT_OK
 
 
-def _demand_command(library: Library, wanted: Pairing, opened: OnBase, digest: str | None) -> None:
+def _digests(built: Built) -> dict[str, str | None]:
+    image = built.image
+    return {
+        "image": image.config_digest,
+        "manifest": image.manifest_digest,
+        "layer": image.layer_digest,
+    }
+
+
+def image_lines(images: Sequence[BuiltFor]) -> list[str]:
+    """Say which images there are, and of several for what."""
+    ends = [f"  {one.lock.base.platform}" if len(images) > 1 else "" for one in images]
+    ids = (one.built.image.config_digest for one in images)
+    return [f"image  {image}{end}" for image, end in zip(ids, ends, strict=True)]
+
+
+def check_room(
+    lock: PairingLock, count: int, base: Base, place: Output, platform: str | None
+) -> None:
+    """Raise ``UsageError`` where not all that a lock is of would be in one place, and nobody has said so."""
+    every = list(pairing_lock.by_platform(lock))
+    if count > 1 and place.kind not in outputs.SEVERAL:
+        raise UsageError(
+            f"--output {place.kind} has room for one image, and the lock is of {' and '.join(every)}",
+            hint=f"--platform {every[0]}, or --output registry:REF or oci:DIR for an index of all",
+        )
+    if count < len(every) and platform is None and place.kind in outputs.SEVERAL:
+        raise UsageError(
+            f"the lock is of {' and '.join(every)}, and {base.where} has one of them of {base.reference}",
+            hint=f"--base registry:{lock.base.ref}, or --platform {platform_of(base.config)}",
+        )
+
+
+def _demand_command(
+    library: Library, wanted: Pairing, opened: OnBase, key: tuple[str, ...]
+) -> None:
     """Hold the command against the base; what held for a lock holds, since the lock decides all of it."""
     cache = Cache(cache_folder(os.environ), note=options.note)
-    if digest is not None and cache.lookup("commands-taken", TOOL, digest) is not None:
+    if key and cache.lookup("commands-taken", *key) is not None:
         return
     from vllm_mods.cli import command_check  # noqa: PLC0415  (an eighth of the time of a build)
 
     asked = command_check.of_pairing(library, wanted)
-    if command_check.demand(asked, opened.tree, opened.planned) and digest is not None:
-        cache.record("commands-taken", TOOL, digest, data=b"")
+    if command_check.demand(asked, opened.tree, opened.planned) and key:
+        cache.record("commands-taken", *key, data=b"")
 
 
-def _check(kept: ReadLock, opened: OnBase) -> None:
-    moved = pairing_lock.moved(kept.lock, opened.drafted.lock)
+def _check(kept: ReadLock, part: PairingLock, opened: OnBase) -> None:
+    moved = pairing_lock.moved(part, opened.drafted.lock)
     if moved:
         lines = "".join(f"\n  {one}" for one in moved)
         raise Refused(
@@ -137,9 +203,9 @@ def _check(kept: ReadLock, opened: OnBase) -> None:
 
 
 def documents_of(
-    kept: ReadLock, built: Built, folder: str | None, place: Output
+    kept: ReadLock, images: Sequence[BuiltFor], folder: str | None, place: Output
 ) -> dict[str, bytes]:
-    """Return what lies beside an image, by where it goes."""
+    """Return what lies beside images, by where it goes; of several, each has its platform in its name."""
     if place.kind == outputs.THIN:
         return {}
     beside = os.path.splitext(kept.path)[0]
@@ -147,11 +213,13 @@ def documents_of(
         beside = os.path.join(folder, os.path.basename(beside))
     # A builder makes an image of its own around the layer.
     is_layer = place.kind == outputs.DOCKERFILE
-    image = built.image.layer_digest if is_layer else built.image.config_digest
-    return {
-        f"{beside}.cdx.json": documents.bill_of_materials(kept.lock, kept.data, image),
-        f"{beside}.intoto.json": documents.provenance(kept.lock, kept.data, image),
-    }
+    found = {}
+    for lock, built in images:
+        name = f"{beside}.{lock.base.platform.replace('/', '-')}" if len(images) > 1 else beside
+        image = built.image.layer_digest if is_layer else built.image.config_digest
+        found[f"{name}.cdx.json"] = documents.bill_of_materials(lock, kept.data, image)
+        found[f"{name}.intoto.json"] = documents.provenance(lock, kept.data, image)
+    return found
 
 
 def _absolute(ref: str) -> str:

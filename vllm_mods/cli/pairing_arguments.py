@@ -23,7 +23,8 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LAYER_FORMAT, LockedWheel, PairingLock
 from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images.model import Base
-from vllm_mods.images.open import demand_platform, open_base
+from vllm_mods.images.oci import is_for, platform_of
+from vllm_mods.images.open import demand_platform, in_engine, open_base
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.image import ImageTree, find_site_root
@@ -70,6 +71,25 @@ def read_lock(library: Library, path: str, name: str) -> ReadLock:
             hint=f"vllm-mods lock {name} --output FILE",
         )
     return ReadLock(path=path, data=data, lock=lock)
+
+
+def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[PairingLock, ...]:
+    """Return a lock for each platform to build for: the one that is named, else all that the base has.
+
+    Raises ``UsageError`` for one that the lock is not of.
+    """
+    every = pairing_lock.by_platform(lock)
+    if platform is None and len(every) > 1 and in_engine(ref):
+        base = open_base(ref)
+        platform = platform_of(base.config)
+        base.close()
+    found = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
+    if not found:
+        raise UsageError(
+            f"the lock of {lock.pairing} is of {', '.join(every)}, not of {platform}",
+            hint=f"vllm-mods lock {lock.pairing} --platform {','.join((*every, platform or ''))}",
+        )
+    return found
 
 
 @contextmanager

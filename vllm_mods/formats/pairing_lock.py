@@ -135,12 +135,25 @@ class LockedImage(NamedTuple):
     layer: tuple[LockedEntry, ...]
 
 
+class LockedPlatform(NamedTuple):
+    """What a lock has of its own for one more platform of the base; the fields are those of ``PairingLock``."""
+
+    base: LockedBase
+    vllm: LockedVllm
+    mods: tuple[LockedMod, ...]
+    templates: tuple[LockedTemplate, ...]
+    wheels: tuple[LockedWheel, ...]
+    command: Text
+    image: LockedImage | None = None
+
+
 class PairingLock(NamedTuple):
     """The whole file. ``epoch`` (seconds since 1970) is the time of everything that is written.
 
     ``pairing_digest`` is that of the pairing it was made from, ``command`` what serves in the image:
     environment and command, defaults filled in, a chat template where it lies. Locks of earlier versions
-    have no ``image``: what is built of them has the base's settings, as it had then.
+    have no ``image``: what is built of them has the base's settings, as it had then. ``platforms`` are there
+    where the base is an index and more than one image of it is built on.
     """
 
     pairing: Text
@@ -158,6 +171,7 @@ class PairingLock(NamedTuple):
     layer_format: Number = LAYER_FORMAT
     checkpoint: LockedModel | None = None
     image: LockedImage | None = None
+    platforms: tuple[LockedPlatform, ...] = ()
 
 
 class LockDifference(NamedTuple):
@@ -185,6 +199,20 @@ def tag(lock: PairingLock, data: bytes) -> str:
     return f"{lock.pairing}:{version[:100]}-{digest(data)[:12]}"
 
 
+def joined(locks: Sequence[PairingLock]) -> PairingLock:
+    """Return one lock of those of several platforms."""
+    first, *others = sorted(locks, key=lambda one: one.base.platform)
+    parts = ({name: getattr(one, name) for name in LockedPlatform._fields} for one in others)
+    return first._replace(platforms=tuple(LockedPlatform(**part) for part in parts))
+
+
+def by_platform(lock: PairingLock) -> dict[str, PairingLock]:
+    """Return a lock for each platform, as if it had no other."""
+    alone = lock._replace(platforms=())
+    every = (alone, *(alone._replace(**one._asdict()) for one in lock.platforms))
+    return {one.base.platform: one for one in every}
+
+
 def dump(lock: PairingLock) -> bytes:
     """Write a lock, the same bytes for the same content on every machine."""
     raw = {"schema": SCHEMA, **_encoded(lock)}
@@ -199,6 +227,7 @@ def parse(data: bytes, where: str) -> PairingLock:
         raise _broken(where, [f"not JSON: {error}"]) from None
     top = raw if isinstance(raw, dict) else {}
     schema = top.pop("schema", None)
+    top.setdefault("layer_format", 1)
     if schema != SCHEMA:
         raise ManifestError(
             where,
@@ -206,9 +235,12 @@ def parse(data: bytes, where: str) -> PairingLock:
             hint=f"use the version that wrote it: {top.get('tool', 'a newer vllm-mods')}",
         )
     try:
-        return decode(PairingLock, top)
+        lock = decode(PairingLock, top)
     except DecodeError as error:
         raise _broken(where, error.problems) from None
+    if len(by_platform(lock)) <= len(lock.platforms):
+        raise _broken(where, ["platforms: one is there twice"])
+    return lock
 
 
 def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
@@ -218,11 +250,20 @@ def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
     name of the base and the digests of its documents, which another place has otherwise: layers and settings
     decide.
     """
+    known = by_platform(old)
+    parts = by_platform(new).values()
+    return differences(
+        old, joined([_as_before(known.get(one.base.platform, old), one) for one in parts])
+    )
+
+
+def _as_before(old: PairingLock, new: PairingLock) -> PairingLock:
+    """Return a lock with what decides nothing as an older one has it."""
     base = new.base._replace(ref=old.base.ref, manifest=old.base.manifest)
     if old.image is not None:
         base = base._replace(config=old.base.config)
     texts = {mod.name: mod.manifest for mod in old.mods}
-    same = new._replace(
+    return new._replace(
         base=base,
         mods=tuple(mod._replace(manifest=texts.get(mod.name)) for mod in new.mods),
         pairing_digest=old.pairing_digest,
@@ -230,16 +271,16 @@ def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
         checkpoint=new.checkpoint if old.checkpoint and new.checkpoint else old.checkpoint,
         image=new.image if old.image is not None else None,
     )
-    return differences(old, same)
 
 
 def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
     """Return every value in which two locks differ, sorted by where it is.
 
-    Mods, files and wheels are compared by name, wherever they stand; the order of mods by itself.
+    Mods, files and wheels are compared by name, wherever they stand; the order of mods by itself. Where one
+    has several platforms, what is of one has its name in front.
     """
-    before = dict(_flat("", _encoded(old)))
-    after = dict(_flat("", _encoded(new)))
+    several = bool(old.platforms or new.platforms)
+    before, after = (dict(_values(one, several=several)) for one in (old, new))
     return tuple(
         LockDifference(path=path, before=before.get(path), after=after.get(path))
         for path in sorted(before.keys() | after.keys())
@@ -250,13 +291,26 @@ def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...
 def _encoded(lock: PairingLock) -> dict[str, Any]:
     """Return a lock as JSON; what earlier versions did not know is left out where it is not there."""
     raw: dict[str, Any] = encode(lock)
-    for name in ("image", "checkpoint"):
-        if raw[name] is None:
-            del raw[name]
-    for mod in raw["mods"]:
-        if mod["manifest"] is None:
-            del mod["manifest"]
+    for part in (raw, *raw["platforms"]):
+        for name in ("image", "checkpoint"):
+            if name in part and part[name] is None:
+                del part[name]
+        for mod in part["mods"]:
+            if mod["manifest"] is None:
+                del mod["manifest"]
+    if not lock.platforms:
+        del raw["platforms"]
     return raw
+
+
+def _values(lock: PairingLock, *, several: bool) -> Iterator[tuple[str, str]]:
+    if not several:
+        yield from _flat("", _encoded(lock))
+        return
+    for platform, one in by_platform(lock).items():
+        for key, value in _encoded(one).items():
+            where = f"{platform} " if key in LockedPlatform._fields else ""
+            yield from ((f"{where}{path}", text) for path, text in _flat(key, value))
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  (any JSON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
@@ -23,6 +24,8 @@ _PLACES = {
     DOCKERFILE: "DIR",
     THIN: "FILE",
 }
+SEVERAL = frozenset({OCI, REGISTRY})
+"""Where images of several platforms go as one index; elsewhere there is room for one."""
 _FORMS = ", ".join(("docker", *(f"{kind}:{place}" for kind, place in _PLACES.items())))
 
 
@@ -61,11 +64,14 @@ class Written(NamedTuple):
     pushed: str | None = None
 
 
-def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str) -> Written:
-    """Put an image there under a tag, whole or not at all.
+def write(
+    output: Output, images: Sequence[tuple[Built, Base]], lock: PairingLock, tag: str
+) -> Written:
+    """Put an image there under a tag, or an index of those of several platforms, whole or not at all.
 
     Raises ``Refused`` and ``TreeError`` as the modules do.
     """
+    built, base = images[0]
     if output.kind == ENGINE:
         engine.write(built, base.where, tag)
         return Written(
@@ -77,7 +83,7 @@ def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str)
     if output.kind == REGISTRY:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
-        pushed = registry.write(built, base, output.place, tag)
+        pushed = registry.write(images, output.place, tag)
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
     place = os.path.abspath(output.place)
@@ -87,7 +93,7 @@ def write(output: Output, built: Built, base: Base, lock: PairingLock, tag: str)
             f"wrote {output.place}, without the base's layers: docker load -i {output.place}"
         )
     if output.kind == OCI:
-        files.layout(built, base, place, tag)
+        files.layout(images, place, tag)
     else:
         files.archived(built, base, place, tag)
     return Written(f"wrote {tag} to {output.place}")

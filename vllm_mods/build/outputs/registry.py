@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 import requests
@@ -19,7 +19,7 @@ from vllm_mods.images import names
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.names import Name
-from vllm_mods.images.registry import Client
+from vllm_mods.images.registry import ACCEPT, Client
 
 _OK, _CREATED, _ACCEPTED = 200, 201, 202
 
@@ -32,34 +32,43 @@ class Pushed(NamedTuple):
     sent: int
 
 
-def write(built: Built, base: Base, ref: str, tag: str) -> Pushed:
-    """Push an image to ``ref``; without a tag in it, under the one of ``tag``.
+def write(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Pushed:
+    """Push an image, or an index of several, to ``ref``; without a tag in it, under the one of ``tag``.
 
-    The manifest comes last: until then nobody sees anything of it. Raises ``Refused`` for a tag that
+    What the tag names comes last: until then nobody sees anything of it. Raises ``Refused`` for a tag that
     is taken, and where the registry neither has the base's layers nor takes them from the base's
     repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
     """
     target = names.parse(ref)
     if ":" not in ref.rpartition("/")[2] and "@" not in ref:
         target = target._replace(tag=tag.rpartition(":")[2])
-    source = _source(base, target)
+    source = _source(images[0][1], target)
     client = _Pusher(target, os.environ, source)
-    image = oci.with_layers(built.image, _layers(base, source))
-    if image.manifest is None or image.layers is None:
-        raise AssertionError
-    digest = oci.digest(image.manifest)
+    ours = [oci.with_layers(built.image, _layers(base, source)) for built, base in images]
+    manifests = [one.manifest for one in ours if one.manifest is not None]
+    top = manifests[0] if len(ours) == 1 else oci.platforms(ours)
+    digest = oci.digest(top)
     there = client.digest_of_tag()
     if there == digest:
         return Pushed(str(target), digest, 0)
     if there is not None:
-        if client.config_of_tag() == image.config_digest:  # packed by another zlib
+        if client.configs_of_tag() == [one.config_digest for one in ours]:  # packed by another zlib
             return Pushed(str(target), there, 0)
         raise moved(str(target), there, digest)
-    for layer in dict.fromkeys(image.layers[:-1]):
+    below = {
+        layer: base
+        for one, (_, base) in zip(ours, images, strict=True)
+        for layer in (one.layers or ())[:-1]
+    }
+    for layer, base in below.items():
         client.take(layer, base)
-    client.upload(*image.layer_blob)
-    client.upload(image.config_digest, image.config)
-    client.put_manifest(image.manifest)
+    for one in ours:
+        client.upload(*one.layer_blob)
+        client.upload(one.config_digest, one.config)
+    if len(ours) > 1:
+        for manifest in manifests:
+            client.put_manifest(manifest, oci.digest(manifest))
+    client.put_manifest(top, target.tag)
     return Pushed(str(target), digest, client.sent)
 
 
@@ -107,17 +116,26 @@ class _Pusher(Client):
         self.sent = 0
 
     def digest_of_tag(self) -> str | None:
-        response = self._ask("HEAD", f"manifests/{self.name.tag}", headers={"Accept": oci.MANIFEST})
+        response = self._ask("HEAD", f"manifests/{self.name.tag}", headers={"Accept": ACCEPT})
         if response.status_code == requests.codes.not_found:
             return None
         self._check(response, _OK)
         return response.headers.get("Docker-Content-Digest", "(unknown)")
 
-    def config_of_tag(self) -> str | None:
-        """Return the ID of what the tag names; None for what is no manifest of one image."""
-        data = self.open(self.manifest(str(self.name))).read()
-        config = reading.parse(data, str(self.name)).get("config")
-        return config.get("digest") if isinstance(config, dict) else None
+    def configs_of_tag(self) -> list[str | None]:
+        """Return the IDs of what the tag names: of an image, or of those of an index in their order."""
+        found = self._document(self.manifest(str(self.name)))
+        listed = found.get("manifests")
+        try:
+            below = [reading.descriptor(one) for one in listed] if isinstance(listed, list) else []
+        except (KeyError, TypeError, ValueError):
+            return []
+        configs = [one.get("config") for one in ([*map(self._document, below)] or [found])]
+        return [one.get("digest") if isinstance(one, dict) else None for one in configs]
+
+    def _document(self, of: Descriptor) -> dict[str, Any]:
+        with self.open(of) as file:
+            return reading.parse(file.read(), str(self.name))
 
     def take(self, layer: Descriptor, base: Base) -> None:
         """Have a layer of the base in this repository, without sending it."""
@@ -154,8 +172,8 @@ class _Pusher(Client):
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
 
-    def put_manifest(self, data: bytes) -> None:
-        self._put(f"manifests/{self.name.tag}", data, oci.MANIFEST)
+    def put_manifest(self, data: bytes, name: str) -> None:
+        self._put(f"manifests/{name}", data, str(json.loads(data)["mediaType"]))
 
     def _put(self, path: str, data: bytes, kind: str) -> None:
         self.sent += len(data)
