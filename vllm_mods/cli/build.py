@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -28,10 +28,11 @@ from vllm_mods.library.catalog import Library
 
 
 class BuiltFor(NamedTuple):
-    """An image, and the lock as it is for its platform."""
+    """An image, what it is built on, and the lock as it is for its platform."""
 
     lock: PairingLock
     built: Built
+    base: Base
 
 
 @click.command(name="build")
@@ -86,62 +87,70 @@ def command(
         library, pairing_arguments.lock_path(library, name, lock_file), name
     )
     ref = base or kept.lock.base.ref
+    tag = tag or pairing_lock.tag(kept.lock, kept.data)
     with ExitStack() as stack:
-        found = []
-        for part in pairing_arguments.parts_of(kept.lock, ref, platform):
-            on_base = pairing_arguments.on_base(
-                library,
-                wanted,
-                ref,
-                epoch=part.epoch,
-                locked=part,
-                afresh=afresh,
-                beside=() if lock_file is not None else (kept.path,),
+        parts = pairing_arguments.parts_of(kept.lock, ref, platform)
+        opened = [
+            stack.enter_context(
+                pairing_arguments.on_base(
+                    library,
+                    wanted,
+                    ref,
+                    epoch=part.epoch,
+                    locked=part,
+                    afresh=afresh,
+                    beside=() if lock_file is not None else (kept.path,),
+                )
             )
-            opened = stack.enter_context(on_base)
-            found.append((part, opened))
-        first = found[0][1].base
-        place = outputs.parse(output, first)
-        names.parse(tag or pairing_lock.tag(kept.lock, kept.data))
-        check_room(kept.lock, len(found), first, place, platform)
-        images = []
-        for part, opened in found:
-            _check(kept, part, opened)
+            for part in parts
+        ]
+        place = outputs.parse(output, opened[0].base)
+        names.parse(tag)
+        check_room(kept.lock, opened, place, platform)
+        for part, one in zip(parts, opened, strict=True):
+            _check(kept, part, one)
             key = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
-            _demand_command(library, wanted, opened, () if afresh else key)
-            built = building.build(opened.base, opened.drafted._replace(lock=part), kept.data)
-            images.append(BuiltFor(part, built))
-            if verify:
-                again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
-                again += ["--platform", part.base.platform]
-                again += [
-                    part for folder in libraries for part in ("--library", os.path.abspath(folder))
-                ]
-                build_again(again, archive.thin(built.image, built.tag))
-        tag = tag or pairing_lock.tag(kept.lock, kept.data)
+            _demand_command(library, wanted, one, () if afresh else key)
+        images = build_all(kept, opened)
+        again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
+        for folder in libraries:
+            again += ["--library", os.path.abspath(folder)]
+        for image in images if verify else ():
+            made = archive.thin(image.built.image, image.built.tag)
+            build_again([*again, "--platform", image.lock.base.platform], made)
         with pairing_arguments.writing(
             documents_of(kept, images, documents, place), "--documents DIR names another folder"
         ):
-            both = [(one.built, on.base) for one, (_, on) in zip(images, found, strict=True)]
-            written = outputs.write(place, both, kept.lock, tag)
+            written = outputs.write(place, [image[1:] for image in images], kept.lock, tag)
     if as_json:
-        options.print_json(
-            {
-                "schema": 1,
-                **_digests(images[0].built),
-                **({"manifest": written.pushed} if written.pushed else {}),
-                "lock": pairing_lock.digest(kept.data),
-                "tag": tag,
-                "output": output or place.kind,
-                "verified": verify,
-                "platforms": {one.lock.base.platform: _digests(one.built) for one in images},
-            }
-        )
+        answer: dict[str, Any] = {
+            "schema": 1,
+            **_digests(images[0].built),
+            **({"manifest": written.pushed} if written.pushed else {}),
+            "lock": pairing_lock.digest(kept.data),
+            "tag": tag,
+            "output": output or place.kind,
+            "verified": verify,
+        }
+        if len(images) > 1:
+            answer["platforms"] = {one.lock.base.platform: _digests(one.built) for one in images}
+        options.print_json(answer)
         return EXIT_OK
     click.echo("\n".join((written.said, *image_lines(images))))
     if verify:
         click.echo("built three times under different conditions: the same each time")
     return EXIT_OK
+
+
+def build_all(kept: ReadLock, opened: Sequence[OnBase]) -> list[BuiltFor]:
+    """Build the image of a lock for each platform whose base is open."""
+    parts = pairing_lock.by_platform(kept.lock)
+    found = []
+    for one in opened:
+        part = parts[one.drafted.lock.base.platform]
+        built = building.build(one.base, one.drafted._replace(lock=part), kept.data)
+        found.append(BuiltFor(part, built, one.base))
+    return found
 
 
 def _digests(built: Built) -> dict[str, str | None]:
@@ -161,16 +170,16 @@ def image_lines(images: Sequence[BuiltFor]) -> list[str]:
 
 
 def check_room(
-    lock: PairingLock, count: int, base: Base, place: Output, platform: str | None
+    lock: PairingLock, opened: Sequence[OnBase], place: Output, platform: str | None
 ) -> None:
     """Raise ``UsageError`` where not all that a lock is of would be in one place, and nobody has said so."""
-    every = list(pairing_lock.by_platform(lock))
-    if count > 1 and place.kind not in outputs.SEVERAL:
+    every, base = list(pairing_lock.by_platform(lock)), opened[0].base
+    if len(opened) > 1 and place.kind not in outputs.SEVERAL:
         raise UsageError(
             f"--output {place.kind} has room for one image, and the lock is of {' and '.join(every)}",
             hint=f"--platform {every[0]}, or --output registry:REF or oci:DIR for an index of all",
         )
-    if count < len(every) and platform is None and place.kind in outputs.SEVERAL:
+    if len(opened) < len(every) and platform is None and place.kind in outputs.SEVERAL:
         raise UsageError(
             f"the lock is of {' and '.join(every)}, and {base.where} has one of them of {base.reference}",
             hint=f"--base registry:{lock.base.ref}, or --platform {platform_of(base.config)}",
@@ -214,7 +223,7 @@ def documents_of(
     # A builder makes an image of its own around the layer.
     is_layer = place.kind == outputs.DOCKERFILE
     found = {}
-    for lock, built in images:
+    for lock, built, _ in images:
         name = f"{beside}.{lock.base.platform.replace('/', '-')}" if len(images) > 1 else beside
         image = built.image.layer_digest if is_layer else built.image.config_digest
         found[f"{name}.cdx.json"] = documents.bill_of_materials(lock, kept.data, image)

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
-from vllm_mods.build import building, outputs, upgrading
+from vllm_mods.build import outputs, upgrading
 from vllm_mods.cli import command_check, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
-from vllm_mods.cli.build import BuiltFor, check_room, documents_of, image_lines
+from vllm_mods.cli.build import build_all, check_room, documents_of, image_lines
 from vllm_mods.cli.lock import looked_at
 from vllm_mods.cli.pairing_arguments import ReadLock
 from vllm_mods.formats import pairing, pairing_lock
@@ -99,18 +99,11 @@ def command(
         if after == before and not pairing_lock.moved(kept.lock, lock):
             return _answer(kept.lock, ReadLock(path, kept.data, kept.lock), (), as_json=as_json)
         now = ReadLock(path, pairing_lock.dump(lock), lock)
-        parts = pairing_lock.by_platform(lock)
-        images = []
-        for one in opened:
-            part = parts[one.drafted.lock.base.platform]
-            images.append(
-                BuiltFor(part, building.build(one.base, one.drafted._replace(lock=part), now.data))
-            )
-        check_room(lock, len(images), opened[0].base, place, None)
+        check_room(lock, opened, place, None)
+        images = build_all(now, opened)
         beside = os.path.splitext(path)[0]
         documents = documents_of(now, images, None, place)
-        built = [(image.built, one.base) for image, one in zip(images, opened, strict=True)]
-        written = outputs.write(place, built, lock, _tag(now))
+        written = outputs.write(place, [one[1:] for one in images], lock, _tag(now))
         upgrading.put(
             library,
             name,
