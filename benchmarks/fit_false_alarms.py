@@ -137,6 +137,58 @@ EXPLAINED = {
     ("fit-attribute", "vllm/model_executor/models/laguna_dflash.py", "get_cache_scale"): (
         "the hook get_cache_scale is gone from QuantizationConfig, and this model calls it"
     ),
+    ("fit-call", "vllm/benchmarks/datasets.py", "allowed_tokens"): (
+        "0.11.1 made allowed_tokens required and left two callers without it"
+    ),
+    ("fit-attribute", "vllm/model_executor/layers/kda.py", "linear_attn_config"): (
+        "0.11.1 states ModelConfig for the checkpoint's own configuration: it runs, its type is wrong"
+    ),
+    ("fit-types", "vllm/v1/worker/gpu_worker.py", "EplbState"): (
+        "0.11.1 gave EplbState a state for each model and a parameter another name, and left this caller"
+    ),
+    ("fit-duplicate", "vllm/config/vllm.py", "has_blocked_weights"): (
+        "0.12.0 defines the same function twice in one method"
+    ),
+    ("fit-types", "vllm/model_executor/models/step3_text.py", "`ModelConfig`"): (
+        "0.12.0 states ModelConfig for the checkpoint's own configuration: it runs, its type is wrong"
+    ),
+    ("fit-string", "vllm/attention/layers/mm_encoder_attention.py", "PALLAS backend"): (
+        "0.13.0 has a comma between two halves of a text: the second is a value without a place"
+    ),
+    ("fit-string", "vllm/tool_parsers/minimax_tool_parser.py", "An unexpected error"): "the same",
+    ("fit-string", "vllm/tool_parsers/qwen3xml_tool_parser.py", "Parsed value"): (
+        "three places and one value: logging prints a traceback"
+    ),
+    ("fit-attribute", "vllm/compilation/piecewise_backend.py", "range_entry.runnable"): (
+        "0.13.0 states Range for what is a RangeEntry: it runs, its type is wrong"
+    ),
+    ("fit-attribute", "vllm/model_executor/models/jais2.py", "lora_config.lora_"): (
+        "LoRAConfig lost lora_extra_vocab_size and lora_vocab_padding_size"
+    ),
+    ("fit-string", "vllm/entrypoints/openai/speech_to_text.py", "warmup failed"): (
+        "0.14.0 logs a text with %s and gives it nothing"
+    ),
+    ("fit-string", "vllm/entrypoints/openai/translations/speech_to_text.py", "warmup failed"): (
+        "the same, moved"
+    ),
+    ("fit-attribute", "vllm/config/vllm.py", "bs_to_padded_graph_size"): (
+        "0.15.0 moved the list to the dispatcher and left this method, which nobody calls"
+    ),
+    ("fit-call", "vllm/model_executor/models/glm4_moe_lite.py", "make_expert_params_mapping"): (
+        "0.15.0 does not pass model, which FusedMoE needs"
+    ),
+    ("fit-types", "vllm/model_executor/models/sarvam.py", "MoERunner.set_eplb_state"): (
+        "one parameter where MoERunner takes four, as for the model above"
+    ),
+    ("fit-types", "vllm/model_executor/models/gemma4.py", "`IntermediateTensors`"): (
+        "0.19.0 calls get of IntermediateTensors, which has none: it fails with pipeline parallelism"
+    ),
+    ("fit-types", "vllm/benchmarks/datasets/datasets.py", "SpecBench.sample"): (
+        "0.20.0 took self from a method's parameters"
+    ),
+    ("fit-types", "vllm/model_executor/models/step3p5.py", "swiglu_limits_shared"): (
+        "the wrong ModelConfig above"
+    ),
 }
 
 

@@ -38,24 +38,28 @@ STEPS = (1, 2, 4, 8)
 
 
 class Run(NamedTuple):
-    """A command: wall seconds, and the peak of the memory that all its processes take together."""
+    """A command: wall seconds, the peak of the memory that all its processes take together, their CPU seconds."""
 
     seconds: float
     peak: float
+    cpu: float = 0.0
 
 
-def measured(command: Sequence[str], cache: str) -> Run:
+def measured(command: Sequence[str], cache: str, codes: Sequence[int] = (0,)) -> Run:
     start = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, env={**os.environ, "VLLM_MODS_CACHE": cache}
     )
     peak = 0
+    ticks: dict[int, int] = {}
     while process.poll() is None:
-        peak = max(peak, sum(_share(pid) for pid in _family(process.pid)))
+        family = _family(process.pid)
+        peak = max(peak, sum(map(_share, family)))
+        ticks.update((pid, spent) for pid in family if (spent := _ticks(pid)))
         time.sleep(0.05)
     seconds = time.perf_counter() - start
-    assert process.returncode == 0, f"{' '.join(command)}: exit code {process.returncode}"
-    return Run(seconds, peak / 1024)
+    assert process.returncode in codes, f"{' '.join(command)}: exit code {process.returncode}"
+    return Run(seconds, peak / 1024, sum(ticks.values()) / os.sysconf("SC_CLK_TCK"))
 
 
 def _family(top: int) -> list[int]:
@@ -72,6 +76,15 @@ def _family(top: int) -> list[int]:
     for pid in found:
         found += parents.get(pid, [])
     return found
+
+
+def _ticks(pid: int) -> int:
+    """Return the CPU time of a process that is still there; nobody waits for those of a forkserver."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+    except OSError:
+        return 0
 
 
 def _share(pid: int) -> int:

@@ -1,69 +1,86 @@
-"""Replay upstream's own changes as mods, and port them to other releases, beside patch and git apply.
+"""Replay upstream's own changes as mods, and port them to other releases, beside patch and git.
 
-    python benchmarks/port_replay.py --trees FOLDER [--changes N] [--seed S] [--jobs N]
+    python benchmarks/port_replay.py --trees FOLDER [--changes N] [--seed S] [--jobs N] [--record FILE]
 
 FOLDER has extracted sources of vLLM, a folder for each release. A change is what one function became
 from one release to the next. As a mod on the older of the two it is ported one, two and four
 releases back; taken out again, as a mod on the newer one, it is ported one, two and four releases on.
-(The other way round the target would have the change already.)
+Every change that a release N.1 made is ported back, as a fix is.
+
+What upstream has after both changes is known in two kinds of cases, and has to come out:
+
+* **carried**: a change, or its removal, ported to a release that has it already and changed the function since;
+* **halves**: of the edits that make up a change some are the mod, the others are in the target.
 
 Told for each way to port: **clean**, **refused**, and **wrong**: another function than the one meant was
-changed, or the result is another than that of a clean three-way merge of the file. Cases of which the
-target has not got the file or the function are told apart: there nothing but a move can be right.
-At last siblings are shuffled or doubled on purpose: refuse, or land right.
+changed; or the result is another than upstream's; or, where upstream's is not known, another than that of a
+clean merge of ``git merge-file``; or, where that clashes, other words came and went than those of the mod.
+**order** is told apart: upstream's lines in another order. In cases of which the target has not got the file
+or the function nothing but a move can be right. At last siblings are shuffled or doubled on purpose: refuse, or land right.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
-import itertools
+import io
+import json
 import os
 import random
+import re
 import subprocess
 import tempfile
 import time
+import tokenize
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.version import Version
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.model import FileChange
-from vllm_mods.formats import diff_writer
+from vllm_mods.formats import diff_writer, syntax_tree
 from vllm_mods.port import files, follow, outline, structure, text, textual
+from vllm_mods.port.outline import Outline
 from vllm_mods.trees.open import open_tree
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from vllm_mods.port.outline import Outline
-
 STEPS = (1, 2, 4)
+OURS, MERGE_FILE = "vllm-mods port", "git merge-file"
 
 
-class Change(NamedTuple):
-    """A function of a file that is another one in the release ``other``."""
+class Case(NamedTuple):
+    """A change of a function between two releases, as a mod on ``release`` to be ported to ``to``."""
 
+    row: str
     path: str
     function: str
     release: str
     other: str
-
-
-class Case(NamedTuple):
-    """A change as a mod on ``change.release``, to be ported to the release ``to``, ``step`` away."""
-
-    change: Change
     to: str
-    step: int
+    seed: int
 
 
-def functions(one: Outline, scope: str = "") -> Iterator[tuple[str, Outline]]:
+class Sides(NamedTuple):
+    """A case's texts; ``truth`` is what upstream has after both changes, where it is known."""
+
+    base: bytes
+    mod: bytes
+    target: bytes
+    truth: bytes | None = None
+
+
+@functools.lru_cache(maxsize=64)  # a file is ported to many releases, change by change
+def outlined(data: bytes) -> Outline | None:
+    return outline.read(data)
+
+
+def functions(one: Outline | None, scope: str = "") -> Iterator[tuple[str, Outline]]:
     """Yield the definitions that hold no other, by their chain of keys."""
-    for inner in one.inner:
+    for inner in one.inner if one is not None else ():
         chain = f"{scope}::{inner.key}" if scope else inner.key
         if inner.inner:
             yield from functions(inner, chain)
@@ -79,53 +96,224 @@ def read(trees: str, release: str, path: str) -> bytes | None:
         return None
 
 
-def changes(trees: str, release: str, other: str) -> list[Change]:
-    """Return what changed from a release to the next, one function each."""
-    found = []
-    for file in sorted(Path(trees, release, "vllm").rglob("*.py")):
-        path = str(file.relative_to(Path(trees, release)))
-        before, after = file.read_bytes(), read(trees, other, path)
-        if after is None or before == after:
-            continue
-        old, new = outline.read(before), outline.read(after)
-        if old is None or new is None:
-            continue
-        ends = dict(functions(new))
-        found += [
-            Change(path, chain, release, other)
-            for chain, one in functions(old)
-            if chain in ends and ends[chain].lines != one.lines
-        ]
+# --- which cases
+
+
+def changed_files(trees: str, release: str, other: str) -> list[str]:
+    root = Path(trees, release)
+    paths = (str(file.relative_to(root)) for file in sorted(root.glob("vllm/**/*.py")))
+    return [
+        one for one in paths if read(trees, other, one) not in {None, read(trees, release, one)}
+    ]
+
+
+def changed_functions(trees: str, release: str, other: str, path: str) -> list[str]:
+    old, new = (outlined(read(trees, one, path) or b"") for one in (release, other))
+    ends = dict(functions(new))
+    return [
+        chain for chain, one in functions(old) if chain in ends and ends[chain].lines != one.lines
+    ]
+
+
+def cases_of(releases: Sequence[str], i: int, path: str, function: str, seed: int) -> list[Case]:
+    """Return the cases of one change, made by the release after number ``i``."""
+    old, new = releases[i], releases[i + 1]
+    patch = Version(new).micro > 0
+    found = [
+        Case(f"{'N.1 back' if patch else 'back'} {n}", path, function, old, new, releases[i - n], 0)
+        for n in STEPS
+        if i >= n
+    ]
+    later = [n for n in STEPS if i + 1 + n < len(releases)]
+    if not patch:
+        found += [Case(f"on {n}", path, function, new, old, releases[i + 1 + n], 0) for n in later]
+    found += [Case("carried", path, function, old, new, releases[i + 1 + n], 0) for n in later]
+    return [*found, *(Case("halves", path, function, old, new, new, seed + k) for k in range(2))]
+
+
+def cases(trees: str, releases: Sequence[str], wanted: int, seed: int) -> list[Case]:
+    """Draw changed files, and of each its changes, until there are enough; all of those of the releases N.1."""
+    draw = random.Random(seed)
+    pairs = range(len(releases) - 1)
+    changed = [(i, path) for i in pairs for path in changed_files(trees, *releases[i : i + 2])]
+    draw.shuffle(changed)
+    fixes = [one for one in changed if Version(releases[one[0] + 1]).micro]
+    found: list[Case] = []
+    count = 0
+    for n, (i, path) in enumerate([*fixes, *(one for one in changed if one not in fixes)]):
+        if n >= len(fixes) and count >= wanted:
+            break
+        for function in changed_functions(trees, releases[i], releases[i + 1], path):
+            found += cases_of(releases, i, path, function, draw.randrange(10**6))
+            count += n >= len(fixes)
+    for case in random.Random(seed).sample(found, len(found) // 12):
+        found.append(
+            case._replace(row=draw.choice(["shuffled", "doubled"]), seed=draw.randrange(10**6))
+        )
     return found
 
 
-def cases(
-    pool: ProcessPoolExecutor, trees: str, releases: Sequence[str], wanted: int, seed: int
-) -> list[Case]:
-    everything = []
-    found = pool.map(functools.partial(changes, trees), releases[:-1], releases[1:])
-    for i, (release, other, some) in enumerate(zip(releases, releases[1:], found, strict=False)):
-        for change in some:
-            back = change._replace(release=other, other=release)
-            everything.append(
-                [
-                    *(Case(change, releases[i - n], -n) for n in STEPS if i >= n),
-                    *(
-                        Case(back, releases[i + 1 + n], n)
-                        for n in STEPS
-                        if i + 1 + n < len(releases)
-                    ),
-                ]
-            )
-    chosen = random.Random(seed).sample(everything, min(wanted, len(everything)))
-    print(f"{len(everything)} changes in {len(releases)} releases, {len(chosen)} of them replayed")
-    return [case for group in chosen for case in group]
+# --- the texts of a case
 
 
 def with_function(data: bytes, function: str, lines: Sequence[bytes]) -> bytes:
-    one = dict(functions(outline.read(data)))[function]  # type: ignore[arg-type]
+    one = dict(functions(outlined(data)))[function]
     text_ = line_diff.split(data)
     return b"".join([*text_[: one.start - 1], *lines, *text_[one.end :]])
+
+
+def sides_of(trees: str, case: Case) -> tuple[str, Sides | None]:
+    """Return the kind of a case and its texts, None where there is nothing to port."""
+    base, source = (read(trees, one, case.path) or b"" for one in (case.release, case.other))
+    new = dict(functions(outlined(source)))[case.function]
+    mod = with_function(base, case.function, new.lines)
+    if outlined(mod) is None:
+        return "no mod: in its old place the function is no Python", None
+    if case.row == "halves":
+        return halves(base, source, case)
+    target = base if case.row in {"shuffled", "doubled"} else read(trees, case.to, case.path)
+    if target is None:
+        return "file gone", Sides(base, mod, b"")
+    if case.row in {"shuffled", "doubled"}:
+        turned = (doubled if case.row == "doubled" else shuffled)(base, case)
+        kind = case.row if outlined(turned) is not None else "no target: shuffled, it is no Python"
+        return kind, Sides(base, mod, turned)
+    there = dict(functions(outlined(target)))
+    if case.function not in there:
+        return "function gone", Sides(base, mod, target)
+    if case.row == "carried":
+        old = dict(functions(outlined(base)))[case.function]
+        kept = still_there(old.lines, new.lines, there[case.function].lines)
+        kind = "carried" if kept else "carried, as it was or taken back"
+        return kind, Sides(base, mod, target, target) if kept else None
+    if there[case.function].lines == new.lines:
+        return "the target has it", None
+    return case.row, Sides(base, mod, target)
+
+
+def still_there(old: Sequence[bytes], new: Sequence[bytes], since: Sequence[bytes]) -> bool:
+    """Tell whether a function that has changed since still has all of a change."""
+    before, after, now = Counter(old), Counter(new), Counter(since)
+    gone = before - after
+    return (
+        since != new
+        and not (after - before) - now
+        and all(now[line] <= after[line] for line in gone)
+    )
+
+
+def halves(base: bytes, source: bytes, case: Case) -> tuple[str, Sides | None]:
+    """Give some of the edits that make up a change to the mod, and the others to the target."""
+    draw = random.Random(case.seed)
+    old, new = (list(dict(functions(outlined(one)))[case.function].lines) for one in (base, source))
+    edits: list[tuple[int, int, int, int]] = []
+    for i, j, k, m in line_diff.changes(old, new):
+        at = draw.randint(1, m - k - 1) if m - k > 1 and j - i in {0, m - k} else 0
+        cut = min(j, i + at)
+        edits += [(i, cut, k, k + at), (cut, j, k + at, m)] if at else [(i, j, k, m)]
+    chosen = [draw.random() < 0.5 for _ in edits]
+    if len(set(chosen)) < 2:
+        return "halves: of one edit", None
+
+    def made(mine: bool) -> bytes:
+        out: list[bytes] = []
+        at = 0
+        for (i, j, k, m), is_mine in zip(edits, chosen, strict=True):
+            out += [*old[at:i], *(new[k:m] if is_mine == mine else old[i:j])]
+            at = j
+        return with_function(base if mine else source, case.function, [*out, *old[at:]])
+
+    mod, target = made(True), made(False)
+    if syntax_tree.module(mod) is None or syntax_tree.module(target) is None:
+        return "halves: one is no Python", None
+    return "halves", Sides(base, mod, target, source)
+
+
+def doubled(base: bytes, case: Case) -> bytes:
+    """Put a second one of its name behind the function."""
+    text_ = line_diff.split(base)
+    one = dict(functions(outlined(base)))[case.function]
+    twin = text_[one.start - 1 : one.end]
+    return b"".join([*text_[: one.end], b"\n", *twin, *text_[one.end :]])
+
+
+def shuffled(base: bytes, case: Case) -> bytes:
+    """Put the definitions around a function into another order."""
+    text_ = line_diff.split(base)
+    around = outlined(base)
+    assert around is not None
+    for key in case.function.split("::")[:-1]:
+        around = next(inner for inner in around.inner if inner.key == key)
+    blocks = [text_[inner.start - 1 : inner.end] for inner in around.inner]
+    pieces: list[bytes] = []
+    at = 0
+    for inner, block in zip(
+        around.inner, random.Random(case.seed).sample(blocks, len(blocks)), strict=True
+    ):
+        pieces += [*text_[at : inner.start - 1], *block]
+        at = inner.end
+    return b"".join([*pieces, *text_[at:]])
+
+
+# --- the ways
+
+
+def ours(one: Sides) -> bytes | None:
+    return text.port(one.base, one.mod, one.target, python=True).text
+
+
+def run(*command: str, cwd: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, cwd=cwd, input=data, capture_output=True, check=False)
+
+
+def by_patch(one: Sides) -> bytes | None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "x.py")
+        file.write_bytes(one.target)
+        diff = diff_writer.file_diff("x.py", one.base, one.mod)
+        command = ["patch", "-s", "--no-backup-if-mismatch", "-r", "-", str(file)]
+        done = run(*command, cwd=folder, data=diff)
+        return file.read_bytes() if done.returncode == 0 else None
+
+
+@functools.cache
+def repository() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory()
+    run("git", "init", "-q", cwd=folder.name)
+    return folder
+
+
+def by_git(one: Sides, *, three_way: bool = False) -> bytes | None:
+    folder = repository().name
+    file = Path(folder, "x.py")
+    file.write_bytes(one.target)
+    patch = diff_writer.file_diff("x.py", one.base, one.mod)
+    if three_way:
+        Path(folder, "old").write_bytes(one.base)
+        Path(folder, "new").write_bytes(one.mod)
+        hashed = run("git", "hash-object", "-w", "old", "new", cwd=folder)
+        old, new = hashed.stdout.decode().split()
+        head, _, rest = patch.partition(b"\n")
+        patch = head + f"\nindex {old}..{new} 100644\n".encode() + rest
+        run("git", "add", "-f", "x.py", cwd=folder)
+    words = ["git", "apply", *(["--3way"] if three_way else []), "-"]
+    done = run(*words, cwd=folder, data=patch)
+    return file.read_bytes() if done.returncode == 0 else None
+
+
+def by_merge_file(one: Sides) -> bytes | None:
+    return diff3.clean(textual.merge(*map(line_diff.split, one[:3])))
+
+
+WAYS: dict[str, Callable[[Sides], bytes | None]] = {
+    OURS: ours,
+    "patch": by_patch,
+    "git apply": by_git,
+    "git apply --3way": functools.partial(by_git, three_way=True),
+    MERGE_FILE: by_merge_file,
+}
+
+# --- the judge, which knows nothing of how ours merges
 
 
 def in_place(base: bytes, before: bytes, after: bytes, function: str) -> bool:
@@ -134,7 +322,7 @@ def in_place(base: bytes, before: bytes, after: bytes, function: str) -> bool:
     Where the target has not got it under its name, one that the base has not got counts as it, if
     half of it is the same.
     """
-    sides = [outline.read(one) for one in (base, before, after)]
+    sides = [outlined(one) for one in (base, before, after)]
     if any(one is None for one in sides):
         return False
     first, old, new = (one for one in sides if one is not None)
@@ -153,200 +341,153 @@ def in_place(base: bytes, before: bytes, after: bytes, function: str) -> bool:
     return all(is_meant(scope) for scope in structure.touched(old, new))
 
 
-def ours(base: bytes, mod: bytes, target: bytes, _path: str) -> bytes | None:
-    return text.port(base, mod, target, python=True).text
+_QUOTES = {'"""', "'''"}
+_LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT}
 
 
-def by_patch(base: bytes, mod: bytes, target: bytes, path: str) -> bytes | None:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "x.py")
-        file.write_bytes(target)
-        done = subprocess.run(
-            ["patch", "-s", "--no-backup-if-mismatch", "-r", "-", str(file)],
-            input=diff_writer.file_diff(path, base, mod),
-            capture_output=True,
-            check=False,
-        )
-        return file.read_bytes() if done.returncode == 0 else None
+_WORD = re.compile(r"\"\"\"|'''|(?:(?!\"\"\"|''')\S)+")
 
 
-def by_git(
-    base: bytes, mod: bytes, target: bytes, _path: str, *, three_way: bool = False
-) -> bytes | None:
-    with tempfile.TemporaryDirectory() as folder:
-
-        def git(*words: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-            return subprocess.run(
-                ["git", *words], cwd=folder, input=data, capture_output=True, check=False
-            )
-
-        file = Path(folder, "x.py")
-        file.write_bytes(target)
-        patch = diff_writer.file_diff("x.py", base, mod)
-        if three_way:
-            git("init", "-q")
-            old, new = (
-                git("hash-object", "-w", "--stdin", data=one).stdout.decode().strip()
-                for one in (base, mod)
-            )
-            head, _, rest = patch.partition(b"\n")
-            patch = head + f"\nindex {old}..{new} 100644\n".encode() + rest
-            git("add", "x.py")
-        done = git("apply", *(["--3way"] if three_way else []), "-", data=patch)
-        return file.read_bytes() if done.returncode == 0 else None
+@functools.lru_cache(maxsize=16)
+def words(data: bytes) -> Counter[str]:
+    """Count the words of a file, those of docstrings one by one, without layout, comments, brackets and commas."""
+    found = tokenize.tokenize(io.BytesIO(data).readline)
+    kept = (one.string for one in found if one.type not in _LAYOUT and one.string not in "(),")
+    return Counter(
+        word for one in kept for word in (_WORD.findall(one) if one[-3:] in _QUOTES else [one])
+    )
 
 
-WAYS: dict[str, Callable[[bytes, bytes, bytes, str], bytes | None]] = {
-    "vllm-mods port": ours,
-    "patch": by_patch,
-    "git apply": by_git,
-    "git apply --3way": functools.partial(by_git, three_way=True),
-}
+def same_words(one: Sides, result: bytes) -> bool:
+    """Tell whether what came and went is what the mod adds and takes, less what the target did itself."""
+    base, mod, target, after = map(words, (one.base, one.mod, one.target, result))
+    for there, less in ((after - target, mod - base), (target - after, base - mod)):
+        if there - less:
+            return False
+    done = (target - base) + (base - target)
+    return not ((mod - base) - (after - target) - done) and not (
+        (base - mod) - (target - after) - done
+    )
 
 
-def judged(
-    result: bytes | None, base: bytes, target: bytes, merged: bytes | None, meant: str
-) -> str:
+def said(data: bytes) -> str | None:
+    """Return what a file says: in which order keywords and imported names stand is none of it."""
+    try:
+        module = syntax_tree.parse(data)
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            node.keywords.sort(key=lambda one: one.arg or "")
+        if isinstance(node, ast.ImportFrom):
+            node.names.sort(key=lambda one: one.name)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = str(node.value.value).split()  # type: ignore[assignment]
+    return ast.dump(module)
+
+
+def judged(result: bytes | None, one: Sides, merged: bytes | None, meant: str) -> str:
     if result is None:
         return "refused"
-    if result == target:
-        return "wrong: nothing" if merged not in {None, target} else "clean"
-    if not in_place(base, target, result, meant):
+    if one.truth is not None:
+        if result == one.truth or said(result) == said(one.truth):
+            return "clean"
+        return "order" if words(result) == words(one.truth) else "wrong: not upstream's"
+    if one.target == one.base and result == one.mod:
+        return "clean"  # a change that moves what is around the function, too
+    if result == one.target:
+        return "wrong: nothing" if merged not in {None, one.target} else "clean"
+    if not in_place(one.base, one.target, result, meant):
         return "wrong: place"
-    return "wrong: result" if merged is not None and result != merged else "clean"
+    if merged is not None:
+        return "clean" if result == merged else "wrong: not the merge"
+    return "clean" if same_words(one, result) else "wrong: words"
 
 
-def replay(trees: str, case: Case) -> tuple[str, dict[str, tuple[str, float]]]:
-    """Port one case in every way; return its kind and per way the judgement and the seconds."""
-    change = case.change
-    base, source = read(trees, change.release, change.path), read(trees, change.other, change.path)
-    target = read(trees, case.to, change.path)
-    assert base is not None
-    assert source is not None
-    new = dict(functions(outline.read(source)))[change.function]  # type: ignore[arg-type]
-    mod = with_function(base, change.function, new.lines)
-    if outline.read(mod) is None:
-        return "no mod: in its old place the function is no Python", {}
-    if target is None:
-        return "file gone", elsewhere(trees, case, base, mod)
-    there = outline.read(target)
-    if there is None or change.function not in dict(functions(there)):
-        kind = "function gone"
-    else:
-        kind = "function there"
-    if kind == "function there" and dict(functions(there))[change.function].lines == new.lines:  # type: ignore[arg-type]
-        return "carried", {}
-    return kind, in_every_way(base, mod, target, change)
+def replay(trees: str, case: Case) -> tuple[str, dict[str, str], float]:
+    """Port one case in every way; return its kind, the judgements, and the seconds of ours."""
+    kind, one = sides_of(trees, case)
+    if one is None or kind.startswith("no "):
+        return kind, {}, 0.0
+    if kind == "file gone":
+        return kind, elsewhere(trees, case, one), 0.0
+    start = time.process_time()
+    results = {OURS: ours(one)}
+    spent = time.process_time() - start
+    results |= {name: way(one) for name, way in WAYS.items() if name != OURS}
+    known: dict[bytes | None, str] = {}
+    for result in results.values():
+        if result not in known:
+            known[result] = judged(result, one, results[MERGE_FILE], case.function)
+    return kind, {name: known[result] for name, result in results.items()}, spent
 
 
-def in_every_way(
-    base: bytes, mod: bytes, target: bytes, change: Change
-) -> dict[str, tuple[str, float]]:
-    merged = diff3.clean(textual.merge(*map(line_diff.split, (base, mod, target))))
-    results = {}
-    for name, way in WAYS.items():
-        start = time.perf_counter()
-        result = way(base, mod, target, change.path)
-        spent = time.perf_counter() - start
-        judgement = judged(result, base, target, merged, change.function)
-        if target == base and result == mod:
-            judgement = "clean"  # a change that moves what is around the function, too
-        results[name] = (judgement, spent)
-    return results
-
-
-def elsewhere(trees: str, case: Case, base: bytes, mod: bytes) -> dict[str, tuple[str, float]]:
+def elsewhere(trees: str, case: Case, one: Sides) -> dict[str, str]:
     """Follow a file that the target has not got; nothing else does."""
-    start = time.perf_counter()
-    change = FileChange(path=case.change.path, before=base, after=mod)
+    change = FileChange(path=case.path, before=one.base, after=one.mod)
     (done,) = files.port([change], open_tree(f"{trees}/{case.to}"))
     judgement = "refused"
     if done.ported.text is not None and done.before is not None:
-        judgement = judged(done.ported.text, base, done.before, None, case.change.function)
-    found = dict.fromkeys(WAYS, ("refused", 0.0))
-    return {**found, "vllm-mods port": (judgement, time.perf_counter() - start)}
+        there = one._replace(target=done.before)
+        judgement = judged(done.ported.text, there, by_merge_file(there), case.function)
+    return {**dict.fromkeys(WAYS, "refused"), OURS: judgement}
 
 
-def siblings(trees: str, case: Case, shuffle: int) -> tuple[str, dict[str, tuple[str, float]]]:
-    """Put the definitions around a function into another order, or a second one behind it."""
-    change = case.change
-    base, source = read(trees, change.release, change.path), read(trees, change.other, change.path)
-    assert base is not None
-    assert source is not None
-    new = dict(functions(outline.read(source)))[change.function]  # type: ignore[arg-type]
-    mod = with_function(base, change.function, new.lines)
-    if outline.read(mod) is None:
-        return "no mod: in its old place the function is no Python", {}
-    draw = random.Random(shuffle)
-    text_ = line_diff.split(base)
-    one = dict(functions(outline.read(base)))[change.function]  # type: ignore[arg-type]
-    if shuffle % 2:
-        twin = text_[one.start - 1 : one.end]
-        target = b"".join([*text_[: one.end], b"\n", *twin, *text_[one.end :]])
-        return "doubled", in_every_way(base, mod, target, change)
-    whole = outline.read(base)
-    assert whole is not None
-    around = whole
-    for key in change.function.split("::")[:-1]:
-        around = next(inner for inner in around.inner if inner.key == key)
-    blocks = [text_[inner.start - 1 : inner.end] for inner in around.inner]
-    order = draw.sample(blocks, len(blocks))
-    pieces: list[bytes] = []
-    at = 0
-    for inner, block in zip(around.inner, order, strict=True):
-        pieces += [*text_[at : inner.start - 1], *block]
-        at = inner.end
-    target = b"".join([*pieces, *text_[at:]])
-    if outline.read(target) is None:
-        return "no target: in that order the file is no Python", {}
-    return "shuffled", in_every_way(base, mod, target, change)
+# --- the table
+
+
+def rows(tally: Counter[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield a row for each kind: of each way how many are clean, refused and wrong."""
+    kinds = {kind: count for (kind, way, _), count in tally.items() if not way}
+    last = ["halves", "carried", "function gone", "file gone", "shuffled", "doubled"]
+    ported = sorted(kind for kind in kinds if kind.split(" ")[-1].isdigit())
+    yield f"{'clean/refused/wrong':20}{'cases':>6}" + "".join(f"{name:>18}" for name in WAYS)
+    for name, some in (
+        *((kind, [kind]) for kind in ported),
+        ("function there", ported),
+        *((kind, [kind]) for kind in last if kind in kinds),
+    ):
+        cells = []
+        for way in WAYS:
+            counts: Counter[str] = Counter()
+            for kind, its, judgement in tally:
+                if kind in some and its == way:
+                    counts[judgement.split(":")[0]] += tally[kind, its, judgement]
+            shown = "/".join(str(counts[one]) for one in ("clean", "refused", "wrong"))
+            cells.append(shown + (f"+{counts['order']}" if counts["order"] else ""))
+        yield f"{name:20}{sum(kinds[one] for one in some):6}" + "".join(
+            f"{one:>18}" for one in cells
+        )
+    left = (f"{kind} {count}" for kind, count in kinds.items() if kind not in {*ported, *last})
+    yield f"left out: {', '.join(left)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trees", required=True)
-    parser.add_argument("--changes", type=int, default=2000)
+    parser.add_argument("--changes", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--record", help="write each case with its judgements, as JSON lines")
     options = parser.parse_args()
     found = (one.name for one in Path(options.trees).iterdir() if (one / "vllm").is_dir())
     releases = sorted(found, key=Version)
+    todo = cases(options.trees, releases, options.changes, options.seed)
+    print(f"{releases[0]} to {releases[-1]}, {len(todo)} cases drawn", flush=True)
     tally: Counter[tuple[str, str, str]] = Counter()
-    spent = dict.fromkeys(WAYS, 0.0)
-    with ProcessPoolExecutor(options.jobs) as pool:
-        todo = cases(pool, options.trees, releases, options.changes, options.seed)
-        replayed = pool.map(functools.partial(replay, options.trees), todo, chunksize=8)
-        turned = list({case.change: case for case in todo}.values())
-        mixed = pool.map(
-            functools.partial(siblings, options.trees), turned, range(len(turned)), chunksize=8
-        )
-        for case, (kind, results) in itertools.chain(
-            zip(todo, replayed, strict=True), zip(turned, mixed, strict=True)
-        ):
+    seconds = []
+    with ProcessPoolExecutor(options.jobs) as pool, open(options.record or os.devnull, "w") as log:
+        done = pool.map(functools.partial(replay, options.trees), todo, chunksize=64)
+        for case, (kind, judgements, spent) in zip(todo, done, strict=True):
             tally[kind, "", ""] += 1
-            for name, (judgement, seconds) in results.items():
-                tally[kind, name, judgement] += 1
-                spent[name] += seconds
-                if (
-                    options.show
-                    and name == "vllm-mods port"
-                    and (
-                        (judgement != "clean" and results["git apply --3way"][0] == "clean")
-                        or "wrong" in judgement
-                    )
-                ):
-                    print(judgement, case)
-    for kind in dict.fromkeys(kind for kind, _, _ in tally):
-        print(f"\n{kind}: {tally[kind, '', '']} cases")
-        for name in WAYS:
-            counts = {key[2]: n for key, n in tally.items() if key[:2] == (kind, name)}
-            if counts:
-                wrong = sum(n for what, n in counts.items() if what.startswith("wrong"))
-                print(
-                    f"  {name:18} clean {counts.get('clean', 0):6}  refused {counts.get('refused', 0):6}  wrong {wrong:5}  { ({k: v for k, v in counts.items() if 'wrong' in k}) }"
-                )
-    print({name: round(seconds, 1) for name, seconds in spent.items()})
+            tally.update((kind, way, judgement) for way, judgement in judgements.items())
+            seconds += [spent] if spent else []
+            print(json.dumps([kind, case, judgements]), file=log, flush=True)
+    print("\n".join(rows(tally)))
+    print(f"{1000 * sum(seconds) / len(seconds):.0f} ms of CPU for a port, git's own not counted")
+    for (kind, way, judgement), count in sorted(tally.items()):
+        if "wrong" in judgement:
+            print(f"  {kind}: {way}: {judgement}: {count}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""How long a prompt of 1 MB takes with the bundled templates, beside a template of the makers' own kind.
+"""How long a prompt of 1 MB takes with the bundled templates, beside the models' own.
 
-An agent's history: results of tools with program text, calls with long arguments, reasoning. The least of several
-renderings with a compiled template in both engines; ``OTHER`` is ``examples/tool_chat_template_qwen3coder.jinja`` of a vLLM's sdist,
-or the ``chat_template.jinja`` of a model.
+Agents' histories, with program text in results of tools or in long calls, and a chat. The least of several
+renderings with a compiled template in both engines; ``OTHER`` is the ``chat_template.jinja`` of a model.
 
     python benchmarks/template_render.py OTHER
 """
@@ -26,27 +25,40 @@ BYTES = 1 << 20
 LINE = "        if left < right and name not in {'a', 'b'}:  # text with <, > and \"quotes\"\n"
 
 
-def history(written: int) -> list[dict[str, Any]]:
-    """Return messages of about a megabyte, ``written`` bytes of each round by the model itself."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Mend it."}]
-    size = 0
-    while size < BYTES:
-        text = LINE * 200
-        edit = LINE * (written // len(LINE))
-        function = {"name": "edit", "arguments": {"path": "a.py", "text": edit, "line": 3}}
-        call = {"id": "call00001", "type": "function", "function": function}
-        messages += [
-            {
-                "role": "assistant",
-                "content": "",
-                "reasoning": "So be it.",
-                "reasoning_content": "So be it.",
-                "tool_calls": [call],
-            },
-            {"role": "tool", "tool_call_id": "call00001", "name": "edit", "content": text},
-        ]
-        size += len(text) + len(edit)
-    return messages
+PIPED = LINE.replace("and", "|").replace("{'a', 'b'}", "a | b")
+
+
+def agent(line: str, *, written: bool) -> list[dict[str, Any]]:
+    """Return messages of about a megabyte: results of tools, half of it ``written`` by the model itself."""
+    text = line * 200
+    edit = text if written else ""
+    function = {"name": "edit", "arguments": {"path": "a.py", "text": edit, "line": 3}}
+    call = {"id": "call00001", "type": "function", "function": function}
+    spoken = {"reasoning": "So be it.", "reasoning_content": "So be it.", "tool_calls": [call]}
+    one_round: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "", **spoken},
+        {"role": "tool", "tool_call_id": "call00001", "name": "edit", "content": text},
+    ]
+    return [{"role": "user", "content": "Mend it."}, *one_round * (BYTES // len(text + edit) + 1)]
+
+
+def chat() -> list[dict[str, Any]]:
+    """Return a chat of about a megabyte, half of it reasoning and answers."""
+    text = LINE * 20
+    half = LINE * 10
+    one_round = [
+        {"role": "user", "content": text},
+        {"role": "assistant", "content": half, "reasoning": half, "reasoning_content": half},
+    ]
+    return one_round * (BYTES // len(text) // 2) + one_round[:1]
+
+
+HISTORIES = {
+    "results of tools": agent(LINE, written=False),
+    "half of it calls": agent(LINE, written=True),
+    "half of it calls, with | in them": agent(PIPED, written=True),
+    "a chat": chat(),
+}
 
 
 def milliseconds(render: Callable[[], str]) -> float:
@@ -68,8 +80,8 @@ def main() -> None:
     sources = {"the other": read(sys.argv[1])}
     for name in library.template_names():
         sources[name] = read(os.path.join(library.template_folder(name), "template.jinja"))
-    for what, written in (("results of tools", 0), ("half of it calls", len(LINE) * 200)):
-        given = {"messages": history(written), "add_generation_prompt": True}
+    for what, messages in HISTORIES.items():
+        given = {"messages": messages, "add_generation_prompt": True}
         print(what)
         base: tuple[float, float] | None = None
         for name, text in sources.items():

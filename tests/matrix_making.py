@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vllm_mods.base.model import Finding, Level, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, TemplateFile, Variant, Verdict, When
 from vllm_mods.grid.cell import (
     Cell,
+    CellChange,
     CellProblem,
     Explanation,
     History,
@@ -142,3 +143,30 @@ def large(mods: int, trees: int) -> Made:
         for one in cells
     }
     return MatrixResult(tuple(cells)), explanations
+
+
+def about() -> Made:
+    """Two mods that differ in all that a mod can be found by, one of them on a nightly, since an earlier matrix."""
+    whole, explanations = example()
+    good = Mod(
+        "good", "1.0.0", "Loads <weights> faster", "", "", "", outside=("transformers/x.py",)
+    )
+    bad = Mod(
+        "bad",
+        "1.0.0",
+        "A template",
+        "",
+        "",
+        "",
+        when=(When(config=(("model_type", ("qwen3",)),)),),
+        variants=(
+            Variant("a", ">=0.19", templates=(TemplateFile("t", "t.jinja", "t.jinja", b""),)),
+        ),
+    )
+    nightly = "0.22.1rc1.dev46+gc5e3454"
+    explanations["good", "pypi:0.20.0"] = explained(whole.cells[2], hunk(proof="unique"))
+    changes = (CellChange("pypi:0.21.0", "applies", "conflict", ("bad",)),)
+    return (
+        MatrixResult((*whole.cells, cell("good", nightly)), changes=changes, mods=(good, bad)),
+        explanations,
+    )

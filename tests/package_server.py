@@ -112,6 +112,7 @@ class PackageServer:
     retry_after: str | None = None
     login: str | None = None
     absent: bool = False
+    at: str = "simple"
     moved: str = ""
     etags: bool = False
     url: str = ""
@@ -121,7 +122,7 @@ class PackageServer:
 
     @property
     def index(self) -> str:
-        return f"{self.url}/simple"
+        return f"{self.url}/{self.at}"
 
     def asked(self, ending: str) -> list[str | None]:
         """The Range headers of the requests for paths with this ending."""
@@ -181,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(503, b"busy", extra)
         if state.moved:
             return self._send(302, b"", {"Location": state.moved})
-        if path == "/simple/vllm/" and not state.absent:
+        if path == f"/{state.at}/vllm/" and not state.absent:
             return self._page()
         if (event := state.held.get(path.removeprefix("/files/"))) is not None:
             event.wait()

@@ -102,7 +102,11 @@ class started:  # noqa: N801  (reads as what it does)
         if child.exists():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(child.read_text()), signal.SIGTERM)
-        subprocess.run(["umount", "-q", "-l", self.folder / "data"], check=False)
+        for left in (
+            "data",
+            "exec/netns/default",
+        ):  # the latter where a container had the host's network
+            subprocess.run(["umount", "-q", "-l", self.folder / left], check=False)
         Path(self.socket).unlink(missing_ok=True)
 
     def kill(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from matrix_making import EVIL, every_verdict, hostile, large
+from matrix_making import EVIL, about, every_verdict, hostile, large
+
+from vllm_mods.report import html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +146,7 @@ def test_filters_by_verdict_mod_and_version(show: Show) -> None:
     assert status.inner_text() == "0 cells of 0 mods"
     page.get_by_role("button", name="Show all").click()
     page.get_by_text("8 cells of 2 mods").wait_for()
-    page.get_by_label("Mod", exact=True).fill("GOO")
+    page.get_by_label("Search", exact=True).fill("GOO")
     assert page.locator("#grid tbody th:visible b").all_inner_texts() == ["good"]
     page.get_by_label("From", exact=True).select_option("0.20.0")
     heads = page.locator("#grid thead th:visible span").all_inner_texts()
@@ -152,6 +155,93 @@ def test_filters_by_verdict_mod_and_version(show: Show) -> None:
     for key, place in (("Home", "good 0.20.0"), ("ArrowDown", "good 0.20.0")):
         page.keyboard.press(key)
         assert focused(page) == place
+
+
+def test_mods_are_found_by_what_they_are_for(show: Show) -> None:
+    page = show(about())
+    status = page.get_by_role("status")
+    for name, choice, found in (
+        ("Package", "transformers", ["good"]),
+        ("Package", "chat template", ["bad"]),
+        ("Model", "qwen3", ["bad"]),
+        ("Proof", "unique", ["good"]),
+        ("Search", "LOADS <w", ["good"]),
+        ("Search", "qwen", ["bad"]),
+    ):
+        field = page.get_by_label(name, exact=True)
+        if name == "Search":
+            field.fill(choice)
+        else:
+            field.select_option(choice)
+        assert page.locator("#grid tbody th:visible b").all_inner_texts() == found, (name, choice)
+        page.get_by_role("button", name="Show all").click()
+        page.get_by_text("9 cells of 2 mods").wait_for()
+    page.get_by_label("Proof", exact=True).select_option("unique")
+    assert status.inner_text() == "1 cell of 1 mod"
+
+
+def test_what_is_looked_for_is_an_address(show: Show) -> None:
+    page = show(about())
+    page.get_by_label("Search", exact=True).fill("goo")
+    page.get_by_role("checkbox", name="moved").check()
+    page.get_by_label("From", exact=True).select_option("0.20.0")
+    assert page.url.endswith("#?verdict=moved&mod=goo&from=0.20.0")
+    page.reload()
+    assert page.get_by_role("status").inner_text() == "1 cell of 1 mod"
+    assert page.get_by_role("checkbox", name="moved").is_checked()
+    page.locator("#grid td.moved").click()
+    assert page.url.endswith("#good/pypi:0.20.0")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**#?verdict=moved&mod=goo&from=0.20.0")
+    page.get_by_role("button", name="Show all").click()
+    page.wait_for_url(lambda url: "#" not in url)
+
+
+def test_a_mod_has_an_address(show: Show) -> None:
+    page = show(large(12, 3))
+    page.get_by_role("link", name="mod-01", exact=True).click()
+    assert page.url.endswith("#?mod=mod-01")
+    assert page.get_by_role("status").inner_text() == "3 cells of 1 mod"
+    page.go_back()
+    page.get_by_text("36 cells of 12 mods").wait_for()
+
+
+def test_an_address_of_nothing_finds_nothing(show: Show) -> None:
+    page = show(link="#?mod=%E0%A4%A&verdict=none&from=9.9")
+    assert page.get_by_role("status").inner_text() == "0 cells of 0 mods"
+
+
+def test_what_has_changed_is_a_list_of_links(show: Show) -> None:
+    page = show(about())
+    assert page.get_by_text("0.21.0: conflict, was applies").is_visible()
+    page.get_by_role("link", name="bad on 0.21.0").first.click()
+    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1000, 1600])
+def test_sixty_mods_on_forty_six_trees_take_a_second(show: Show, scheme: str, width: int) -> None:
+    page = show(
+        color_scheme=scheme, viewport={"width": width, "height": 900}
+    )  # the browser is warm
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def spent() -> float:
+        found = session.send("Performance.getMetrics")["metrics"]
+        return float(next(one["value"] for one in found if one["name"] == "TaskDuration"))
+
+    file = page.url.removeprefix("file://")
+    text = html.render(*large(60, 46))
+    Path(file).write_text(text, encoding="utf-8")
+    assert len(text) < 1_000_000
+    before = spent()
+    page.reload()
+    assert page.get_by_role("status").inner_text() == "2760 cells of 60 mods"
+    page.get_by_label("Search", exact=True).fill("mod-07")
+    page.get_by_text("46 cells of 1 mod", exact=True).wait_for()
+    assert spent() - before < 1.0
+    assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_the_focus_stays_in_the_grid_when_its_cell_is_filtered_out(show: Show) -> None:

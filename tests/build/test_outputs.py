@@ -252,10 +252,15 @@ def from_registry(host: str, root: Path) -> WithBlobs:
     return base
 
 
+def pushed_to(made: Built, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
+    push = registry.prepare([(made, base)], ref, tag)
+    return registry.push(push, [base], [registry.Attached()])
+
+
 def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Path) -> None:
     base = from_registry(host, tmp_path)
     made = built(base)
-    pushed = registry.write([(made, base)], f"{host}/me/it", TAG)
+    pushed = pushed_to(made, base, f"{host}/me/it", TAG)
     assert pushed == (f"{host}/me/it:1-2", made.image.manifest_digest, pushed.sent)
     puts = [(path, size) for method, path, size in Fake.sent if method == "PUT"]
     assert [size for _, size in puts] == [
@@ -275,7 +280,7 @@ def test_a_registry_that_refuses_mounts_gets_nothing(
     monkeypatch.setattr(Fake, "mounts", 202)
     base = from_registry(host, tmp_path)
     with pytest.raises(Refused, match="does not mount it from lib/base; the base is not uploaded"):
-        registry.write([(built(base), base)], f"{host}/me/it:x", TAG)
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert sum(size for _, _, size in Fake.sent) == 0
     assert ("DELETE", "/v2/me/it/blobs/uploads/1", 0) in Fake.sent
 
@@ -289,7 +294,7 @@ def test_a_registry_that_does_not_let_us_write(
     monkeypatch.setattr(Fake, "writes", code)
     base = from_registry(host, tmp_path)
     with pytest.raises(TreeError, match=f"answered {code}.*no tag was moved") as error:
-        registry.write([(built(base), base)], f"{host}/me/it:x", TAG)
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert hint in (error.value.hint or "")
     assert not [path for method, path, _ in Fake.sent if method == "PUT" and "manifests" in path]
 
@@ -297,7 +302,8 @@ def test_a_registry_that_does_not_let_us_write(
 def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> None:
     base = from_registry(host, tmp_path)
     images = [(built(base), base), (built(base, b"2"), base)]
-    pushed = registry.write(images, f"{host}/me/it", TAG)
+    push = registry.prepare(images, f"{host}/me/it", TAG)
+    pushed = registry.push(push, [base, base], [registry.Attached()] * 2)
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.image.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]
@@ -311,7 +317,7 @@ def test_a_tag_of_an_index_is_not_moved_by_an_image(
     there = {"mediaType": oci.INDEX, "manifests": []}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
     with pytest.raises(Refused, match="a tag is not moved"):
-        registry.write([(built(base), base)], f"{host}/me/it:x", TAG)
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert not [path for method, path, _ in Fake.sent if method == "PUT"]
 
 
@@ -322,13 +328,13 @@ def test_an_image_that_another_zlib_packed_is_there_already(
     made = built(base)
     there = {"config": {"digest": made.image.config_digest}, "layers": []}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
-    pushed = registry.write([(made, base)], f"{host}/me/it:x", TAG)
+    pushed = pushed_to(made, base, f"{host}/me/it:x", TAG)
     assert pushed.digest != made.image.manifest_digest
     assert not [path for method, path, _ in Fake.sent if method == "PUT"]
     there["config"] = {"digest": "sha256:0"}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
     with pytest.raises(Refused):
-        registry.write([(made, base)], f"{host}/me/it:x", TAG)
+        pushed_to(made, base, f"{host}/me/it:x", TAG)
 
 
 class Counting(FolderBase):

@@ -173,3 +173,40 @@ def test_receipts_of_the_nodes_of_a_cluster(call: Call, site: Path, tmp_path: Pa
     nodes[1].write_text(json.dumps({"schema": 1}))
     assert call("verify", "--receipt", *nodes).code == 3
     assert call("verify").code == 2
+
+
+def test_the_packages_of_the_nodes_are_compared_where_they_are_told(
+    call: Call, site: Path, tmp_path: Path
+) -> None:
+    """What vLLM's METADATA names counts, and what else is installed does not."""
+    other = tmp_path / "other"
+    needs = (
+        "Name: vllm\nVersion: 0.19.1\nRequires-Dist: Torch==2.9.0\nRequires-Dist: transformers>=4\n"
+    )
+    (site / "vllm-0.19.1.dist-info/METADATA").write_text(needs)
+    for name in ("torch-2.9.0", "transformers-4.57.1", "black-1.0"):
+        (site / f"{name}.dist-info").mkdir()
+    assert call("apply", "fast", "--target", site).code == 0
+    shutil.copytree(site, other)
+    nodes = [tmp_path / name for name in ("node1.json", "node2.json")]
+    for tree, node in zip((site, other), nodes, strict=True):
+        node.write_text(call("verify", "--target", tree, "--json").out)
+    same = call("verify", "--receipt", *nodes)
+    assert (same.code, same.out) == (0, "2 receipts, all the same\n")
+    (other / "transformers-4.57.1.dist-info").rename(other / "transformers-5.0.0.dist-info")
+    (other / "black-1.0.dist-info").rename(other / "black-2.0.dist-info")
+    (other / "torch-2.9.0.dist-info").rmdir()
+    differ = call("verify", "--receipt", nodes[0], "--target", other)
+    assert differ.code == 1
+    width = len(str(max(nodes[0], other, key=lambda one: len(str(one)))))
+    assert differ.out.splitlines() == [
+        "package torch:",
+        f"  {str(nodes[0]).ljust(width)}  2.9.0",
+        f"  {str(other).ljust(width)}  not there",
+        "package transformers:",
+        f"  {str(nodes[0]).ljust(width)}  4.57.1",
+        f"  {str(other).ljust(width)}  5.0.0",
+    ]
+    alone = call("verify", "--receipt", site / ".vllm-mods/receipt.json", "--target", other)
+    assert (alone.code, alone.out) == (0, "2 receipts, all the same\n")
+    assert "is a receipt alone, which does not tell the versions of packages" in alone.err

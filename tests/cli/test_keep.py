@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import FILES, LOADER
+from histories import grow
 from package_server import PackageServer, make_wheel, serving, settings_of_none
 
 if TYPE_CHECKING:
@@ -144,6 +145,23 @@ def test_a_release_that_carries_the_change_ends_the_range(
         assert 'vllm = ">=0.19,<0.20.0"' in shown
 
 
+@pytest.mark.parametrize("stated", ["==0.20.0", ">=0.20.0,<0.21"])
+def test_a_variant_for_a_release_alone_that_carries_the_change_gets_no_empty_range(
+    call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str
+) -> None:
+    manifest = kept / "patches/fast/mod.toml"
+    manifest.write_text(manifest.read_text().replace("==0.19.0", stated))
+    git(kept, "add", "-A")
+    git(kept, "commit", "-qm", "first")
+    (tmp_path / "other").mkdir()
+    texts = {"0.19.0": LOADER, "0.20.0": LOADER.replace('"weights"', '"fast"', 1)}
+    for _ in releases(tmp_path / "other", monkeypatch, texts):
+        done = call("keep", "fast", "--library", kept, "--since", "0.19.0")
+        assert done.code == 1, done.err
+        assert f"variant `a` ({stated}) is for no release that lacks the change" in done.out
+        assert branches(kept) == []
+
+
 def test_the_librarys_own_check_is_run_in_a_copy_and_what_fails_is_left_to_a_person(
     call: Call, kept: Path
 ) -> None:
@@ -203,3 +221,85 @@ def test_what_the_check_leaves_behind_is_on_no_branch(call: Call, kept: Path) ->
     changed = git(kept, "diff", "--name-only", "main", "vllm-mods/fast/0.20.0").split()
     assert "x" not in changed
     assert "patches/fast/mod.toml" in changed
+
+
+def upstreams(folder: Path, *steps: tuple[str, str, str]) -> Path:
+    """Make a repository of vLLM: a commit for each subject and loader, a tag where there is one."""
+    folder.mkdir()
+    rest = {path: data.decode() for path, data in FILES.items()}
+    ids = grow(folder, *((subject, {**rest, "vllm/loader.py": text}) for _, subject, text in steps))
+    for (tag, _, _), commit in zip(steps, ids, strict=True):
+        if tag:
+            git(folder, "tag", tag, commit)
+    return folder
+
+
+def test_the_body_names_the_commit_that_the_mod_met(call: Call, kept: Path, tmp_path: Path) -> None:
+    lock(call, kept)
+    history = upstreams(
+        tmp_path / "upstream",
+        ("v0.19.0", "First", LOADER),
+        ("v0.20.0", "More (#1)", MOVED),
+        ("", "A docstring", MOVED + "# more\n"),
+        ("", "Load `another` way (#4711)", PORTED),
+        ("v0.21.0", "Release", PORTED + "# released\n"),
+        ("v0.22.0", "Release", PORTED),
+        ("v0.23.0", "Heavier", CLASHING),
+    )
+    done = call("keep", "fast", "--library", kept, "--history", history)
+    assert done.code == 1, done.err
+    ported = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.21.0")
+    commit = git(history, "log", "--format=%H", "--grep=another")[:12]
+    assert f"What changed upstream:\n\n* `{commit}: Load 'another' way (#4711)`" in ported
+    assert ", pull request 4711: " in ported
+    left = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.23.0")
+    assert ": Heavier` of " in left
+
+
+def test_a_repository_without_the_tags_stops_nothing(
+    call: Call, kept: Path, tmp_path: Path
+) -> None:
+    lock(call, kept)
+    history = upstreams(tmp_path / "upstream", ("v0.19.0", "First", LOADER))
+    done = call("keep", "fast", "--library", kept, "--vllm", "<0.22", "--history", history)
+    assert done.code == 0, done.out
+    ported = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.21.0")
+    assert "which commit it met is not known" in ported
+
+
+def test_the_newest_commit_is_a_build_with_a_branch_of_its_own(
+    call: Call, kept: Path, tmp_path: Path
+) -> None:
+    lock(call, kept)
+    upstream = upstreams(
+        tmp_path / "upstream",
+        ("v0.20.0", "First", MOVED),
+        ("", "Load another way (#4711)", PORTED),
+    )
+    words = ("fast", "--library", kept, "--vllm", "<0.21", "--commits", upstream)
+    done = call("keep", *words)
+    assert done.code == 0, done.out
+    build = "0.20.1.dev1+g" + git(upstream, "rev-parse", "--short", "HEAD")
+    assert branches(kept) == ["vllm-mods/fast/0.20.0", f"vllm-mods/fast/{build}"]
+    manifest = git(kept, "show", f"vllm-mods/fast/{build}:patches/fast/mod.toml")
+    assert f'vllm = "=={build}"' in manifest
+    assert f'"{build}"' in git(kept, "show", f"vllm-mods/fast/{build}:patches/fast/mod.lock")
+    again = call("keep", *words, "--json")
+    assert [one["did"] for one in again.json["branches"]] == ["there", "there"]
+    git(upstream, "tag", "-d", "v0.20.0")
+    untagged = call("keep", *words)
+    assert untagged.code == 2
+    assert "nothing says what version it is" in untagged.err
+
+
+def test_a_build_that_a_variant_goes_into_widens_its_range(
+    call: Call, kept: Path, tmp_path: Path
+) -> None:
+    lock(call, kept)
+    upstream = upstreams(
+        tmp_path / "upstream", ("v0.20.0", "First", MOVED), ("", "More", "# more\n" + MOVED)
+    )
+    done = call("keep", "fast", "--library", kept, "--vllm", "<0.21", "--commits", upstream)
+    assert done.code == 0, done.out
+    manifest = git(kept, "show", f"{branches(kept)[-1]}:patches/fast/mod.toml")
+    assert 'vllm = ">=0.19.0,<=0.20.1.dev1"' in manifest

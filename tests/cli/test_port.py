@@ -122,6 +122,31 @@ def test_an_import_of_what_another_module_has_by_now_is_followed(
     assert "from vllm.tools.scales import weigh\n" in (target / "vllm/loader.py").read_text()
 
 
+def test_a_name_that_upstream_renamed_is_followed_and_the_report_and_the_patch_say_so(
+    call: Call, library: Path, tmp_path: Path
+) -> None:
+    helper = "def weigh(path):\n    name = path.strip()\n    return name\n"
+    caller = "from vllm.helpers import weigh\n\n\ndef run(path):\n    return weigh(path)\n"
+    using = LOADER.replace("import os\n", "import os\n\nfrom vllm.helpers import weigh\n").replace(
+        "        return path", "        return weigh(path)", 1
+    )
+    (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, using))
+    base = tree(tmp_path / "base", "0.19.1", helpers=helper, caller=caller)
+    newer = {"helpers": helper.replace("weigh", "heft"), "caller": caller.replace("weigh", "heft")}
+    target = tree(tmp_path / "target", "0.20.0", **newer)
+    told = "weigh of vllm.helpers is heft of vllm.helpers by now, as vllm/caller.py has it"
+    without = call("port", "fast", "--from", base, "--to", target, "--no-repair")
+    assert (without.code, told in without.out) == (1, False)
+    assert call("port", "fast", "--abort").code == 0
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 0, done.out
+    assert f"  repaired: {told}\n" in done.out
+    patch = (library / "patches/fast/0.20/x.patch").read_text()
+    assert patch.startswith(f"Repaired by port: {told}\n")
+    assert call("apply", "fast", "--target", target).code == 0
+    assert "from vllm.helpers import heft as weigh\n" in (target / "vllm/loader.py").read_text()
+
+
 CLASHING = LOADER.replace(
     'path = os.path.join("weights", name)', 'path = os.path.join("heavy", name)'
 )

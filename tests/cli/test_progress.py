@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from vllm_mods.cli import options
+from vllm_mods.cli import matrix, options
 from vllm_mods.cli.ending import complain
 
 if TYPE_CHECKING:
@@ -57,3 +57,32 @@ def test_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", io.StringIO())
     assert options.progress() is None
     assert not there.getvalue()
+
+
+def cells(at: tuple[float, ...], total: int) -> None:
+    """Show a matrix whose n-th answer comes at these seconds."""
+    ticks = iter((0.0, *at))
+    show = matrix.progress(lambda: next(ticks))
+    for done in range(len(at)):
+        show(done, total)
+
+
+def test_a_matrix_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = terminal(monkeypatch)
+    cells((0, 10, 20, 200), 3)
+    lines = there.getvalue().split("\r\033[K")
+    assert lines == [
+        "",
+        "0 of 3 cells",
+        "1 of 3 cells, 20 s left",
+        "2 of 3 cells, 10 s left",
+        "3 of 3 cells",
+        "",
+    ]
+
+
+def test_a_log_has_a_line_of_a_matrix_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr("sys.stderr", log)
+    cells((0, 10, 29, 100, 110, 131), 90)
+    assert log.getvalue() == "3 of 90 cells, about 48 min left\n5 of 90 cells, about 37 min left\n"

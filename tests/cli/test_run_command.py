@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 import yaml
@@ -13,6 +14,8 @@ from test_lock_and_build import Caller, caller
 from web_site import site
 
 from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError
+from vllm_mods.cli import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +66,8 @@ class Docker:
 def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
     found = Docker(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(found.folder))
+    nobody = mock.Mock(side_effect=TreeError("no docker engine answers"))
+    monkeypatch.setattr(run_command, "open_image", nobody)
     return found
 
 
@@ -88,6 +93,7 @@ def test_run_starts_the_image_of_the_lock(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     said = call("run", NAME, "--env-file", "/e", "--", "--max-model-len", 512)
     assert said.out == "small: docker 0123456789ab, http://localhost:8000\n"
+    assert "note: the command is not checked: no docker engine answers\n" in said.err
     tag = f"small:0.19.1-{digest(call)[:12]}"
     rest = (
         "--gpus all --shm-size 16g --publish 8000:8000 --volume /hub:/root/.cache/huggingface "

@@ -1,4 +1,4 @@
-"""``template``: list, check, render, diff."""
+"""``template``: list, check, render, diff, patch."""
 
 from __future__ import annotations
 
@@ -324,3 +324,56 @@ def test_a_release_is_run_only_if_that_is_what_is_asked(call: Call, given: tuple
     answer = call("template", "check", "qwen3.5-enhanced", *given)
     assert answer.code == 2
     assert "--parsers --target" in answer.err
+
+
+OWN = "{% for m in messages %}\n{{ m.content }}\n{% endfor %}\nthe end"
+OFFICIAL = """\
+--- a/chat_template.jinja
++++ b/chat_template.jinja
+@@ -1,3 +1,3 @@
+ {% for m in messages %}
+-{{ m.content }}
++{{ m.content or '' }}
+ {% endfor %}
+"""
+
+
+@pytest.fixture
+def model(small: Path, tmp_path: Path) -> Path:
+    (small / "official.patch").write_text(OFFICIAL)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "chat_template.jinja").write_text(OWN)
+    return folder
+
+
+def test_patch_mends_a_models_own_template_and_leaves_the_rest(call: Call, model: Path) -> None:
+    answer = call("template", "patch", str(model))
+    assert answer.code == 0
+    assert answer.out == OWN.replace("m.content", "m.content or ''")
+    again = model / "again.jinja"
+    again.write_text("# above\n" + OWN)
+    assert call("template", "patch", str(again)).out.startswith("# above\n{% for")
+
+
+def test_patch_leaves_what_has_it_already_and_says_so(call: Call, model: Path) -> None:
+    file = model / "chat_template.jinja"
+    file.write_text(OWN.replace("m.content", "m.content or ''"))
+    answer = call("template", "patch", str(file), "--json")
+    assert (answer.code, answer.json["was_in"]) == (0, True)
+    assert answer.json["text"] == file.read_text()
+    assert "official.patch already" in answer.err
+
+
+def test_patch_refuses_a_text_that_it_was_not_written_for(call: Call, model: Path) -> None:
+    file = model / "chat_template.jinja"
+    file.write_text(OWN.replace("m.content", "m.content|trim"))
+    answer = call("template", "patch", str(model))
+    assert (answer.code, answer.out) == (3, "")
+    assert "1 of 1 hunks: hunk 1 (its line 3): " in answer.err
+    assert "hint: vllm-mods template diff " in answer.err
+
+
+def test_patch_refuses_a_text_with_two_places_for_it(call: Call, model: Path) -> None:
+    (model / "chat_template.jinja").write_text("# above\n" + OWN + "\n" + OWN)
+    assert call("template", "patch", str(model)).code == 3

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making_images import File, Image, layer
+import serve_tree
+from making_images import File, Image, Link, layer
+from mod_making import diff_of
 from paired import NAME as PAIRING
 from paired import Tool, library
-from real_engines import SITE, need
+from real_engines import SITE, libraries, need
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from making_images import Thing
     from real_engines import Engine
 
 BASE = "localhost/serving:latest"
@@ -98,6 +101,135 @@ def test_docker_runs_the_pairing(
     finally:
         for name in (tag, "small:dockerfile", BASE):
             dockerd("rmi", "-f", name, check=False)
+
+
+RAY = """#!/usr/local/bin/python3
+import os, socket, sys, time
+given = dict(one.lstrip("-").split("=") for one in sys.argv[2:] if "=" in one)
+own = given["node-ip-address"]
+if "--head" in sys.argv:
+    door = socket.create_server((own, int(given["port"])))
+    if os.fork():
+        sys.exit()
+    joined, (other, _) = door.accept()
+    open("/tmp/joined", "w").write(other)
+    joined.sendall(own.encode())
+else:
+    host, _, port = given["address"].rpartition(":")
+    talk = socket.create_connection((host, int(port)), source_address=(own, 0))
+    print(own, "joined", talk.recv(99).decode(), flush=True)
+time.sleep(600)
+"""
+RAYS_VLLM = """#!/usr/local/bin/python3
+import os, sys, time
+while not os.path.exists("/tmp/joined"):
+    time.sleep(0.1)
+print(*sys.argv[1:], os.environ["GREETING"], "with", open("/tmp/joined").read(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_head_and_worker_start_from_the_compose_file(
+    dockerd: Engine, paired_base: Image, tmp_path: Path
+) -> None:
+    """Two nodes on one machine, by addresses of the loopback; each is told its own variables and no others."""
+    need("docker-compose", "bash")
+    things: dict[str, Thing] = {
+        f"usr/bin/{name}": File(Path("/bin", name).read_bytes(), 0o755)
+        for name in ("bash", "sleep")
+    }
+    things |= {
+        f"usr/{one.lstrip('/').removeprefix('usr/')}": File(Path(one).read_bytes(), 0o755)
+        for one in libraries(["/bin/bash", "/bin/sleep"])
+    }
+    things |= {"bin": Link("usr/bin"), "usr/local/bin/ray": File(RAY.encode(), 0o755)}
+    things |= {"usr/local/bin/vllm": File(RAYS_VLLM.encode(), 0o755)}
+    base = Image(
+        [*paired_base.layers, layer(things)], paired_base.settings, "localhost/rays:latest"
+    )
+    dockerd("load", "-q", "-i", base.archive(tmp_path / "base.tar"))
+    made = library(tmp_path / "library", base.name)
+    place = made / f"pairings/{PAIRING}.toml"
+    text = place.read_text()
+    command = """command = "vllm serve {model} --distributed-executor-backend ray '$HOME'"\n"""
+    place.write_text(
+        f"{text[: text.index('command =')]}topology = 'cluster'\n{command}[env]\nGREETING = '50% $x'\n"
+    )
+    tool = Tool(made, dockerd.environ)
+    tool("lock", PAIRING)
+    tag = tool.json("build", PAIRING)["tag"]
+    file = tmp_path / "compose.yaml"
+    tool(
+        "export",
+        PAIRING,
+        "--format",
+        "compose",
+        "--gpus",
+        "none",
+        "--model-cache",
+        tmp_path,
+        "--output",
+        file,
+    )
+    head, worker = {"VLLM_HOST_IP": "127.61.7.1"}, {"VLLM_HOST_IP": "127.61.7.2"}
+
+    def compose(part: str, *words: str, **more: str) -> None:
+        call = ["docker-compose", "-f", str(file), "--profile", part, *words]
+        subprocess.run(call, env={**os.environ, **dockerd.environ, **more}, check=True, timeout=120)
+
+    try:
+        compose("head", "up", "-d", **head)
+        compose("worker", "up", "-d", **worker, HEAD_IP="127.61.7.1")
+        wanted = {
+            "small-head": "serve org/small --distributed-executor-backend ray $HOME 50% $x with 127.61.7.2",
+            "small-worker": "127.61.7.2 joined 127.61.7.1",
+        }
+        said: dict[str, str] = {}
+        for _ in range(100):
+            said = {name: dockerd("logs", name) for name in wanted}
+            if all(said.values()):
+                break
+            time.sleep(0.2)
+        assert said == wanted
+    finally:
+        for part in ("worker", "head"):
+            compose(part, "rm", "-sf", **head)
+        dockerd("rmi", "-f", tag, base.name, check=False)
+
+
+def test_run_refuses_what_the_vllm_in_the_image_would_not_take(
+    dockerd: Engine, paired_base: Image, tmp_path: Path
+) -> None:
+    """The flag that a mod adds is taken, since the mod is in the image."""
+    tree = {
+        f"{SITE}/{path}": data for path, data in serve_tree.FILES.items() if "_version" not in path
+    }
+    layers = [*paired_base.layers, layer({"usr/local/bin/vllm": File(VLLM, 0o755), **tree})]
+    base = Image(layers, {**paired_base.settings, "Entrypoint": None}, "localhost/flags:latest")
+    dockerd("load", "-q", "-i", base.archive(tmp_path / "base.tar"))
+    made = library(tmp_path / "library", base.name)
+    place, before = "vllm/engine/arg_utils.py", serve_tree.ARGS
+    after = before.replace(
+        '"--quiet"', '"--of-a-mod", type=str)\n        parser.add_argument("--quiet"'
+    )
+    (made / "patches/patching/x.patch").write_bytes(diff_of(place, before, after))
+    tool = Tool(made, dockerd.environ)
+    tool("lock", PAIRING)
+    tag = tool.json("build", PAIRING)["tag"]
+    call = ("run", PAIRING, "--gpus", "none", "--engine", "docker", "--")
+    try:
+        refused = tool(*call, "--of-a-mood", "x", code=3).stderr
+        assert (
+            "would not take the command of pairing small\n  --of-a-mood: vLLM 0.19.1 has no"
+            in refused
+        )
+        assert "did you mean --of-a-mod?" in refused
+        assert f"--of-a-mood x' --target image:docker:{tag}" in refused
+        assert dockerd("ps", "-aq") == ""
+        assert "not checked" not in tool(*call, "--of-a-mod", "x").stderr
+        tool("stop", PAIRING)
+    finally:
+        dockerd("rmi", "-f", tag, base.name, check=False)
 
 
 def test_podman_runs_the_pairing(buildah: Engine, serving_archive: Path, mods: Path) -> None:

@@ -83,6 +83,7 @@ FILES = {
             @classmethod
             def from_config(cls, data): ...
     """,
+    "vllm/filled.py": "_all = globals()\nbuild('Message', _all)\n",
     "vllm/parts.py": """
         import contextlib
         from abc import ABC, abstractmethod
@@ -224,6 +225,8 @@ YESES = [
     "k: type[Config] = print(c)\nk.from_config({})\nk.__name__\nk.mro()",
     "k: type[Flash] = Mine\nk().run()",
     "if hasattr(c, 'soon'):\n    c.soon",
+    "import inspect\nif 'old' in inspect.signature(find).parameters:\n    find(1, 2, 3, 4)\nelse:\n    find(c)",
+    "from vllm import filled\nfilled.Message()",
     "Backend['FLASH'].name",
     "Backend.FLASH.value",
     "Mine().run()",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from fit_tree import FILES, INC, change, tree_of
 
@@ -11,8 +13,11 @@ from vllm_mods.fit import fit, judge, types
 PICK = "        return Layer(name, self.bits)\n"
 
 
-def said(*lines: str) -> list[object]:
-    return [*types._LINE.finditer("\n".join(f"{INC}:{line}" for line in lines))]
+def said(*lines: str, more: str = "") -> list[object]:
+    """Write ``LINE:COLUMN: error[RULE] TEXT`` as ty does, and read it."""
+    parts = (re.fullmatch(r"(\d+:\d+): (error\[.*?\]) (.*)", line) for line in lines)
+    blocks = (f"{p[2]}: {p[3]}\n --> {INC}:{p[1]}\n  |\n{more}\n" for p in parts if p)
+    return [*types._SAID.finditer("\n".join(blocks))]
 
 
 @pytest.fixture
@@ -97,23 +102,111 @@ def test_an_attribute_that_a_class_below_the_stated_one_has_is_a_note(
     assert "6 missing-attribute" in next(f.message for f in found if f.level is Level.NOTE)
 
 
+TAKERS = """
+    from typing import Protocol
+
+    class Taker(Protocol):
+        def take(self, a): ...
+
+    class Plain:
+        def take(self, a): ...
+        def give(self, a): ...
+
+    class Below(Plain):
+        def give(self, a, b): ...
+
+    def once(a): ...
+"""
+MANY = "error[too-many-positional-arguments] Too many positional arguments to"
+LACKS = "error[missing-attribute] Object of type"
+
+
 @pytest.mark.parametrize(
-    ("callee", "level"),
-    [("init_logger", Level.ERROR), ('getattr(self, "loader", init_logger)', Level.NOTE)],
+    ("code", "said_of_it", "wrong"),
+    [
+        (
+            "name.take(\n            1, 2)",
+            f"{MANY} bound method `Plain.take`: expected 2, got 3",
+            True,
+        ),
+        (
+            "name.take(\n            1, 2)",
+            f"{MANY} bound method `Taker.take`: expected 2, got 3",
+            False,
+        ),
+        # vllm/model_executor/models/minicpmv4_6.py of 0.22.0: of a stated class, one below is meant.
+        (
+            "name.give(\n            1, 2)",
+            f"{MANY} bound method `Plain.give`: expected 2, got 3",
+            False,
+        ),
+        ("name.once(\n            1, 2)", f"{MANY} function `once`: expected 1, got 2", True),
+        (
+            (
+                "import inspect\n        if 'a' in inspect.signature(name).parameters:\n"
+                "          name.once(\n            1, 2)"
+            ),
+            f"{MANY} function `once`: expected 1, got 2",
+            False,
+        ),
+        ("name(\n            1).bits", f"{LACKS} `Plain` has no attribute `bits`", True),
+        ("name(\n            1).bits", f"{LACKS} `Taker` has no attribute `bits`", False),
+        ("name(\n            1).bits", f"{LACKS} `list[int]` has no attribute `bits`", False),
+        ("name(\n            1).bits", f"{LACKS} `~None` has no attribute `bits`", False),
+        ("name(\n            1).bits", f"{LACKS} `FromOutside` has no attribute `bits`", False),
+        # vllm/v1/worker/gpu_model_runner.py of 0.16.0: imported further down in the function.
+        (
+            "self.bits: (\n            1 | Late) = name",
+            "error[unresolved-reference] Name `Late` used when not defined",
+            False,
+        ),
+        (
+            "name.bits = (\n            1)",
+            "error[missing-attribute] Unresolved attribute `bits` on type `Plain`",
+            False,
+        ),
+    ],
 )
-def test_a_function_that_the_call_does_not_name_may_be_another_one(
-    asked: list[list[object]], callee: str, level: Level
+def test_an_error_names_what_the_tree_defines(
+    asked: list[list[object]], code: str, said_of_it: str, *, wrong: bool
 ) -> None:
+    files = {**FILES, "vllm/takers.py": TAKERS}
+    tree = tree_of(files)
+    one = change(tree, INC, (PICK, f"        {code}\n{PICK}"))
+    rows = (one.after or b"").splitlines()
+    line = next(n for n, text in enumerate(rows, 1) if text.startswith(b"            1"))
+    asked += [said(f"{line}:13: {said_of_it}"), []]
+    found = [f for f in fit((one,), tree).findings if f.code == "fit-types"]
+    assert [f.level for f in found] == [Level.ERROR if wrong else Level.NOTE]
+
+
+def test_of_a_union_another_one_may_be_meant(asked: list[list[object]]) -> None:
     # vllm/models/hy_v4 of 0.29.0: getattr(param, "weight_loader", default_weight_loader).
+    tree = tree_of({**FILES, "vllm/takers.py": TAKERS})
+    one = change(tree, INC, (PICK, "        name.load(1, 2)\n" + PICK))
+    rows = (one.after or b"").splitlines()
+    line = next(n for n, text in enumerate(rows, 1) if b"name.load" in text)
+    what = f"{line}:9: {MANY} function `once`: expected 1, got 2"
+    asked += [said(what, more="info: Attempted to call union type `Unknown | (def once(a))`\n"), []]
+    found = [f for f in fit((one,), tree).findings if f.code == "fit-types"]
+    assert [f.level for f in found] == [Level.NOTE]
+
+
+def test_what_the_static_proof_says_of_a_call_is_not_said_again(asked: list[list[object]]) -> None:
     tree = tree_of(FILES)
-    lines = f"        take = {callee}\n        {callee if level is Level.ERROR else 'take'}(\n            name, 2)\n"
-    one = change(tree, INC, (PICK, lines + PICK))
+    one = change(
+        tree,
+        INC,
+        (
+            PICK,
+            f"        from vllm.logger import init_logger\n        init_logger(\n            name, 2)\n{PICK}",
+        ),
+    )
     rows = (one.after or b"").splitlines()
     line = next(n for n, text in enumerate(rows, 1) if b"name, 2)" in text)
-    what = "Too many positional arguments to function `init_logger`: expected 1, got 2"
-    asked += [said(f"{line}:19: error[too-many-positional-arguments] {what}"), []]
-    found = [f for f in fit((one,), tree).findings if f.code == "fit-types"]
-    assert [f.level for f in found] == [level]
+    asked += [said(f"{line}:19: {MANY} function `init_logger`: expected 1, got 2"), []]
+    (error,) = [f for f in fit((one,), tree).findings if f.level is Level.ERROR]
+    assert (error.code, error.line) == ("fit-call", line - 1)
 
 
 def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(
@@ -165,3 +258,27 @@ def test_of_a_remote_tree_it_is_not_asked() -> None:
     whys = dict(done.unexamined)
     assert whys["types of arguments that are no literals, and of results"] == "the tree is remote"
     assert any("only some files" in why for why in whys.values())
+
+
+@pytest.mark.types
+def test_the_checker_itself_is_asked_and_sees_no_package_of_this_environment() -> None:
+    pytest.importorskip("ty")
+    lines = """        import click
+        outside: click.Command = name
+        outside.nothing()
+        inside: LLM = name
+        inside.nothing()
+"""
+    tree = tree_of(FILES)
+    top = "from vllm.entrypoints.llm import LLM\n"
+    before = tree.read(INC) or b""
+    one = FileChange(
+        path=INC,
+        before=before,
+        after=top.encode() + before.replace(PICK.encode(), (lines + PICK).encode()),
+    )
+    files = {path: tree.read(path) or b"" for path in tree.paths() if path.endswith(".py")}
+    found, why = types.second_opinion((one,), files, (3, 10))
+    assert not why
+    (error,) = found
+    assert "Object of type `LLM` has no attribute `nothing`" in error.message

@@ -139,7 +139,7 @@ OPTION = 'group.add_argument("--{}", choices=[{}], default=None)\n'
     ("base", "ours", "theirs", "wanted"),
     [
         ('x = ["a"]\n', 'x = ["a", "m"]\n', 'x = ["a", "t"]\n', 'x = ["a", "t", "m"]\n'),
-        ('x = ["a"]\n', 'x = ["m", "a"]\n', 'x = ["a", "t"]\n', None),
+        ('x = ["a"]\n', 'x = ["m", "a"]\n', 'x = ["a", "t"]\n', 'x = ["m", "a", "t"]\n'),
         (
             'x = ["a", "b"]\n',
             'x = ["a", "m", "b"]\n',
@@ -175,7 +175,7 @@ OPTION = 'group.add_argument("--{}", choices=[{}], default=None)\n'
             'x = [\n    "a",  # first\n]\n',
             'x = [\n    "a",  # first\n    "m",\n]\n',
             'x = [\n    "a",  # first\n    "é",\n]\n',
-            'x = [\n    "a",  # first\n    "é", "m",\n]\n',
+            'x = [\n    "a",  # first\n    "é",\n    "m",\n]\n',
         ),
     ],
 )

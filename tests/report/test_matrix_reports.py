@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-from matrix_making import EVIL, cell, example, hostile, large
+from matrix_making import EVIL, about, cell, example, hostile, large
 
 from vllm_mods.base.model import Finding, Verdict
 from vllm_mods.grid.cell import CellProblem, MatrixResult, Together
-from vllm_mods.report import html, junit, matrix_grid, matrix_markdown, matrix_text
+from vllm_mods.report import badge, html, junit, matrix_grid, matrix_markdown, matrix_text
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from matrix_making import Make
 
-REPORTS = (html, junit, matrix_markdown, matrix_text)
+    from vllm_mods.grid.cell import Cell
+
+REPORTS = (badge, html, junit, matrix_markdown, matrix_text)
 
 
 # --- what they have in common -------------------------------------------------------------------
@@ -43,6 +45,29 @@ def test_spans_name_stretches_and_trees_that_the_matrix_does_not_have() -> None:
     of = matrix_grid.grid(MatrixResult(tuple(cell("m", f"0.{n}.0") for n in range(5))))
     said = matrix_grid.spans(of, ("pypi:0.0.0", "pypi:0.1.0", "pypi:0.4.0", "wheel:x"))
     assert said == "0.0.0 to 0.1.0, 0.4.0, wheel:x"
+
+
+@pytest.mark.parametrize(
+    ("made", "said", "colour"),
+    [
+        ((cell("m", "0.1.0"), cell("m", "0.2.0"), cell("m", "0.3.0", meant=False)), "0.1.0 to 0.2.0", "#17804a"),
+        ((cell("m", "0.1.0"), cell("m", "0.2.0", "conflict"), cell("n", "0.2.0")), "0.1.0", "#a15c00"),
+        ((cell("m", "0.1.0", "conflict"),), "none", "#b3202a"),
+    ],
+)  # fmt: skip
+def test_a_badge_says_where_every_mod_goes_in(
+    made: tuple[Cell, ...], said: str, colour: str
+) -> None:
+    shown = ET.fromstring(badge.render(MatrixResult(made)))  # noqa: S314
+    assert shown.get("aria-label") == f"vLLM: {said}"
+    assert colour in {one.get("fill") for one in shown.iter()}
+
+
+def test_what_has_changed_stands_above_the_problems() -> None:
+    text = matrix_text.render(*about())
+    assert "since the earlier matrix\n  0.21.0: conflict, was applies: bad\n" in text
+    assert "* `0.21.0: conflict, was applies`: `bad`" in matrix_markdown.render(*about())
+    assert "Nothing has changed" in html.render(example()[0]._replace(changes=()), {})
 
 
 # --- text ---------------------------------------------------------------------------------------

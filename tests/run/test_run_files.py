@@ -75,10 +75,11 @@ def test_gpus_that_no_engine_would_take_are_refused(gpus: str) -> None:
 
 
 def test_compose_starts_the_image_and_says_its_arguments_word_by_word() -> None:
-    (text,) = files.write(made(arguments=("--x", "a $b: #c\n")), "compose").values()
+    odd = ("no", "1:30", "0x1f", "~", "<<", "", "\x85\u2028", "x" * 300)
+    (text,) = files.write(made(arguments=("--x", "a $b: #c\n", *odd)), "compose").values()
     (one,) = yaml.safe_load(text)["services"].values()
     assert one["image"] == "small:1-abc"
-    assert one["command"] == ["--x", "a $$b: #c\n"]
+    assert one["command"] == ["--x", "a $$b: #c\n", *odd]
     assert one["ports"] == ["9000:9000"]
     assert one["labels"] == {"vllm-mods.run": "qwen3.5_x"}
     assert one["deploy"]["resources"]["reservations"]["devices"][0]["count"] == "all"
@@ -97,7 +98,7 @@ def test_a_cluster_is_a_head_that_serves_and_a_worker_that_waits() -> None:
     scripts = {name: one["entrypoint"][2].replace("$$", "$") for name, one in nodes.items()}
     assert scripts["qwen3.5_x-head"] == head(CLUSTER)
     assert head(CLUSTER).endswith(COMMAND)
-    assert scripts["qwen3.5_x-worker"] == worker("$HEAD_IP")
+    assert scripts["qwen3.5_x-worker"] == worker("${HEAD_IP:?the address of the head}")
     assert all(one["network_mode"] == "host" and one["ipc"] == "host" for one in nodes.values())
     assert all(one["environment"]["B"] == "$$x" for one in nodes.values())
 
@@ -144,7 +145,7 @@ def test_a_quadlet_is_a_unit_that_podman_knows() -> None:
     assert list(nodes) == ["qwen3.5_x-head.container", "qwen3.5_x-worker.container"]
     first, second = (unit(text)["Container"] for text in nodes.values())
     assert words_of(first["Exec"]) == [head(CLUSTER)]
-    assert words_of(second["Exec"]) == [worker("$HEAD_IP")]
+    assert words_of(second["Exec"]) == [worker("${HEAD_IP:?the address of the head}")]
     assert first["ContainerName"] == "qwen3.5_x-head"
 
 

@@ -32,13 +32,8 @@ BEYOND = {
     r"Arctic Inference|No module named": "what is installed",
     r"does not exist|appears path-like": "files",
 }
-# What can be told and is not: the class that holds all others asks the model and the machine first, and which
-# keys a loader takes its own code says.
-NOT_FOUND = (
-    r"Connector name is not set|Unsupported connector type",
-    r"for VllmConfig additional_config",
-    r"Unexpected extra config keys for load format",
-)
+# What can be told and is not: up to some release a GGUF file changes the load format, so the model has a say.
+NOT_FOUND = {"0.21.0": ("--model-loader-extra-config '{\"a\": 1}'",), "0.32.0": ()}
 
 
 class Rates(NamedTuple):
@@ -80,5 +75,4 @@ def test_nothing_is_flagged_that_the_release_takes(version: str) -> None:
 def test_all_that_the_command_shows_to_be_refused_is_found(version: str) -> None:
     found = rates(version)
     assert found.refused > 260
-    assert [one for one in found.missed if not any(re.search(r, one) for r in NOT_FOUND)] == []
-    assert len(found.missed) <= 7
+    assert tuple(one.partition(": start:")[0] for one in found.missed) == NOT_FOUND[version]

@@ -66,6 +66,12 @@ def test_a_template_without_tools_is_not_asked_for_calls() -> None:
     assert found.back.pairs[0].asked == sum("tool_calls" not in one for one in ANSWERS.values())
 
 
+def test_a_template_that_writes_nothing_behind_an_answer_is_read_as_any_other() -> None:
+    found = _checked(TEMPLATE.replace(b"<end>", b""), pair=(None, None))
+    assert found.back is not None
+    assert [one.read[0] for one in found.back.pairs] == [9, 2]
+
+
 def test_what_only_a_rare_delta_loses_is_a_note() -> None:
     reads = toy_release().files["vllm/tool_parsers/toy.py"].decode()
     lossy = reads.replace(

@@ -191,6 +191,35 @@ def test_a_template_for_something_else_than_chats_is_told_so_and_not_asked() -> 
     assert not _check("{{ 'assistant' }}").ok
 
 
+def test_a_template_that_ends_its_prompts_for_good_is_for_scoring() -> None:
+    turns = "{% for m in messages %}<turn>{{ m.role }} {{ m.content }}<over>{% endfor %}"
+    scores = _check(turns + "<|endoftext|>")
+    assert [(one.code, "for scoring" in one.message) for one in scores.findings] == [
+        ("no-chat", True)
+    ]
+    assert (scores.ok, scores.replays) == (True, ())
+    answers = _check(turns + "{% if add_generation_prompt %}<turn>assistant <|start|>{% endif %}")
+    assert [one.code for one in answers.findings] == []
+    assert not answers.ok
+
+
+@pytest.mark.parametrize(("form", "kept"), [("%Y-%m-%d", True), ("%H:%M", False), ("%S", False)])
+def test_a_template_that_tells_the_time_loses_the_cache_by_the_minute(
+    form: str,
+    kept: bool,  # noqa: FBT001
+) -> None:
+    found = _check(f"{{{{ strftime_now('{form}') }}}}" + WHOLE)
+    assert found.ok == kept
+    assert {one.code for one in found.every} == (set() if kept else {"cache-lost"})
+
+
+def test_what_is_lost_is_called_by_what_it_is() -> None:
+    found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}"))
+    told = [one.message for one in found.every if one.code == "content-lost"]
+    assert told[0] == "the answer 'Then the saffron.' and 1 more of its texts are not in the prompt"
+    assert "the system message 'Be quartz.' and 2 more of its texts are not in the prompt" in told
+
+
 def test_findings_weigh_what_they_cost() -> None:
     found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role != 'system' }}"))
     assert weighed(found.every) == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import os
 import re
@@ -35,6 +36,24 @@ NOT_ESCAPED = ("27-tags-left-alone", "36-results-are-not-touched")
 """Text that is handed over as it is may end a turn anywhere."""
 EVERY = (*NAMES, QWEN38)
 CONVERSATIONS = {name: conversations(name) for name in EVERY}
+TOLD = [
+    {
+        "type": "function",
+        "function": {
+            "name": "look_up",
+            "description": "Looks a word up.",
+            "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": "nothing",
+            "description": 'Does "it" <b> ö.',
+            "parameters": {"type": "object", "properties": {}},
+        },
+    },
+]
 ALL = [(name, slug) for name in EVERY for slug in CONVERSATIONS[name]]
 EACH_TEMPLATE = pytest.mark.parametrize("name", EVERY)
 EACH = pytest.mark.parametrize(("name", "slug"), ALL)
@@ -107,6 +126,28 @@ def test_without_a_sentence_of_effort_qwen38_has_the_prompts_of_qwen36(slug: str
     prompt = _render(QWEN36, one)
     assert _render(QWEN38, medium) == prompt
     assert render_by_minijinja(QWEN38, one["messages"], **variables) == prompt
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        (QWEN35, "2524b54f84f04ee840b1c6a016d1a570661a22880cc1d2cee3d5354e56070c1c"),
+        (QWEN36, "2524b54f84f04ee840b1c6a016d1a570661a22880cc1d2cee3d5354e56070c1c"),
+        (QWEN38, "1b95f62c32ee626a0e188899ad4b4f9ccb19bb30c2cec9f5848af06dd87d12b4"),
+    ],
+)
+def test_tools_are_told_in_the_words_of_the_models_own_template(name: str, digest: str) -> None:
+    """The digests are of what the models' own templates render, whose text is not ours to keep."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q"}]
+    own = render(name, messages, tools=TOLD, add_generation_prompt=False)
+    assert hashlib.sha256(own.encode()).hexdigest() == digest
+    ours = render(
+        name, messages, tools=TOLD, add_generation_prompt=False, enhanced_tool_prompt=True
+    )
+    told, asked = (prompt.partition("<|im_end|>") for prompt in (own, ours))
+    assert told[2] == asked[2]
+    assert "These functions are available to you" in asked[0]
+    assert "These functions are available to you" not in told[0]
 
 
 @EACH

@@ -23,6 +23,7 @@ from vllm_mods.library import trust
 from vllm_mods.planning import planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.state_folder import State
+from vllm_mods.trees import packages
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 Folder = str | os.PathLike[str]
@@ -274,6 +275,13 @@ def verify(target: Folder, *names: str) -> Verified:
         found = of_mods(found, [entry for entry in there.mods if entry.name in names])
     mods = tuple(entry for entry in there.mods if not names or entry.name in names)
     return Verified(tree.root, tree.version, mods, found)
+
+
+def packages_of(target: Folder) -> dict[str, str]:
+    """Return the versions of the packages beside a tree that its vLLM and the mods in it name."""
+    tree, there = opened(target, None, recovering=None)
+    wanted = (one.python for one in ground.variants_in(tree, there.receipt))
+    return packages.required(tree, (text for texts in wanted for text in texts))
 
 
 def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:

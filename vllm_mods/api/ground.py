@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod
@@ -148,6 +148,14 @@ def kept_mod(tree: Tree, name: str) -> Mod:
             hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
         )
     return packed_mod.unpack(raw, f"{tree.spec}: {path}", name)
+
+
+def variants_in(tree: Tree, there: Receipt | None) -> Iterator[Variant]:
+    """Yield the variants that went into a tree, of the mods that it has kept."""
+    for entry in there.mods if there is not None else ():
+        raw = tree.read(receipt.kept(entry.name))
+        mod = packed_mod.unpack(raw, f"{tree.spec}: {entry.name}", entry.name) if raw else None
+        yield from (one for one in (mod.variants if mod else ()) if one.id == entry.variant)
 
 
 def _between(one: ModPlan, ground: Ground) -> ModPlan:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"v?(\d+(?:\.\d+)*)\Z", re.ASCII)
 _CLAUSE = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*v?(\d+(?:\.\d+)*)\s*\Z", re.ASCII)
 _DESCRIBED = re.compile(r"v?(?P<tag>\d.*)-(?P<distance>\d+)-(?P<node>g[0-9a-f]+)\Z", re.ASCII)
+_NODE = re.compile(r"\+(?:.*\.)?g([0-9a-f]{7,40})\b", re.ASCII)
 _LAST_NUMBER = re.compile(r"(.*?)(\d+)\Z", re.ASCII)
 
 
@@ -45,6 +46,17 @@ def is_final(version: str) -> bool:
     """Tell whether a number is that of a release: neither a pre-release nor a development build."""
     parsed = _parse(version)
     return parsed is not None and not parsed.is_prerelease
+
+
+def public(version: str) -> str:
+    """Return a version without its local part, which only ``==`` and ``!=`` may name."""
+    return version.partition("+")[0]
+
+
+def node(version: str) -> str | None:
+    """Return the abbreviated id of the commit that a build's local version names, if it does."""
+    found = _NODE.search(version)
+    return None if found is None else found[1]
 
 
 def sort_key(version: str) -> tuple[bool, Version | str]:

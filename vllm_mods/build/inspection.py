@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from vllm_mods.api import ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.model import Finding, Level
@@ -18,7 +19,6 @@ from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.model import DIR, FILE, LINK, resolve
 from vllm_mods.images.oci import platform_of
-from vllm_mods.library import packed_mod
 from vllm_mods.planning import requirements
 from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
@@ -63,7 +63,8 @@ def inspect(tree: ImageTree) -> Inspection:
     found = (
         [] if there is None else list(compare(there, InImage(tree), undone.look(there, tree).paths))
     )
-    found += _requirements(tree, there)
+    for variant in ground.variants_in(tree, there):
+        found += requirements.conflicts(variant, tree)
     if lock is not None and written is not None:
         found += _against(tree, there, lock, written, found)
     said = labels.get("vllm-mods.lock")
@@ -77,16 +78,6 @@ def inspect(tree: ImageTree) -> Inspection:
             )
         )
     return Inspection(there, lock, digest, labels, tuple(found))
-
-
-def _requirements(tree: ImageTree, there: Receipt | None) -> Iterator[Finding]:
-    """Yield what lies beside vLLM in another version than the mods' code imports."""
-    for entry in there.mods if there is not None else ():
-        raw = tree.read(receipt.kept(entry.name))
-        mod = packed_mod.unpack(raw, f"{tree.spec}: {entry.name}", entry.name) if raw else None
-        for variant in mod.variants if mod is not None else ():
-            if variant.id == entry.variant:
-                yield from requirements.conflicts(variant, tree)
 
 
 def against(tree: ImageTree, found: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:

@@ -21,6 +21,8 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
+EMPTY = b"{}"
+"""The configuration of what is no image."""
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
 REF_NAME = "org.opencontainers.image.ref.name"
 _CONTAINERD_NAME = "io.containerd.image.name"
@@ -202,7 +204,33 @@ def index(top: bytes, ref: str | None, others: Sequence[Mapping[str, Any]] = ())
     entry: dict[str, Any] = _descriptor(Descriptor(kind, digest(top), len(top)))
     if ref is not None:
         entry["annotations"] = {REF_NAME: ref.rpartition(":")[2], _CONTAINERD_NAME: full_name(ref)}
-    return _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, entry]})
+    return index_of([*others, entry])
+
+
+def index_of(entries: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return an index of manifests."""
+    return _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)})
+
+
+def artifact(kind: str, subject: Descriptor, blobs: Sequence[tuple[str, bytes]]) -> bytes:
+    """Return the manifest of what is attached to an image: blobs, each with its media type."""
+    empty = Descriptor("application/vnd.oci.empty.v1+json", digest(EMPTY), len(EMPTY))
+    layers = [_descriptor(Descriptor(name, digest(data), len(data))) for name, data in blobs]
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind}
+    return _json(
+        {
+            **manifest,
+            "config": _descriptor(empty),
+            "layers": layers,
+            "subject": _descriptor(subject),
+        }
+    )
+
+
+def artifact_entry(manifest: bytes, kind: str) -> dict[str, Any]:
+    """Return how an index names such a manifest."""
+    one = Descriptor(MANIFEST, digest(manifest), len(manifest))
+    return {**_descriptor(one), "artifactType": kind}
 
 
 def docker_manifest(image: BuiltImage, ref: str | None, layer_paths: Sequence[str]) -> bytes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,7 +13,7 @@ from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
 from vllm_mods.build import archive, building, documents, outputs
 from vllm_mods.build.building import Built
-from vllm_mods.build.outputs import Output
+from vllm_mods.build.outputs import Output, Ready
 from vllm_mods.build.reproduction import build_again
 from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
@@ -25,6 +25,10 @@ from vllm_mods.images import names
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library.catalog import Library
+
+if TYPE_CHECKING:
+    from vllm_mods.build.outputs.registry import Attached
+    from vllm_mods.build.signing import Signer
 
 
 class BuiltFor(NamedTuple):
@@ -50,6 +54,12 @@ class BuiltFor(NamedTuple):
 @click.option("--tag", metavar="T", help="Another name than PAIRING:VLLM-LOCK.")
 @click.option("--documents", metavar="DIR", help="Where SBOM and provenance go [beside the lock].")
 @click.option(
+    "--sign",
+    "key",
+    metavar="KEY",
+    help="Sign what is pushed: a private key of OpenSSH's, or one of cosign's (file or URI).",
+)
+@click.option(
     "--verify", is_flag=True, help="Build twice more under other conditions, and compare first."
 )
 @click.option(
@@ -69,6 +79,7 @@ def command(
     *,
     tag: str | None,
     documents: str | None,
+    key: str | None,
     platform: str | None,
     libraries: tuple[str, ...],
     verify: bool,
@@ -107,10 +118,11 @@ def command(
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
         check_room(kept.lock, opened, place, platform)
+        signer = None if key is None else _signer(key, place)
         for part, one in zip(parts, opened, strict=True):
             _check(kept, part, one)
-            key = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
-            _demand_command(library, wanted, one, () if afresh else key)
+            held = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
+            _demand_command(library, wanted, one, () if afresh else held)
         images = build_all(kept, opened)
         again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
         for folder in libraries:
@@ -118,10 +130,11 @@ def command(
         for image in images if verify else ():
             made = archive.thin(image.built.image, image.built.tag)
             build_again([*again, "--platform", image.lock.base.platform], made)
-        with pairing_arguments.writing(
-            documents_of(kept, images, documents, place), "--documents DIR names another folder"
-        ):
-            written = outputs.write(place, [image[1:] for image in images], kept.lock, tag)
+        ready = outputs.prepare(place, [image[1:] for image in images], tag)
+        files = documents_of(kept, images, ready, documents)
+        every = {path: data for one in files for path, data in one.items()}
+        with pairing_arguments.writing(every, "--documents DIR names another folder"):
+            written = outputs.write(ready, kept.lock, attached_of(files, ready, signer))
     if as_json:
         answer: dict[str, Any] = {
             "schema": 1,
@@ -212,23 +225,47 @@ def _check(kept: ReadLock, part: PairingLock, opened: OnBase) -> None:
 
 
 def documents_of(
-    kept: ReadLock, images: Sequence[BuiltFor], folder: str | None, place: Output
-) -> dict[str, bytes]:
-    """Return what lies beside images, by where it goes; of several, each has its platform in its name."""
-    if place.kind == outputs.THIN:
-        return {}
+    kept: ReadLock, images: Sequence[BuiltFor], ready: Sequence[Ready], folder: str | None = None
+) -> list[dict[str, bytes]]:
+    """Return what lies beside each image, by where it goes: bill of materials and statement.
+
+    Of several images, each has its platform in the name.
+    """
+    if ready[0].output.kind == outputs.THIN:
+        return [{}]
     beside = os.path.splitext(kept.path)[0]
     if folder is not None:
         beside = os.path.join(folder, os.path.basename(beside))
-    # A builder makes an image of its own around the layer.
-    is_layer = place.kind == outputs.DOCKERFILE
-    found = {}
-    for lock, built, _ in images:
-        name = f"{beside}.{lock.base.platform.replace('/', '-')}" if len(images) > 1 else beside
-        image = built.image.layer_digest if is_layer else built.image.config_digest
-        found[f"{name}.cdx.json"] = documents.bill_of_materials(lock, kept.data, image)
-        found[f"{name}.intoto.json"] = documents.provenance(lock, kept.data, image)
+    found = []
+    for image, one in zip(images, ready, strict=True):
+        platform = image.lock.base.platform.replace("/", "-")
+        name = f"{beside}.{platform}" if len(images) > 1 else beside
+        given = image.lock, kept.data, one.subject
+        bill, statement = documents.bill_of_materials(*given), documents.provenance(*given)
+        found.append({f"{name}.cdx.json": bill, f"{name}.intoto.json": statement})
     return found
+
+
+def attached_of(
+    files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready], signer: Signer | None = None
+) -> list[Attached]:
+    """Return what is attached to each image in a registry: its documents, and what its signer makes."""
+    if ready[0].push is None:
+        return []
+    from vllm_mods.build import signing  # noqa: PLC0415  (only registries have use for it)
+
+    return [signing.attached(one.values(), signer) for one in files]
+
+
+def _signer(key: str, place: Output) -> Signer:
+    if place.kind != outputs.REGISTRY:
+        raise UsageError(
+            "--sign is for an image in a registry: the signature is attached to it there",
+            hint="--output registry:HOST/NAME",
+        )
+    from vllm_mods.build import signing  # noqa: PLC0415
+
+    return signing.signer(key)
 
 
 def _absolute(ref: str) -> str:

@@ -29,6 +29,7 @@ from vllm_mods.report import checkpoint, data, text
     metavar="MODEL",
     help="Hold the mods against this checkpoint too: a folder, or an id on the Hub.",
 )
+@options.commits
 @options.offline
 @options.verify
 @click.option("--explain", is_flag=True, help="List what was not examined too, and why.")
@@ -43,6 +44,7 @@ def command(
     platform: str | None,
     in_image: str | None,
     model: str | None,
+    commits: str | None,
     strict_version: bool,
     only_supported: bool,
     offline: bool,
@@ -63,6 +65,7 @@ def command(
         verify=verify,
         platform=platform,
         in_image=in_image,
+        commits=commits,
     )
     chosen, paired, planned = ask(
         library,

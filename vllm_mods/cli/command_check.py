@@ -1,7 +1,8 @@
-"""What a pairing serves, held against a tree: the part that ``serve-check``, ``lock`` and ``build`` share."""
+"""What a pairing serves, held against a tree: the part that ``serve-check``, ``lock``, ``build`` and ``run`` share."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.scripts import command_line
 from vllm_mods.scripts.command_line import CommandScript
 from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
@@ -73,6 +75,19 @@ def of_pairing(library: Library, found: Pairing) -> ServeArguments:
     )
 
 
+def of_script(text: str, what: str, hint: str) -> ServeArguments:
+    """Return what a script serves. Raises ``UsageError`` for one that bash does not read."""
+    try:
+        script = command_line.read(text)
+    except command_line.ShellError as error:
+        raise UsageError(f"{what} is not one that bash reads: {error}", hint=hint) from error
+    if not script.commands:
+        raise UsageError(f"{what} is empty", hint=hint)
+    first = pairing.unwrapped(script.commands[pairing.serving(script)])
+    env = {**exported(script), **dict(first.assignments)}
+    return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
+
+
 def exported(script: CommandScript) -> dict[str, str]:
     """Return the variables that a script exports."""
     words_of = (one.argv[1:] for one in script.commands if one.argv[:1] == ("export",))
@@ -110,7 +125,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
     return found._replace(faults=(*notes, *found.faults))
 
 
-def demand(asked: ServeArguments, tree: Tree, planned: Plan) -> bool:
+def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> bool:
     """Raise ``Refused`` if vLLM in an image would not take the command of the pairing.
 
     Returned is whether there was nothing to tell.
@@ -127,9 +142,12 @@ def demand(asked: ServeArguments, tree: Tree, planned: Plan) -> bool:
             options.note(f"{one.subject}: {one.message}")
     if wrong:
         lines = "".join(f"\n  {one.subject}: {one.message} [{one.code}]" for one in wrong)
+        of = asked.name
+        if asked.library is None:
+            of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.argv)))}"
         raise Refused(
             f"vLLM {tree.version} would not take the command of pairing {asked.name}{lines}",
-            hint=f"vllm-mods serve-check {asked.name} --target {tree.spec}",
+            hint=f"vllm-mods serve-check {of} --target {tree.spec}",
         )
     return not errors
 

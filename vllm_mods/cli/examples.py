@@ -151,6 +151,7 @@ EXAMPLES = {
         "vllm-mods template diff ./chat_template.jinja qwen3.5-enhanced",
         "vllm-mods template diff ./old.jinja ./new.jinja --conversations ./conversations",
     ),
+    "template patch": ("vllm-mods template patch /models/Qwen3.6-35B-A3B",),
     "image": (
         "vllm-mods image inspect vllm/vllm-openai:v0.21.0",
         "vllm-mods image verify registry:ghcr.io/me/vllm:mods",

@@ -11,8 +11,9 @@ from vllm_mods.base.model import Finding
 from vllm_mods.build import inspection
 from vllm_mods.build.inspection import Inspection
 from vllm_mods.build.inspection import inspect as look
+from vllm_mods.build.references import plain
 from vllm_mods.cli import options
-from vllm_mods.images import oci
+from vllm_mods.images import names, oci
 from vllm_mods.images.open import platforms_of
 from vllm_mods.report import data, text
 from vllm_mods.trees.image import ImageTree, open_image
@@ -56,6 +57,10 @@ def inspect(
 @command.command(name="verify")
 @_reference
 @click.option("--lock", "lock", metavar="FILE", help="Compare with this lock too.")
+@click.option(
+    "--allowed-signers", "signers", metavar="FILE", help="Signed by one of these (OpenSSH's form)."
+)
+@click.option("--key", metavar="KEY", help="Signed with this key of cosign's (file or URI).")
 @options.platform
 @options.target_in_image
 @options.offline
@@ -66,13 +71,16 @@ def verify(
     platform: str | None,
     in_image: str | None,
     *,
+    signers: str | None,
+    key: str | None,
     offline: bool,
     as_json: bool,
 ) -> int:
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
-    Without --lock that is the lock inside. Of an index, every image is looked at, and that it has those
-    that the lock is of. Exit code 1 if anything else is in it, and what that is.
+    Without --lock that is the lock inside. With --allowed-signers or --key its manifest has to be signed too,
+    in the registry that REF is in. Of an index, every image is looked at, and that it has those that the
+    lock is of. Exit code 1 if anything else is in it, and what that is.
     """
     written = None if lock is None else _read(lock)
     name = reference.removeprefix("image:")
@@ -88,9 +96,10 @@ def verify(
             continue
         looked = look(tree)
         if written is not None:
-            more = inspection.against(tree, looked, written, lock or "")
-            looked = looked._replace(findings=(*looked.findings, *more))
-        found[one or ""] = tree, looked
+            against = inspection.against(tree, looked, written, lock or "")
+            looked = looked._replace(findings=(*looked.findings, *against))
+        more = _signature(tree, signers, key)
+        found[one or ""] = tree, looked._replace(findings=(*looked.findings, *more))
     wrong += inspection.index_findings(list(found.values())) if several else ()
     ok = not wrong and all(looked.ok for _, looked in found.values())
     if not as_json:
@@ -182,6 +191,21 @@ def _open(
     )
     options.close_later(tree)
     return tree
+
+
+def _signature(tree: ImageTree, signers: str | None, key: str | None) -> list[Finding]:
+    if signers is None and key is None:
+        return []
+    if tree.base.where != "registry":
+        raise UsageError(
+            f"{tree.base.reference}: a signature is attached to an image in a registry, and this is none ({tree.base.where})",
+            hint="vllm-mods image verify registry:HOST/NAME:TAG",
+        )
+    from vllm_mods.build import signing  # noqa: PLC0415
+
+    name = names.parse(plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
+    by_ssh = [] if signers is None else signing.ssh_says(signers, str(name))
+    return by_ssh + ([] if key is None else signing.cosign_says(key, str(name)))
 
 
 def _head(tree: ImageTree) -> dict[str, Any]:

@@ -20,6 +20,10 @@ from vllm_mods.grid.choose import choose_releases
 @click.option(
     "--test", metavar="COMMAND", help="Run it in a copy for each branch; it has VLLM_MODS_RELEASE."
 )
+@options.history
+@click.option(
+    "--commits", metavar="REPO", help="The newest commit of a clone of vLLM's repository too."
+)
 @options.offline
 @options.json_output
 def command(
@@ -29,6 +33,8 @@ def command(
     spec: str | None,
     test: str | None,
     *,
+    history: str | None,
+    commits: str | None,
     pre: bool,
     offline: bool,
     as_json: bool,
@@ -39,7 +45,7 @@ def command(
     widened; where none does, it is ported; where the release carries the change, the range ends. Each
     is one commit on a branch vllm-mods/MOD/RELEASE, which begins where the one of the release before
     ends, with the text for a pull request as its message. A branch that is there is left alone.
-    Nothing is checked out and nothing pushed. Exit code 0, or 1 where something is left to a person.
+    With --history the text names the commit of vLLM's that a mod met. Nothing is checked out and nothing pushed. Exit code 0, or 1 where something is left to a person.
     """
     from vllm_mods.keep import run  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.library.catalog import Library, root_of  # noqa: PLC0415
@@ -55,13 +61,20 @@ def command(
         raise UsageError(
             f"{library} has no mod {', '.join(unknown)}", hint=f"vllm-mods list --library {library}"
         )
-    releases = Releases(offline=offline, progress=options.progress(), note=options.note)
+    releases = Releases(
+        offline=offline, progress=options.progress(), note=options.note, commits=commits
+    )
     specs = choose_releases((), releases.files(), spec if spec is not None else ">=0", pre=pre)
     named = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
+    upstream, builds = options.upstream(history), options.upstream(commits)
+    build = None if builds is None else builds.build()
+    named += [] if build is None else [build]
     found = []
     for name in mods or own:
         wanted = run.new_to(own[name], named, since)
-        for one in run.run(library, run.Keeping(name, report.message, test), wanted, releases):
+        for one in run.run(
+            library, run.Keeping(name, report.message, test, upstream), wanted, releases
+        ):
             found.append(one)
             if not as_json:
                 click.echo(report.line(one))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 import click
@@ -15,6 +16,7 @@ from vllm_mods.base.output import write_whole
 from vllm_mods.cli import options, shown
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
+from vllm_mods.grid import since as earlier_matrix
 from vllm_mods.grid.cell import Cell, MatrixResult
 from vllm_mods.grid.run import Computed
 from vllm_mods.library.catalog import Library, root_of
@@ -23,6 +25,9 @@ from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 from vllm_mods.trees.release import Releases
+
+# Seconds between two lines of progress where no line can be taken back.
+_EVERY = 30.0
 
 
 @click.command(name="matrix")
@@ -54,6 +59,11 @@ from vllm_mods.trees.release import Releases
     help="Show one cell whole: every hunk beside the target, and what changed upstream.",
 )
 @click.option(
+    "--since",
+    metavar="FILE",
+    help="Say what has changed since an earlier matrix: FILE is its answer as JSON.",
+)
+@click.option(
     "--update-lock",
     is_flag=True,
     help="Write what was found into each mod's mod.lock; what it says of other releases stays.",
@@ -76,6 +86,7 @@ from vllm_mods.trees.release import Releases
     help="`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).",
 )
 @click.option("--no-cache", is_flag=True, help="Compute every cell anew, and keep none.")
+@options.commits
 @options.libraries
 @options.offline
 @options.verify
@@ -90,8 +101,10 @@ def command(
     jobs: int | None,
     executor: str | None,
     cell: tuple[str, str] | None,
+    since: str | None,
     libraries: tuple[str, ...],
     pairing: str | None,
+    commits: str | None,
     pre: bool,
     update_lock: bool,
     strict: bool,
@@ -112,6 +125,7 @@ def command(
         )
     if cell is not None and (mods or pairing or trees or update_lock or strict or output):
         raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
+    earlier = None if since is None else _earlier(since)
     library = (options.own_library if update_lock else options.open_library)(libraries)
     if cell is not None:
         mods = cell[:1]
@@ -121,7 +135,12 @@ def command(
     # what an old lock says must not lean on itself
     planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
     setting = work.Setting(
-        planned, cache_folder(os.environ), offline=offline, store=not no_cache, strict=strict
+        planned,
+        cache_folder(os.environ),
+        offline=offline,
+        store=not no_cache,
+        strict=strict,
+        commits=commits,
     )
     workshop = work.Workshop(setting, note=options.note)
     specs = choose.specs(workshop.releases.files, chosen, trees, spec, pre=pre)
@@ -134,7 +153,7 @@ def command(
         setting,
         _executor(executor, jobs, workshop),
         named=frozenset(trees),
-        progress=_progress(),
+        progress=progress(),
     )
     computed = matrix.compute(specs)
     cells = run.cells(chosen, computed)
@@ -143,7 +162,10 @@ def command(
     problems = ranges.range_problems(chosen, cells)
     if strict:
         problems += locks.against_committed(chosen, computed)
-    result = MatrixResult(cells, matrix.together(computed), problems)
+    changes = (
+        None if earlier is None else earlier_matrix.changes(earlier, f"--since {since}", cells)
+    )
+    result = MatrixResult(cells, matrix.together(computed), problems, changes, chosen)
     form = "json" if as_json else form
     explained = matrix.explain(cells, cells) if form in EXPLAINING else {}
     workshop.sweep()
@@ -197,15 +219,33 @@ def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> w
     return ray_executor(where)
 
 
-def _progress() -> Callable[[int, int], None] | None:
-    """Return a function that shows on stderr how far it is, None where nobody watches."""
-    if not options.watched():
-        return None
+def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
+    """Return a function that shows on stderr how far it is and how long the rest may take.
+
+    One line that takes itself back; where nobody watches, a line of its own every half minute.
+    """
+    watched = options.watched()
+    whole = before = -1
+    begun = said = clock()
 
     def show(done: int, total: int) -> None:
-        options.show_line(f"{done} of {total} cells", last=done == total)
+        nonlocal whole, before, begun, said
+        now = clock()
+        if total != whole:
+            whole, before, begun = total, done, now
+        rest = (total - done) * (now - begun) / (done - before) if done > before else 0.0
+        text = f"{done} of {total} cells" + (f", {_about(rest)} left" if rest else "")
+        if watched:
+            options.show_line(text, last=done == total)
+        elif now - said >= _EVERY:
+            said = now
+            click.echo(text, err=True)
 
     return show
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def _verify(specs: Iterable[str], setting: work.Setting, *, unstated: bool = False) -> None:
@@ -283,6 +323,14 @@ def _say_lost(mod: Mod, made: locks.Updated) -> None:
 
 def _releases(labels: Sequence[str]) -> str:
     return "1 release" if len(labels) == 1 else f"{len(labels)} releases"
+
+
+def _earlier(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"--since {path} cannot be read: {error.strerror}") from error
 
 
 def _write(path: str, content: bytes) -> None:

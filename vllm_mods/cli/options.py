@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from vllm_mods.cli import shown
 from vllm_mods.library import checksums
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees import open as trees
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import Upstream
 
 BEGIN = "\r\033[K"
 """Goes to the beginning of a terminal's line, and empties it."""
@@ -72,11 +75,30 @@ json_output = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 offline = click.option(
     "--offline", is_flag=True, help="Use only what is cached; open no connection."
 )
+commits = click.option(
+    "--commits",
+    metavar="REPO",
+    help="Where builds such as pypi:0.22.1rc1.dev124+gace95c9cf are: a clone of vLLM, or an index with a folder per commit.",
+)
+history = click.option(
+    "--history",
+    metavar="REPO",
+    help="A clone of vLLM's repository: its commits tell where files and definitions went.",
+)
 verify = click.option(
     "--verify",
     is_flag=True,
     help="Have each release's wheel as a whole once, and hold it to the hash that the index states.",
 )
+
+
+def upstream(folder: str | None) -> Upstream | None:
+    """Open a clone of vLLM's repository, if one is named. Raises ``UsageError`` where there is none."""
+    if folder is None:
+        return None
+    from vllm_mods.trees.history import Upstream  # noqa: PLC0415  (GitPython: 100 ms)
+
+    return Upstream(folder)
 
 
 def _or_found(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -274,6 +296,7 @@ def open_tree(
     verify: bool = False,
     platform: str | None = None,
     in_image: str | None = None,
+    commits: str | None = None,
 ) -> Tree:
     """Open a tree; it is closed when the command ends. ``platform`` and ``in_image`` are for images."""
     if platform is None and in_image is None:
@@ -284,6 +307,7 @@ def open_tree(
             progress=progress(),
             note=note,
             verify=verify,
+            commits=commits,
         )
     else:
         from vllm_mods.trees.image import open_image  # noqa: PLC0415  (the engines' libraries)

@@ -40,6 +40,7 @@ class _PortArguments(NamedTuple):
     name: str | None
     spec: str | None
     repair: bool
+    history: str | None
 
 
 @click.command(name="port")
@@ -51,6 +52,8 @@ class _PortArguments(NamedTuple):
 @click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just the target].")
 @click.option("--output", metavar="DIR", help="Write a copy of the mod to DIR/patches instead.")
 @click.option("--no-repair", is_flag=True, help="Put nothing right of what would not work.")
+@options.history
+@options.commits
 @click.option("--continue", "go_on", is_flag=True, help="Take the edited files of a port.")
 @click.option("--abort", is_flag=True, help="Do away with an unfinished port.")
 @options.own_libraries
@@ -66,6 +69,8 @@ def command(
     spec: str | None,
     output: str | None,
     no_repair: bool,
+    history: str | None,
+    commits: str | None,
     libraries: tuple[str, ...],
     go_on: bool,
     abort: bool,
@@ -89,12 +94,15 @@ def command(
     asked = _PortArguments(
         mod=_meant(library, mod, output, new=target is not None),
         library=library,
-        releases=Releases(offline=offline, progress=options.progress(), note=options.note),
+        releases=Releases(
+            offline=offline, progress=options.progress(), note=options.note, commits=commits
+        ),
         base=base,
         variant=variant,
         name=name,
         spec=spec,
         repair=not no_repair,
+        history=history,
     )
     if target is None:
         return _ended(asked, abort=abort, as_json=as_json)
@@ -136,7 +144,6 @@ def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
         trees,
         roots,
         lambda mod, tree, name: _job(asked, mod, tree, name=name),
-        repair=asked.repair,
     )
     if found.files:
         writing.write_files(asked.mod, found.files)
@@ -212,6 +219,9 @@ def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None
             hint="--vllm SPEC, such as --vllm '==0.23.0'",
         )
     base = source or making.base_tree(asked.mod, variant, tree.version, asked.releases)
+    upstream = options.upstream(asked.history)
+    if upstream is not None:
+        upstream.between(base, tree)  # says which of them it has not got
     return porting.Job(
         mod=mod,
         variant=variant,
@@ -222,6 +232,7 @@ def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None
         vllm=asked.spec or f"=={tree.version}",
         roots=asked.library.roots,
         repair=asked.repair,
+        upstream=upstream,
     )
 
 

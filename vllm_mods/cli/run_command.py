@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
-from vllm_mods.cli import options
+from vllm_mods.base.errors import EXIT_OK, Refused, TreeError, UsageError
+from vllm_mods.cli import command_check, options
 from vllm_mods.cli.evidence import mods_of, say
 from vllm_mods.cli.serving import Asked, asked, serving
 from vllm_mods.run import engine, evidence, start, waiting
 from vllm_mods.run.service import LOCK_LABEL
+from vllm_mods.trees.image import open_image
 
 
 @click.command(name="run")
@@ -41,7 +42,7 @@ def command(
     """Start a pairing's image as a container that serves.
 
     The image is the one that `build` made of the pairing's lock, in docker or podman. ARGUMENTs come
-    behind the command in it. `ps`, `logs` and `stop` are for what this started.
+    behind the command in it; what the vLLM in it would not take is refused, as by serve-check. `ps`, `logs` and `stop` are for what this started.
     """
     library = options.open_library(libraries)
     found = asked(library, name, arguments, **given)
@@ -55,6 +56,7 @@ def command(
         click.echo(shlex.join(start.line(first, found.service, env_files=env_files)))
         return EXIT_OK
     chosen = _with_image(found, program)
+    _check(found, chosen)
     identity = engine.call(*start.line(chosen, found.service, env_files=env_files)).strip()
     click.echo(
         f"{found.service.name}: {chosen} {identity[:12]}, http://localhost:{found.service.port}"
@@ -65,6 +67,21 @@ def command(
     there = engine.container(found.service.name, chosen)
     seen = evidence.of_mods(mods_of(library, (name,)), engine.log(there)[: limits.LOG])
     return say(seen, as_json=False)
+
+
+def _check(found: Asked, program: str) -> None:
+    """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
+    one = found.service
+    of_lock = command_check.of_script(one.command, f"the command of {one.image}", "vllm-mods ps")
+    asked = of_lock._replace(argv=(*of_lock.argv, *one.arguments), name=one.pairing)
+    reference = f"{program}:{one.image}"
+    try:
+        tree = open_image(reference, spec=f"image:{reference}", named=f"/{found.site_root}")
+    except (TreeError, UsageError) as error:
+        options.note(f"the command is not checked: {error.message}")
+        return
+    options.close_later(tree)
+    command_check.demand(asked, tree)
 
 
 def _with_image(found: Asked, program: str | None) -> str:

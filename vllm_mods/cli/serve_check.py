@@ -12,13 +12,10 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, TreeError, UsageError
 from vllm_mods.base.model import Tree
 from vllm_mods.cli import command_check, options
 from vllm_mods.cli.command_check import ServeArguments
-from vllm_mods.formats import pairing
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.report import serve as report
 from vllm_mods.report import text
-from vllm_mods.scripts import command_line
 from vllm_mods.serve import history, releases
-from vllm_mods.serve.command import words
 from vllm_mods.serve.known import names_among
 from vllm_mods.trees.release import Releases
 
@@ -58,7 +55,11 @@ def command(
             "name a pairing or give --command, one of them",
             hint=_CALL,
         )
-    asked = _of_line(line) if line is not None else _of_pairing(pairing or "", libraries)
+    asked = (
+        command_check.of_script(line, "--command", _CALL)
+        if line is not None
+        else _of_pairing(pairing or "", libraries)
+    )
     if spec is not None and target is None:
         return _matrix(asked, spec, offline=offline, as_json=as_json)
     return _one(asked, target, spec, offline=offline, as_json=as_json)
@@ -101,18 +102,6 @@ def _matrix(asked: ServeArguments, spec: str, *, offline: bool, as_json: bool) -
     else:
         click.echo(report.cells_text(found))
     return EXIT_OK if all(cell.answer.ok for cell in found) else EXIT_NO
-
-
-def _of_line(line: str) -> ServeArguments:
-    try:
-        script = command_line.read(line)
-    except command_line.ShellError as error:
-        raise UsageError(f"--command is not one that bash reads: {error}", hint=_CALL) from error
-    if not script.commands:
-        raise UsageError("--command is empty", hint=_CALL)
-    first = script.commands[pairing.serving(script)]
-    env = {**command_check.exported(script), **dict(first.assignments)}
-    return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
 
 
 def _of_pairing(name: str, libraries: tuple[str, ...]) -> ServeArguments:

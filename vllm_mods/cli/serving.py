@@ -17,11 +17,15 @@ from vllm_mods.run.service import Service, service
 
 
 class Asked(NamedTuple):
-    """A pairing, what its container is started with, and the lock that its image has to have."""
+    """A pairing, what its container is started with, and the digest of the lock that its image has to have.
+
+    ``site_root`` is where the image has its vLLM.
+    """
 
     wanted: Pairing
     service: Service
     lock: str
+    site_root: str
 
 
 def serving(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,4 +102,4 @@ def asked(
         restart=restart,
         arguments=arguments,
     )
-    return Asked(wanted, made, f"sha256:{pairing_lock.digest(kept.data)}")
+    return Asked(wanted, made, f"sha256:{pairing_lock.digest(kept.data)}", kept.lock.vllm.site_root)

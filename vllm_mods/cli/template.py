@@ -16,7 +16,7 @@ from vllm_mods.cli.listing import readable, told
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.template import check as checking
-from vllm_mods.template import conversation, rendering
+from vllm_mods.template import conversation, official, rendering
 from vllm_mods.template.conversation import Conversation
 from vllm_mods.template.parser_process import open_release
 from vllm_mods.template.source import Template, conversations, open_in_tree, open_template
@@ -209,6 +209,30 @@ def diff(
             f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
         )
     return EXIT_NO if different else EXIT_OK
+
+
+@command.command(name="patch")
+@_argument("template")
+@options.libraries
+@options.json_output
+def patch(template: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
+    """Print a model's own template with its worst faults mended, and the rest of it as it was.
+
+    For those who take no rewritten one: a few lines of Qwen3.5's, 3.6's and 3.8's own text are
+    changed, each exactly where it stands, or nothing is. TEMPLATE is the model's folder or its file.
+    """
+    library = options.open_library(libraries)
+    opened = open_template(library, template)
+    found = official.patched(library, opened)
+    if found.was_in:
+        options.note(f"{opened.path} has {found.patch} already")
+    text = found.data.decode("utf-8", "surrogateescape")
+    if as_json:
+        said = {"template": opened.name, "patch": found.patch, "was_in": found.was_in, "text": text}
+        options.print_json({"schema": 1, **said})
+    else:
+        shown.file(text)
+    return EXIT_OK
 
 
 def _in_tree(place: str, named: str, *, offline: bool) -> Template:

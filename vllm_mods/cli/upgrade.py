@@ -13,7 +13,7 @@ from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
 from vllm_mods.build import outputs, upgrading
 from vllm_mods.cli import command_check, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
-from vllm_mods.cli.build import build_all, check_room, documents_of, image_lines
+from vllm_mods.cli.build import attached_of, build_all, check_room, documents_of, image_lines
 from vllm_mods.cli.lock import looked_at
 from vllm_mods.cli.pairing_arguments import ReadLock
 from vllm_mods.formats import pairing, pairing_lock
@@ -102,15 +102,20 @@ def command(
         check_room(lock, opened, place, None)
         images = build_all(now, opened)
         beside = os.path.splitext(path)[0]
-        documents = documents_of(now, images, None, place)
-        written = outputs.write(place, [one[1:] for one in images], lock, _tag(now))
+        ready = outputs.prepare(place, [one[1:] for one in images], _tag(now))
+        documents = documents_of(now, images, ready)
+        written = outputs.write(ready, lock, attached_of(documents, ready))
         upgrading.put(
             library,
             name,
             {
                 ".toml": after,
                 ".lock": now.data,
-                **{where.removeprefix(beside): data for where, data in documents.items()},
+                **{
+                    where.removeprefix(beside): data
+                    for one in documents
+                    for where, data in one.items()
+                },
             },
         )
     said = (written.said, *image_lines(images), f"stays  {_tag(kept)}")

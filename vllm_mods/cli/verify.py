@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import click
 
 from vllm_mods.api import apply
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import options
 from vllm_mods.formats import receipt, receipt_diff
 from vllm_mods.report import data, text
@@ -26,7 +30,7 @@ from vllm_mods.report import data, text
     "receipts",
     multiple=True,
     metavar="FILE...",
-    help="Compare receipts, such as those of the nodes of a cluster.",
+    help="Compare receipts, or what `verify --json` said on the nodes of a cluster.",
 )
 @options.json_output
 def command(
@@ -37,13 +41,16 @@ def command(
     Who changed a file since cannot be known. Exit code 1 if anything is not as it was.
 
     With --receipt FILE FILE...: tell where these receipts differ, and with --target that of a
-    tree from them. Exit code 1 if anything differs.
+    tree from them. What `verify --json` wrote on a node stands for its receipt, and has the versions
+    of the packages too that vLLM and its mods name. Exit code 1 if anything differs.
     """
     if receipts:
         return _compare((*receipts, *mods), target, as_json=as_json)
     target = target or os.environ.get(options.TARGET) or options.active_target()
     there = apply.verify(target, *mods)
     if as_json:
+        node = _of_tree(target)
+        kept = None if node.receipt is None else json.loads(receipt.dump(node.receipt))
         options.print_json(
             {
                 "schema": data.SCHEMA,
@@ -51,6 +58,8 @@ def command(
                 "ok": there.ok,
                 "mods": [data.applied(entry) for entry in there.mods],
                 "findings": [data.finding(finding) for finding in there.findings],
+                "receipt": kept,
+                "packages": node.packages,
             }
         )
         return EXIT_OK if there.ok else EXIT_NO
@@ -67,25 +76,56 @@ def command(
     return EXIT_OK if there.ok else EXIT_NO
 
 
+class _Node(NamedTuple):
+    """What is compared: a receipt, None where no mods are in, and versions, None where nobody told them."""
+
+    receipt: receipt.Receipt | None
+    packages: Mapping[str, str] | None
+
+
+def _of_tree(target: str) -> _Node:
+    return _Node(apply.status(target).receipt, apply.packages_of(target))
+
+
+def _of_file(path: str) -> _Node:
+    """Read a receipt, or what ``verify --json`` said. Raises ``UsageError``, ``Refused`` for what is neither."""
+    try:
+        with open(path, "rb") as file:
+            raw = limits.bounded(file, limits.RECEIPT, path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
+    try:
+        said = json_of(raw)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict) or not {"receipt", "packages"} <= said.keys():
+        return _Node(receipt.parse(raw, path), None)
+    packages = said["packages"]
+    if not isinstance(packages, dict) or not all(isinstance(one, str) for one in packages.values()):
+        raise UsageError(f"{path}: its packages have no versions", hint="vllm-mods verify --json")
+    kept = None if said["receipt"] is None else json.dumps(said["receipt"]).encode()
+    return _Node(None if kept is None else receipt.parse(kept, path), packages)
+
+
 def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> int:
     names = list(files)
-    there: list[receipt.Receipt | None] = []
-    for path in files:
-        try:
-            with open(path, "rb") as file:
-                raw = limits.bounded(file, limits.RECEIPT, path)
-                there.append(receipt.parse(raw, path))
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
+    nodes = [_of_file(path) for path in files]
     if target is not None:
         names.append(target)
-        there.append(apply.status(target).receipt)
+        nodes.append(_of_tree(target))
     if len(names) < 2:
         raise UsageError(
             f"one receipt alone differs from none: {names[0]}",
             hint="vllm-mods verify --receipt FILE FILE, or --receipt FILE --target DIR",
         )
-    found = receipt_diff.disagreements(there)
+    versions = [one.packages for one in nodes]
+    if None in versions and any(versions):
+        options.note(
+            f"{names[versions.index(None)]} is a receipt alone, which does not tell the versions of packages: "
+            "`vllm-mods verify --json` on that node does"
+        )
+    found = receipt_diff.disagreements([one.receipt for one in nodes])
+    found += receipt_diff.of_packages(versions)
     if as_json:
         options.print_json(
             {

@@ -194,6 +194,10 @@ class _ModuleReader:
             elif isinstance(node, ast.Call):
                 called = dotted(node.func)
                 dynamic = dynamic or called in {"globals().update", "exec"}
+                dynamic = dynamic or any(_is_globals(argument) for argument in node.args)
+            elif isinstance(node, ast.Assign):
+                # Generated modules hand it to who fills it: protobuf's ``_pb2``.
+                dynamic = dynamic or _is_globals(node.value)
             elif isinstance(node, ast.Subscript):
                 dynamic = dynamic or _replaces_module(node)
         return dynamic
@@ -251,13 +255,17 @@ def _looks_up(tree: ast.Module) -> bool:
     return False
 
 
+def _is_globals(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and dotted(node.func) == "globals"
+
+
 def _replaces_module(node: ast.Subscript) -> bool:
     """Recognise ``sys.modules[__name__] = …`` and ``globals()[…] = …``."""
     if not isinstance(node.ctx, ast.Store):
         return False
-    if isinstance(node.value, ast.Call):
-        return dotted(node.value.func) == "globals"
-    return dotted(node.value) == "sys.modules" and dotted(node.slice) == "__name__"
+    return _is_globals(node.value) or (
+        dotted(node.value) == "sys.modules" and dotted(node.slice) == "__name__"
+    )
 
 
 def target_names(target: ast.expr) -> Iterator[str]:

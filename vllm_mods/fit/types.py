@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from vllm_mods.base.model import FileChange, Level
@@ -21,6 +21,7 @@ from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import every
+from vllm_mods.fit.walk import walk
 from vllm_mods.formats import syntax_tree
 
 # Rules of names and calls, which a program breaks on, and members, which it may. What a module has
@@ -36,15 +37,21 @@ _RULES = _SURE | words(
     "not-subscriptable truthiness-test-of-callable unsupported-base unsupported-operator "
     "unused-awaitable invalid-attribute-access"
 )
-_LINE = re.compile(r"(?P<path>[^:\n]+):(?P<line>\d+):\d+: \w+\[(?P<rule>[\w-]+)\] (?P<text>.*)")
+# What it says in full: a headline, a place, a piece of code and remarks.
+_SAID = re.compile(
+    r"^\w+\[(?P<rule>[\w-]+)\]: (?P<text>.*)\n"
+    r" *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+\n(?P<more>(?:.+\n)*)",
+    re.MULTILINE,
+)
 # What is no one class: a union, a narrowed type, something from outside, anything at all, or what
 # somebody asked to be there before.
 _VAGUE = re.compile(
     r"`[^`]*(?:\||&|Unknown|Any|Self|@|Literal|Protocol|typing|\.\.\.)[^`]*`"
     r"|^Object of type `(?:object|type|None)`"
 )
+# ``take = getattr(x, "take", f)`` may be another function than the ``f`` that is told of.
+_UNION = "info: Attempted to call union type"
 _CALLED = re.compile(r"(?:of|to) (?:[a-z]+ )*`([\w.]+)`")
-_FUNCTION = re.compile(r"(?:of|to) function `(?:\w+\.)*(\w+)`")
 # A builtin where another one is wanted; what else does not suit, a program may well take.
 _UNLIKE = re.compile(
     r"Expected `(?:int|str|bytes|bool)`, found `(?:list|dict|tuple|set)\[.*\]`"
@@ -52,7 +59,10 @@ _UNLIKE = re.compile(
 )
 _LACKS = re.compile(r"`(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:'>|\])?` has no attribute `(\w+)`")
 _CLASS = re.compile(rb"class\s+(\w+)[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
+_BEFORE_CLASS = re.compile(rb"^(?=class\s)", re.MULTILINE)
 _DEFINED = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
+# An environment without a package, and its Python where the tree states none.
+_NONE, _PYTHON = ".none", 12
 _SECONDS = 60
 _USERS = 40
 
@@ -124,11 +134,16 @@ def _check(
     if not there:
         return []
     rules = "\n".join(f'{rule} = "error"' for rule in sorted(_RULES))
-    version = f'[environment]\npython-version = "3.{lowest[1]}"\n' if lowest else ""
+    version = f"3.{lowest[1] if lowest else _PYTHON}"
+    os.makedirs(
+        os.path.join(folder, _NONE, "lib", f"python{version}", "site-packages"), exist_ok=True
+    )
     with open(os.path.join(folder, "ty.toml"), "w", encoding="utf-8") as file:
-        file.write(f'{version}[rules]\nall = "ignore"\n{rules}\n')
-    command = [find_ty_bin(), "check", "--output-format", "concise", "--exit-zero", "--no-progress"]
-    # Nothing of this environment: what is installed here is not what vLLM runs beside.
+        file.write(
+            f'[environment]\npython-version = "{version}"\npython = "{_NONE}"\n[rules]\nall = "ignore"\n{rules}\n'
+        )
+    command = [find_ty_bin(), "check", "--exit-zero", "--no-progress"]
+    # Nothing of this environment, which ty takes otherwise: it is not what vLLM runs beside.
     home = {"HOME": folder, "XDG_CONFIG_HOME": folder, "NO_COLOR": "1", "TY_MAX_PARALLELISM": "2"}
     try:
         done = subprocess.run(
@@ -143,7 +158,7 @@ def _check(
         raise RuntimeError(f"it took more than {_SECONDS} seconds") from error
     if done.returncode != 0:
         raise RuntimeError(done.stderr.decode(errors="replace").strip()[:200] or "no answer")
-    return [*_LINE.finditer(done.stdout.decode(errors="replace"))]
+    return [*_SAID.finditer(done.stdout.decode(errors="replace"))]
 
 
 def _news(
@@ -167,9 +182,10 @@ def _news(
             continue
         line = int(found["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
-        called = _FUNCTION.search(text)
-        named = called is None or _calls(scopes.get(path, b""), line, called[1])
-        if meant and named and _sure(rule, text, scopes):
+        sure = _sure(rule, text, scopes) and _UNION not in found["more"]
+        # A problem of a call is the call's, as in the static proof, and told once.
+        line = _call(scopes.get(path, b""), line) if "argument" in rule else line
+        if meant and sure and not _tolerant(scopes.get(path, b""), line):
             problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
         else:
             notes.setdefault(path, Counter())[rule] += 1
@@ -181,47 +197,81 @@ def _news(
     return tuple(problems)
 
 
-def _calls(data: bytes, line: int, function: str) -> bool:
-    """Tell whether a call around a line has that function's name: ``getattr(x, "f", g)`` may be another."""
-    calls = (n for n in every(syntax_tree.module(data) or ast.Pass()) if isinstance(n, ast.Call))
-    around = (call.func for call in calls if call.lineno <= line <= (call.end_lineno or 0))
-    return any(getattr(f, "id", getattr(f, "attr", "")) == function for f in around)
+def _call(data: bytes, line: int) -> int:
+    """Return the first line of the innermost call around a line."""
+    nodes = every(syntax_tree.module(data) or ast.Pass())
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    around = (call.lineno for call in calls if call.lineno <= line <= (call.end_lineno or 0))
+    return max(around, default=line)
+
+
+def _tolerant(data: bytes, line: int) -> bool:
+    """Tell whether the code at a line says itself that it may be wrong, or is an annotation."""
+    module = syntax_tree.module(data) or ast.Module([], [])
+    if any(site.scope.tolerant for site in walk(module, frozenset((line,)))):
+        return True
+    # In a function nobody evaluates them; elsewhere the static proof knows whether somebody does.
+    stated = (node.annotation for node in every(module) if isinstance(node, ast.AnnAssign))
+    return any(one.lineno <= line <= (one.end_lineno or 0) for one in stated)
 
 
 def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     """Tell whether a program breaks on it, whatever else may be true of its types."""
     if rule not in _SURE or _VAGUE.search(text):
         return False
-    lacks = _LACKS.search(text)
-    if rule == "missing-attribute" and lacks and _below(lacks[1], lacks[2], files):
-        return False
+    if rule == "missing-attribute":
+        lacks = _LACKS.search(text)
+        return bool(
+            lacks and _concrete(lacks[1], files) and not _set_below(lacks[1], lacks[2], files)
+        )
     if rule == "invalid-argument-type" and not _UNLIKE.search(text):
         return False
     called = _CALLED.search(text) if "argument" in rule else None
     if called is None:
         return rule not in {"unknown-argument", "too-many-positional-arguments"}
     # What the tree does not define may be another thing where vLLM runs.
-    name = called[1].removesuffix(".__init__").rpartition(".")[0] or called[1].partition(".")[0]
-    defined = re.compile(rb"^[ \t]*(?:async\s+)?(?:def|class)\s+%b\b" % name.encode(), re.MULTILINE)
+    owner, _, name = called[1].rpartition(".")
+    if owner:
+        owner = owner.rpartition(".")[2]
+        made = name == "__init__"
+        return _concrete(owner, files) and (made or not _overridden(owner, name, files))
+    defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
     return any(defined.search(data) for data in files.values())
 
 
-def _below(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
-    """Tell whether a file with a class below one of that name may give it such an attribute."""
-    sets = re.compile(rb"(?:\bdef\s+|\bself\.|\bcls\.|^[ \t]*)%b\b" % name.encode(), re.MULTILINE)
+def _concrete(owner: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether the tree defines such a class, and no protocol, which others may only resemble."""
+    found = re.compile(rb"^[ \t]*class\s+%b\b[^:]*" % owner.encode(), re.MULTILINE)
+    heads = [head for data in files.values() for head in found.findall(data)]
+    return bool(heads) and not any(b"Protocol" in head for head in heads)
+
+
+def _heirs(owner: str, files: Mapping[str, bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the text of each class below those of a name, and that of its whole file."""
     known, queue = {owner.encode()}, [owner.encode()]
     while queue:
         one = queue.pop()
         for data in files.values():
             if one not in data:
                 continue
-            for found, bases in _CLASS.findall(data):
-                if found not in known and one in re.findall(rb"\w+", bases):
-                    known.add(found)
-                    queue.append(found)
-                    if sets.search(data):
-                        return True
-    return False
+            for text in _BEFORE_CLASS.split(data):
+                for name, bases in _CLASS.findall(text):
+                    if name not in known and one in re.findall(rb"\w+", bases):
+                        known.add(name)
+                        queue.append(name)
+                        yield text, data
+
+
+def _set_below(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether a file with a class below one of that name may give it such an attribute."""
+    sets = re.compile(rb"(?:\bdef\s+|\bself\.|\bcls\.|^[ \t]*)%b\b" % name.encode(), re.MULTILINE)
+    return any(sets.search(data) for _, data in _heirs(owner, files))
+
+
+def _overridden(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
+    """Tell whether a class below has such a method of its own: an object may be one of these."""
+    defined = re.compile(rb"\bdef\s+%b\b" % name.encode())
+    return any(defined.search(text) for text, _ in _heirs(owner, files))
 
 
 def _problem(

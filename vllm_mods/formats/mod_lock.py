@@ -75,7 +75,7 @@ class Lock(NamedTuple):
     others: tuple[tuple[str, str], ...] = ()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def parse(data: bytes, where: str) -> Lock:
     """Read a lock file, once. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.formats.receipt import FILE, RECORD, Receipt
@@ -11,8 +11,8 @@ from vllm_mods.formats.receipt import FILE, RECORD, Receipt
 class Disagreement(NamedTuple):
     """One thing that is not the same everywhere.
 
-    ``kind`` is ``vllm``, ``mod``, ``order``, ``file`` or ``original`` (of a file, before any mod);
-    ``name`` a mod or a path, ``""`` where there is only one; ``values`` has one text per receipt,
+    ``kind`` is ``vllm``, ``mod``, ``order``, ``file``, ``original`` (of a file, before any mod) or ``package``;
+    ``name`` a mod, a path or a package, ``""`` where there is only one; ``values`` has one text per receipt,
     None where it does not have the thing.
     """
 
@@ -58,6 +58,20 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
             ),
         )
     return tuple(one for one in found if len(set(one.values)) > 1)
+
+
+def of_packages(there: Sequence[Mapping[str, str] | None]) -> tuple[Disagreement, ...]:
+    """Return the packages of which versions differ; None stands for a tree of which nobody told any."""
+    told = [one for one in there if one is not None]
+    return tuple(
+        Disagreement(
+            "package",
+            name,
+            tuple("not told" if one is None else one.get(name) for one in there),
+        )
+        for name in sorted({name for one in told for name in one})
+        if len({one.get(name) for one in told}) > 1
+    )
 
 
 def _each(

@@ -4,7 +4,7 @@
 
 from typing import NamedTuple
 
-from vllm_mods.base.model import Finding, Verdict
+from vllm_mods.base.model import Finding, Mod, Verdict
 
 
 class Cell(NamedTuple):
@@ -27,6 +27,11 @@ class Cell(NamedTuple):
     findings: tuple[Finding, ...] = ()
     offsets: tuple[int, ...] = ()
     computed: bool = True
+
+    @property
+    def word(self) -> str:
+        """The one word for a cell: its verdict, if there is one."""
+        return self.verdict.value if self.computed else "unknown"
 
 
 class HunkView(NamedTuple):
@@ -95,9 +100,27 @@ class CellProblem(NamedTuple):
     message: str
 
 
+class CellChange(NamedTuple):
+    """Mods that say something else of a tree than an earlier matrix did, as words for verdicts.
+
+    ``before`` is None where that had no such cell.
+    """
+
+    tree: str
+    before: str | None
+    after: str
+    mods: tuple[str, ...]
+
+
 class MatrixResult(NamedTuple):
-    """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them."""
+    """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them.
+
+    ``changes`` are the differences from an earlier one, None if it was held against none; ``mods`` are
+    what the cells are of, for reports that say what a mod is.
+    """
 
     cells: tuple[Cell, ...]
     together: tuple[Together, ...] = ()
     problems: tuple[CellProblem, ...] = ()
+    changes: tuple[CellChange, ...] | None = None
+    mods: tuple[Mod, ...] = ()

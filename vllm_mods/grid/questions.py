@@ -20,7 +20,7 @@ from vllm_mods.base.model import Tree
 _SINGLE = 96
 
 Question = tuple[str, str, str]
-"""A kind (``read``, ``paths``, ``released``), what was asked for, and the answer as a short text."""
+"""A kind (``read``, ``paths``, ``folders``, ``released``), what was asked for, and the answer as a short text."""
 
 
 class Recorder:
@@ -56,6 +56,12 @@ class Recorder:
             self.failure = self.failure or error
             raise
         self._asked.setdefault(("paths", under), _listing(found))
+        return found
+
+    def folders(self) -> Iterable[str]:
+        """Return the folders in the site root that the tree knows, and note which they were."""
+        found = tuple(_folders(self._tree))
+        self._asked.setdefault(("folders", ""), _listing(found))
         return found
 
     def is_released(self, path: str, data: bytes) -> bool | None:
@@ -96,6 +102,8 @@ def holds(packed: dict[str, Any], tree: Tree) -> bool:
 def _ask(tree: Tree, kind: str, what: str) -> str:
     if kind == "paths":
         return _listing(tree.paths(what))
+    if kind == "folders":
+        return _listing(_folders(tree))
     if kind == "released":
         data = tree.read(what)
         return str(None if data is None else tree.is_released(what, data))
@@ -104,6 +112,11 @@ def _ask(tree: Tree, kind: str, what: str) -> str:
     digest = getattr(tree, "digest", None)
     known = digest(what) if digest is not None else None
     return _short(known if known is not None else sha256(tree.read(what)))
+
+
+def _folders(tree: Tree) -> Iterable[str]:
+    found: Iterable[str] = getattr(tree, "folders", tuple)()
+    return found
 
 
 def _listing(paths: Iterable[str]) -> str:

@@ -93,10 +93,8 @@ class Matrix(NamedTuple):
         found: dict[tuple[str, Subject], tuple[str | None, Said]] = {}
         tasks = []
         for spec, subjects in wanted:
-            for subject in subjects:
-                known = self.workshop.known(spec, subject) if spec.startswith("pypi:") else None
-                if known is not None:
-                    found[spec, subject] = known
+            known = self.workshop.known(spec, subjects)
+            found.update(((spec, subject), answer) for subject, answer in known.items())
             unknown = tuple(one for one in subjects if (spec, one) not in found)
             if unknown:
                 tasks.append(Task(spec, unknown))

@@ -8,6 +8,7 @@ cache that two processes write at once loses an answer at worst.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,7 +24,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.grid import questions
-from vllm_mods.grid.answer import Said, from_data, to_data
+from vllm_mods.grid.answer import Said, from_data, retold, to_data
 from vllm_mods.grid.questions import Question
 
 _SCHEMA = 1
@@ -56,7 +57,7 @@ class AnswerStore(NamedTuple):
         for entry in self._traces(key, tree):
             try:
                 if entry["version"] in said and questions.holds(entry["asked"], tree):
-                    return from_data(entry["answer"])
+                    return retold(from_data(entry["answer"]), entry["of"], tree.version)
             except (KeyError, TypeError, ValueError, AttributeError):
                 continue
         return None
@@ -75,6 +76,7 @@ class AnswerStore(NamedTuple):
         self.remember(key, answer, tree.version, identity)
         entry = {
             "version": f"version {tree.version}" if ranges is None else ranges,
+            "of": tree.version,
             "asked": questions.pack(asked),
             "answer": to_data(answer),
         }
@@ -132,10 +134,12 @@ def _kind(tree: Tree) -> str:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Return a digest of all that decides a verdict beside mods and trees: this code and what it uses."""
-    from importlib.metadata import version  # noqa: PLC0415  (it brings all of email)
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  (all of email)
 
     parts = [f"{__version__} {sys.version_info[:3]}"]
     parts += [f"{name} {version(name)}" for name in ("libcst", "unidiff", "packaging")]
+    with contextlib.suppress(PackageNotFoundError):
+        parts.append(f"ty {version('ty')}")
     parts += sources(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return sha256("\n".join(parts).encode())
 

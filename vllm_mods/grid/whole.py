@@ -50,6 +50,7 @@ def matrix(
     asked = run.Matrix(workshop, setting, local, named=frozenset(trees), progress=progress)
     computed = asked.compute(specs)
     cells = run.cells(chosen, computed)
-    result = MatrixResult(cells, asked.together(computed), ranges.range_problems(chosen, cells))
+    problems = ranges.range_problems(chosen, cells)
+    result = MatrixResult(cells, asked.together(computed), problems, mods=chosen)
     workshop.sweep()
     return result

@@ -25,6 +25,7 @@ from vllm_mods.grid.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
 from vllm_mods.placing.scopes import Scopes
 from vllm_mods.planning import planner
+from vllm_mods.planning.context import PlanContext
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
@@ -53,7 +54,8 @@ class Setting(NamedTuple):
     """What all tasks of a run share.
 
     ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
-    to find the same scopes in every file that a mod changes.
+    to find the same scopes in every file that a mod changes. ``commits`` is where builds are found by
+    the commits that their versions name.
     """
 
     mods: tuple[Mod, ...]
@@ -61,6 +63,7 @@ class Setting(NamedTuple):
     offline: bool = False
     store: bool = True
     strict: bool = False
+    commits: str | None = None
 
 
 class Task(NamedTuple):
@@ -98,13 +101,19 @@ class Workshop:
         self._mods = {mod.name: mod for mod in setting.mods}
         self._store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
         self._keys: dict[Subject, str] = {}
+        self._identities: dict[str, str] = {}
         self._fit = FitCache()
         self._note = note
 
-    def known(self, spec: str, subject: Subject) -> tuple[str | None, Said] | None:
-        """Return the version and the kept answer of a release, without opening it."""
+    def known(
+        self, spec: str, subjects: Sequence[Subject]
+    ) -> dict[Subject, tuple[str | None, Said]]:
+        """Return the version and the answer for each subject whose answer is kept, without opening a release."""
         identity = self._identity(spec)
-        return None if identity is None else self._store.known(self._key(subject), identity)
+        if identity is None:
+            return {}
+        found = {one: self._store.known(self._key(one), identity) for one in subjects}
+        return {one: kept for one, kept in found.items() if kept is not None}
 
     def run(self, task: Task) -> TaskOutcome:
         """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
@@ -128,7 +137,9 @@ class Workshop:
     def releases(self) -> Releases:
         """The releases of the package index, with one pool of connections."""
         of = self._setting
-        return Releases(offline=of.offline, cache_dir=of.cache_dir, note=self._note)
+        return Releases(
+            offline=of.offline, cache_dir=of.cache_dir, note=self._note, commits=of.commits
+        )
 
     @cached_property
     def origins(self) -> Origins:
@@ -149,7 +160,12 @@ class Workshop:
     def _identity(self, spec: str) -> str | None:
         """Return the hash that a release is known by; no other kind of tree has one unopened."""
         kind, _, name = spec.partition(":")
-        return self.releases.identity(name) if kind == "pypi" else None
+        if spec not in self._identities:
+            found = self.releases.identity(name) if kind == "pypi" else None
+            if found is None:  # a tree that is opened may have one then
+                return None
+            self._identities[spec] = found
+        return self._identities[spec]
 
     def _answer(self, subject: Subject, tree: Tree) -> Said:
         mods = self._needed(subject)
@@ -166,16 +182,16 @@ class Workshop:
             if subject.since is None or self._identity(subject.since) is not None:
                 self._store.remember(key, shown, tree.version, identity)
             return shown
-        ranges = _ranges(mods, tree.version)
+        ranges = _ranges(mods, tree)
         alike = self._store.alike(key, tree, ranges)
         if alike is not None:
             self._store.remember(key, alike, tree.version, identity)
             return alike
         recorder = Recorder(tree)
-        answer, in_range = self._compute(subject, mods, recorder)
+        answer = self._compute(subject, mods, recorder)
         if recorder.failure is None and not self.origins.missed:
-            # What is said of a version that no range names, says which version that is.
-            known = ranges if in_range else None
+            # what is said of two mods may have the version in it
+            known = ranges if len(subject.mods) == 1 else None
             asked = recorder.questions()
             self._store.put(key, answer, tree, identity=identity, asked=asked, ranges=known)
         elif isinstance(recorder.failure, Unreachable):
@@ -201,21 +217,20 @@ class Workshop:
         finally:
             _close(old)
 
-    def _compute(self, subject: Subject, mods: tuple[Mod, ...], tree: Tree) -> tuple[Said, bool]:
-        """Return the answer, and whether it is the same for every version of the same ranges."""
+    def _compute(self, subject: Subject, mods: tuple[Mod, ...], tree: Tree) -> Said:
         try:
             if len(subject.mods) == 2:
                 one, other = (self._mods[name] for name in subject.mods)
-                return pairs.judge(one, other, mods, tree, self._fit), False
+                return pairs.judge(one, other, mods, tree, self._fit)
             there = _receipt(tree)
             whole = planner.plan(mods, tree, receipt=there, cache=self._fit, origin=self.origins)
         except TreeError as error:
             lost = _failed(error)
-            return lost if len(subject.mods) == 1 else unknown(lost), False
+            return lost if len(subject.mods) == 1 else unknown(lost)
         mine = next(one for one in whole.mods if one.mod.name == subject.mods[0])
         if self._setting.strict:
             mine = second_reading(mine)
-        return answer_of(mine), all(one.in_range for one in whole.mods)
+        return answer_of(mine)
 
     def _needed(self, subject: Subject) -> tuple[Mod, ...]:
         """Return the mods of a subject behind those that they require."""
@@ -287,10 +302,15 @@ def _receipt(tree: Tree) -> Receipt | None:
         raise TreeError(error.message, hint=error.hint) from error
 
 
-def _ranges(mods: Sequence[Mod], version: str | None) -> str:
-    """Return, as a text, which variants are meant for a version."""
-    said = (versions.in_range(version, one.vllm) for mod in mods for one in mod.variants)
-    return f"ranges {' '.join(str(one) for one in said)}"
+def _ranges(mods: Sequence[Mod], tree: Tree) -> str:
+    """Return, as a text, all that a plan takes from a tree's version: the variants meant for it, or nearest."""
+    context = PlanContext(tree, None, planner.WORKSPACE, None)
+    said = ["versioned" if tree.version else repr(tree.version)]
+    for mod in mods:
+        context.take_lock(mod)
+        said += [f"{context.in_range(mod, one)}" for one in mod.variants]
+        said += [one.id for one in context.nearest(mod)]
+    return f"ranges {' '.join(said)}"
 
 
 def _all(task: Task, answer: Answer, fault: Fault | None = None) -> TaskOutcome:

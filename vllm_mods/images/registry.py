@@ -116,6 +116,16 @@ class Client:
             raise self._refused(response, path)
         return response
 
+    def maybe(self, path: str, accept: str) -> bytes | None:
+        """Ask for a document, None if there is none. Raises ``TreeError``."""
+        response = self._ask("GET", path, headers={"Accept": accept})
+        with response:
+            if response.status_code == requests.codes.not_found:
+                return None
+            if response.status_code != requests.codes.ok:
+                raise self._refused(response, path)
+            return self._whole(response, f"{self.name}: {path}")
+
     def _whole(self, response: requests.Response, what: str) -> bytes:
         """Return the body of an answer that is no layer. Raises ``TreeError``."""
         try:

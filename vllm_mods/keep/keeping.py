@@ -7,17 +7,21 @@ import re
 import signal
 import subprocess
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import VllmModsError
-from vllm_mods.base.model import Mod, ModPlan, Tree, Verdict
+from vllm_mods.base.model import Mod, ModPlan, Tree, Variant, Verdict
+from vllm_mods.grid import bisect
 from vllm_mods.library import catalog, mod_folder
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import job as porting
 from vllm_mods.port import variant as making
 from vllm_mods.port import writing as port_writing
 from vllm_mods.trees.release import Releases
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import Upstream
 
 _UPPER = re.compile(r"\s*(?:<=?|==|===|~=)")
 _TEST_SECONDS = 1800
@@ -30,7 +34,8 @@ class KeptRelease(NamedTuple):
     ``did`` is ``fits`` (nothing to do), ``widened``, ``ported``, ``ended`` (the release carries the
     change), ``left`` (a port that a person has to finish lies in the mod's folder) or ``stuck`` (none
     could be begun), by ``run`` also ``there`` and ``waits``.
-    ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person.
+    ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person,
+    ``upstream`` says which commit of upstream's the mod met.
     """
 
     mod: str
@@ -40,9 +45,18 @@ class KeptRelease(NamedTuple):
     after: str = ""
     told: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    upstream: tuple[str, ...] = ()
 
 
-def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> KeptRelease:
+class Ways(NamedTuple):
+    """What to go by: releases, the folders of the library, and upstream's repository if there is one."""
+
+    releases: Releases
+    roots: Sequence[str]
+    upstream: Upstream | None = None
+
+
+def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
     """Bring a mod up to a release: write into its folder what that needs.
 
     Raises ``TreeError`` for a release that cannot be read, ``Refused`` for a folder that cannot be written.
@@ -52,13 +66,13 @@ def keep(mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str]) -> Kept
     before = _row(planned)
     kept = KeptRelease(mod.name, version, "fits", before, before)
     if planned.verdict is Verdict.UPSTREAM:
-        return _ended(mod, version, kept)
+        return _ended(mod, tree, kept, ways)
     if planned.verdict.writes:
-        return _taken(mod, planned, tree, kept, roots)
+        return _taken(mod, planned, tree, kept, ways.roots)
     if planned.verdict.ok:
         return kept
     try:
-        return _ported(mod, tree, releases, roots, kept)
+        return _ported(mod, tree, ways, kept)
     except VllmModsError as error:
         reasons = (error.message, *((f"`{error.hint}`",) if error.hint else ()))
         return kept._replace(did="stuck", left=reasons)
@@ -95,22 +109,60 @@ def _row(planned: ModPlan) -> str:
     return f"{planned.verdict}{name}"
 
 
-def _ended(mod: Mod, version: str, kept: KeptRelease) -> KeptRelease:
-    """End the range of the variant that is meant for a release which carries the change."""
-    meant = [one for one in mod.variants if versions.in_range(version, one.vllm)]
-    if not meant:
-        return kept
+def _met(
+    mod: Mod, variant: Variant, base: str, tree: Tree, upstream: Upstream | None
+) -> tuple[str, ...]:
+    """Say which commit of upstream's a variant met between the release that it was written for and a tree."""
+    if upstream is None:
+        return ()
+    try:
+        ends = upstream.release(base), upstream.commit(tree)
+        one = bisect.narrowed(mod, variant.id)._replace(requires=(), conflicts=(), after=())
+        found = bisect.over_commits((one,), upstream.repository, *ends)
+    except VllmModsError as error:
+        return (f"which commit it met is not known: {error.message}",)
+    if found.before is None or found.after is None or found.after.point.commit is None:
+        return ()
+    commit = found.after.point.commit
+    pull = f", pull request {commit.pull_request}" if commit.pull_request is not None else ""
+    verdicts = f"{found.before.planned.verdict} before, {found.after.planned.verdict} since"
+    said = [f"{one.message}" for one in found.findings if one.level == "error"]
+    return (f"`{commit.named}` of {commit.date[:10]}{pull}: {verdicts}", *said)
+
+
+def _ended(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
+    """End the range of the variant that is meant for a release which carries the change.
+
+    A range that would name no release then is left as it is: its variant is for a person to take out.
+    """
+    version = kept.release
+    known = [file.version for file in ways.releases.files()]
     manifest = mod.manifest
-    for one in meant:
-        clauses = [
-            part
-            for part in one.vllm.split(",")
-            if part.strip() and not part.strip().startswith("<")
-        ]
-        manifest = making.with_range(manifest, one.id, ",".join([*clauses, f"<{version}"]))
-    port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
+    gone = []
+    met: tuple[str, ...] = ()
+    for one in (one for one in mod.variants if versions.in_range(version, one.vllm)):
+        met = met or _last(mod, one, tree, ways)
+        parts = [part.strip() for part in one.vllm.split(",")]
+        kept_parts = [part for part in parts if part and not part.startswith("<")]
+        ended = ",".join([*kept_parts, f"<{versions.public(version)}"])
+        if any(versions.in_range(release, ended) for release in known):
+            manifest = making.with_range(manifest, one.id, ended)
+        else:
+            gone.append(
+                f"variant `{one.id}` ({one.vllm}) is for no release that lacks the change: it can go"
+            )
     told = f"vLLM {version} has every change itself: the range ends before it"
-    return kept._replace(did="ended", after="upstream", told=(told,))
+    if manifest == mod.manifest:
+        return kept._replace(left=tuple(gone))
+    port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
+    return kept._replace(
+        did="ended", after="upstream", told=(told,), left=tuple(gone), upstream=met
+    )
+
+
+def _last(mod: Mod, variant: Variant, tree: Tree, ways: Ways) -> tuple[str, ...]:
+    known = making.recorded(lock_entries.current(mod), variant)
+    return _met(mod, variant, known[-1], tree, ways.upstream) if known else ()
 
 
 def _taken(
@@ -122,9 +174,11 @@ def _taken(
     if not planned.in_range:
         parts = [part.strip() for part in planned.variant.vllm.split(",") if part.strip()]
         lower = [part for part in parts if not _UPPER.match(part)]
-        first = [part.lstrip("=~ ") for part in parts if part.startswith(("==", "~="))]
+        first = [
+            versions.public(part.lstrip("=~ ")) for part in parts if part.startswith(("==", "~="))
+        ]
         lower += [f">={one}" for one in first]
-        wide = ",".join([*lower, f"<={kept.release}"])
+        wide = ",".join([*lower, f"<={versions.public(kept.release)}"])
         files[mod_folder.MANIFEST] = making.with_range(mod.manifest, planned.variant.id, wide)
     new = making.loaded(mod, files, roots)
     again = planner.plan_alone(new, tree)
@@ -138,22 +192,26 @@ def _taken(
     return kept._replace(did=did, after=_row(again), told=("no line of it changes",))
 
 
-def _ported(
-    mod: Mod, tree: Tree, releases: Releases, roots: Sequence[str], kept: KeptRelease
-) -> KeptRelease:
+def _ported(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     locked = lock_entries.current(mod)
     variant = making.nearest(mod, tree.version, locked)
-    base = making.base_tree(mod, variant, tree.version, releases)
-    name = making.default_name(mod, tree.version)
+    base = making.base_tree(mod, variant, tree.version, ways.releases)
+    old = base.version or base.spec
+    kept = kept._replace(upstream=_met(mod, variant, old, tree, ways.upstream))
     job = porting.Job(
-        mod, variant, base, base.version or base.spec, tree, name, f"=={kept.release}", roots
+        mod,
+        variant,
+        base,
+        old,
+        tree,
+        making.default_name(mod, tree.version),
+        f"=={kept.release}",
+        ways.roots,
+        upstream=ways.upstream,
     )
-    outcome = porting.run(job, lambda: making.between(releases, base, tree))
+    outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
     told = [
-        *(
-            f"followed: {one.old} is now {one.new} ({one.likeness:.0%} alike)"
-            for one in outcome.followed
-        ),
+        *(f"followed: {one.old} is now {one.new} ({one.how})" for one in outcome.followed),
         *(f"repaired: {one}" for one in outcome.repaired),
         *(
             f"{one.new_path}: merged, proof `{one.ported.proof}`"

@@ -5,18 +5,21 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import ManifestError, VllmModsError
 from vllm_mods.base.model import Mod
 from vllm_mods.keep import branches, keeping
 from vllm_mods.keep.branches import LibraryHome
-from vllm_mods.keep.keeping import KeptRelease
+from vllm_mods.keep.keeping import KeptRelease, Ways
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries
 from vllm_mods.port import writing
 from vllm_mods.trees.release import Releases
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import Upstream
 
 
 class Branch(NamedTuple):
@@ -28,11 +31,12 @@ class Branch(NamedTuple):
 
 
 class Keeping(NamedTuple):
-    """A mod to be kept up, the text for a commit, and a command that checks what came out, or None."""
+    """A mod to be kept up, the text for a commit, a command that checks what came out, and upstream's repository."""
 
     mod: str
     message: Callable[[KeptRelease], str]
-    test: str | None
+    test: str | None = None
+    upstream: Upstream | None = None
 
 
 def run(
@@ -94,7 +98,8 @@ def _one(home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Re
     with branches.laid_out(home, at) as folder:
         try:
             library = Library(folder)
-            kept = keeping.keep(library.load(name), releases.open(release), releases, library.roots)
+            ways = Ways(releases, library.roots, wanted.upstream)
+            kept = keeping.keep(library.load(name), releases.open(release), ways)
         except VllmModsError as error:
             return Branch(KeptRelease(name, release, "stuck", left=(error.message,)), "", None)
         if kept.did in {"fits", "stuck"}:

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+from vllm_mods.base import ssh_signatures
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.library import reading
@@ -90,33 +91,13 @@ def _signed(path: str, data: bytes, signers: str) -> None:
     signature = f"{path}.sig"
     _bytes(signature, os.path.dirname(path))
     _bytes(signers)
-    command = ["ssh-keygen", "-Y"]
-    files = ["-f", signers, "-s", signature]
-    names, why = _run([*command, "find-principals", *files], b"")
-    for name in names or ():
-        verified, why = _run([*command, "verify", "-n", NAMESPACE, "-I", name, *files], data)
-        if verified is not None:
-            return
+    why = ssh_signatures.why_not(data, signature, signers, NAMESPACE)
+    if not why:
+        return
     raise Refused(
         f"{signature} is no good signature of {path} by anybody in {signers}: {why}",
         hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {path}  # whose it is",
     )
-
-
-def _run(command: list[str], data: bytes) -> tuple[list[str] | None, str]:
-    """Run a command; return the lines that it printed, None if it said no, and why."""
-    import subprocess  # noqa: PLC0415  (slow to import, and rarely needed)
-
-    try:
-        done = subprocess.run(command, input=data, capture_output=True, check=False)
-    except FileNotFoundError as error:
-        raise UsageError(
-            "ssh-keygen is not there, and a signature is verified by it",
-            hint="apt-get install openssh-client, or --require-hashes sha256:…",
-        ) from error
-    out, err = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
-    why = (err.strip() or out.strip()).replace("\n", "; ")
-    return (out.splitlines() if done.returncode == 0 else None), why
 
 
 def _bytes(path: str, inside: str | None = None) -> bytes:

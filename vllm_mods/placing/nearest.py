@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from vllm_mods.placing.target import Target, shown
 
 _WIDEST = 70
 _MOST_COMPARED = 20_000
+_LIKE = 0.6
+_LIKELIEST = 8
 
 
 class Near(NamedTuple):
@@ -57,7 +60,15 @@ def _alike(wanted: Sequence[bytes], there: Sequence[bytes], first: int) -> Near 
     if len(lines) * len(wanted) > _MOST_COMPARED:
         return None
     for want in sorted(wanted, key=len, reverse=True):
-        for like in difflib.get_close_matches(shown(want), lines, n=1):
+        matcher = difflib.SequenceMatcher(b=shown(want), autojunk=False)
+        bounds = []
+        for text in lines:
+            matcher.set_seq1(text)
+            if matcher.real_quick_ratio() >= _LIKE and (bound := matcher.quick_ratio()) >= _LIKE:
+                bounds.append((bound, text))
+        # what letters they share says nearly as much as their order, for a hundredth of the time
+        likely = (text for _, text in heapq.nlargest(_LIKELIEST, bounds))
+        for like in difflib.get_close_matches(shown(want), likely, n=1, cutoff=_LIKE):
             line = lines[like]
             return Near(line, _difference(line, like.encode(), want), line)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from vllm_mods.base.errors import TreeError
@@ -111,11 +112,10 @@ def _read(tree: Tree, path: str) -> bytes:
 
 def _likeness(path: str, lost: str) -> float:
     """Rank a path by how much it looks like the one that is gone."""
-    folders, file = posixpath.split(path)
-    lost_folders, lost_file = posixpath.split(lost)
+    folders, _, file = path.rpartition("/")
+    lost_folders, _, lost_file = lost.rpartition("/")
     stem, lost_stem = file.removesuffix(".py"), lost_file.removesuffix(".py")
-    shared = len(posixpath.commonprefix([f"{folders}/".split("/"), f"{lost_folders}/".split("/")]))
-    score = shared / (1 + abs(folders.count("/") - lost_folders.count("/")) / 4)
+    score = _near(folders, lost_folders)
     if lost_stem in folders.split("/"):
         score += 4  # a module that became a package
     if stem == lost_stem:
@@ -123,3 +123,10 @@ def _likeness(path: str, lost: str) -> float:
     elif lost_stem in stem or stem in lost_stem:
         score += 1
     return score
+
+
+@lru_cache(maxsize=4096)
+def _near(folders: str, lost: str) -> float:
+    """Rank a folder by how much of its path it shares with another one."""
+    shared = len(posixpath.commonprefix([f"{folders}/".split("/"), f"{lost}/".split("/")]))
+    return shared / (1 + abs(folders.count("/") - lost.count("/")) / 4)

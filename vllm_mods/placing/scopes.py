@@ -81,7 +81,7 @@ class Scopes:
 
 
 # Every variant of a mod looks into the same files, and so do neighbouring releases.
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=256)
 def read_scopes(data: bytes) -> Scopes:
     """Read a file. Raises ``UnparsableError`` with the reason."""
     try:

@@ -51,6 +51,7 @@ class Origins:
     def __init__(self, releases: Releases) -> None:
         self._releases = releases
         self._known: dict[tuple[str, str], Tree | None] = {}
+        self._trees: dict[str, LayeredTree] = {}
         self.missed = False
 
     def __call__(self, mod: Mod, variant: Variant) -> Tree | None:
@@ -71,7 +72,9 @@ class Origins:
                 if file.yanked is None and versions.in_range(file.version, variant.vllm)
             }
             for version in sorted(named, key=versions.sort_key)[:_MOST]:
-                tree = LayeredTree(self._releases.open(version))
+                if version not in self._trees:
+                    self._trees[version] = LayeredTree(self._releases.open(version))
+                tree = self._trees[version]
                 if carried_parts.changes_of(parts, tree) is not None:
                     return tree
         except DiffError:

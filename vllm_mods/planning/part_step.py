@@ -205,7 +205,7 @@ class PatchingStep:
         if package == "vllm" or any(True for _ in self.view.paths(package)):
             return False
         message = (
-            f"{path} is of the package {package}, which {self.view.spec} does not hold: whether it goes in, "
+            f"{path} is of the package {package}, which this tree does not hold: whether it goes in, "
             "a tree says that has it, such as an installed one"
         )
         self.fail("not-in-tree", message, path=path)

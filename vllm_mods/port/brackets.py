@@ -1,137 +1,252 @@
-"""Elements that two sides add to the brackets of one statement. Pure."""
+"""Elements of the brackets of one statement, of which two sides changed different ones. Pure.
+
+An element has a key as a statement has: a keyword argument its name, an entry of a dict its key, a parameter
+its name, any other its text. Each is merged with its namesake; words outside of brackets are never merged.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-Side = tuple[bytes, ast.stmt, int]
-"""A statement's text, its node, and the line of the file that the text begins with, 1-based."""
+from vllm_mods.port import layout
+from vllm_mods.port.layout import BothChangedError, Edit, Side
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-class BothChangedError(Exception):
-    """Both sides changed one thing, each in its own way."""
+class _Element(NamedTuple):
+    """An element from ``first`` to ``last``; ``value`` is what may be merged in it."""
+
+    key: str
+    first: ast.AST
+    last: ast.AST
+    value: ast.AST | None = None
+
+    @property
+    def said(self) -> str:
+        return f"{_dump(self.first)} {_dump(self.last)}"
 
 
-class _Bracket(NamedTuple):
-    """The elements of a bracket, in ``gaps`` those between and around the ones that the base has.
+_Bracket = dict[str, _Element]
 
-    ``kept`` are these, None for one that is gone; so ``gaps`` is one longer.
+
+class _Pair(NamedTuple):
+    """The mod's statement, and the target's, whose text is edited."""
+
+    mine: Side
+    there: Side
+    back: bool
+
+
+def merge(base: Side, ours: Side, theirs: Side, *, back: bool) -> bytes:
+    """Do to the target's statement what the mod does to the elements of its brackets.
+
+    With ``back`` nothing is asked of the neighbours of what is added: it has gone in before.
+    Raises ``BothChangedError`` where both sides changed one element, or anything else, or if a comment would be lost.
     """
-
-    kept: list[ast.AST | None]
-    gaps: list[list[ast.AST]]
-
-
-def merge(base: Side, ours: Side, theirs: Side, *, fewer: bool = False) -> bytes:
-    """Put what the mod adds to brackets of a statement into the target's, behind what the target adds.
-
-    With ``fewer``, the target has taken elements out instead. Raises ``BothChangedError`` where a side does anything else.
-    """
-    mine, there = (
-        dict(_compared(base[1], ours[1])),
-        dict(_compared(base[1], theirs[1], fewer=fewer)),
-    )
-    source, _, start = theirs
-    lines = source.splitlines(keepends=True)
-    edits: list[tuple[int, bytes]] = []
-    for path, one in mine.items():
-        if not any(one.gaps):
-            continue
-        other = there.get(path)
-        if other is None:
-            raise BothChangedError  # within what the target changed
-        known = {_name(element) for some in other.gaps for element in some}
-        for n, gap in enumerate(one.gaps):
-            new = [element for element in gap if _name(element) not in known]
-            before = [*(one for one in other.kept[:n] if one is not None), *other.gaps[n]]
-            if new and not before:
-                raise BothChangedError  # nothing to put it behind
-            if new:
-                line, column = _end(before[-1])
-                text = b"".join(b", " + _source(element, ours) for element in new)
-                edits.append((sum(map(len, lines[: line - start])) + column, text))
-    for at, text in sorted(edits, reverse=True):
-        source = source[:at] + text + source[at:]
-    return source
-
-
-def _end(node: ast.AST) -> tuple[int, int]:
-    return getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
-
-
-def _source(node: ast.AST, side: Side) -> bytes:
-    text, _, start = side
-    line = getattr(node, "lineno", 0)
-    if line != _end(node)[0]:
-        raise BothChangedError  # its layout is that of another place
-    lines = text.splitlines(keepends=True)
-    return lines[line - start][getattr(node, "col_offset", 0) : _end(node)[1]]
-
-
-def _compared(
-    base: object, side: object, path: tuple[str | int, ...] = (), *, fewer: bool = False
-) -> Iterator[tuple[tuple[str | int, ...], _Bracket]]:
-    """Yield the brackets of a statement by their paths in it, with what a side adds to each.
-
-    With ``fewer``, what it has taken out instead. Raises ``BothChangedError`` where anything else differs.
-    """
-    if type(base) is not type(side):
+    pair = _Pair(ours, theirs, back)
+    merged = layout.edited(theirs, _node(base.node, ours.node, theirs.node, pair))
+    b, o, t, m = (layout.comments(one) for one in (base.text, ours.text, theirs.text, merged))
+    if m - t != o - b or t - m != b - o:
         raise BothChangedError
-    if isinstance(base, list) and isinstance(side, list):
-        if path[-1] in {"keywords", "names", "elts"}:
-            some = path[-1] != "elts" or path[-2] in {"[", "slice"}
-            bracket = (_fewer if fewer else _bracket)(base, side, changing=some)
-            yield path, bracket
-            side = bracket.kept
-        if len(base) != len(side):
-            raise BothChangedError
-        for n, (one, other) in enumerate(zip(base, side, strict=True)):
-            if other is not None:
-                yield from _compared(one, other, (*path, n), fewer=fewer)
-    elif isinstance(base, ast.AST):
-        for name, value in ast.iter_fields(base):
-            inner = (*path, "[") if isinstance(base, ast.List | ast.Set) else path
-            yield from _compared(value, getattr(side, name), (*inner, name), fewer=fewer)
-    elif base != side:
+    return merged
+
+
+def _dump(node: object) -> str:
+    return ast.dump(node) if isinstance(node, ast.AST) else repr(node)
+
+
+def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterator[Edit]:
+    """Yield the edits of the target's text for what the mod changed within a node."""
+    before, after, now = map(_dump, (base, ours, theirs))
+    if after in {before, now}:
+        return
+    if now == before and isinstance(theirs, ast.expr):
+        spans = pair.there.span(theirs, theirs), pair.mine.span(ours, ours)
+        yield layout.replaced(pair.there, spans[0], pair.mine, spans[1])
+        return
+    if type(base) is not type(ours) or type(base) is not type(theirs):
         raise BothChangedError
-
-
-def _fewer(base: list[ast.AST], side: list[ast.AST], *, changing: bool) -> _Bracket:
-    """Find the elements of the base that a side still has; it may have no others."""
-    rest = list(side)
-    kept = [
-        rest.pop(0) if rest and (_name(rest[0]) == _name(one) or len(base) == len(side)) else None
-        for one in base
+    brackets = [_brackets(one) for one in (base, ours, theirs)]
+    if len({tuple(some) for some in brackets}) > 1:
+        raise BothChangedError
+    within = [
+        sides
+        for name in brackets[0]
+        if len({_said(some[name]) for some in brackets}) > 1
+        for sides in [[some[name] for some in brackets]]
     ]
-    if rest or (None in kept and not changing):
+    beside = [
+        sides
+        for sides in _beside(*(list(_children(one)) for one in (base, ours, theirs)))
+        if len(set(map(_dump, sides))) > 1
+    ]
+    if len(beside) + bool(within) > 1 and not isinstance(base, _FUNCTION):
+        raise BothChangedError  # as in an expression: nothing says that both go together
+    for old, new, other in beside:
+        if not all(isinstance(one, ast.AST) for one in (old, new, other)):
+            if _dump(new) in {_dump(old), _dump(other)}:
+                continue
+            raise BothChangedError
+        yield from _node(old, new, other, pair)  # type: ignore[arg-type]
+    for b, o, t in within:
+        yield from _bracket(b, o, t, pair)
+
+
+def _said(bracket: _Bracket) -> tuple[tuple[str, str], ...]:
+    return tuple((key, one.said) for key, one in bracket.items())
+
+
+def _beside(*sides: list[object]) -> Iterator[tuple[object, object, object]]:
+    if len({len(side) for side in sides}) > 1:
         raise BothChangedError
-    return _Bracket(kept, [[] for _ in range(len(base) + 1)])
+    yield from zip(*sides, strict=True)
 
 
-def _bracket(base: list[ast.AST], side: list[ast.AST], *, changing: bool) -> _Bracket:
-    """Find the base's elements among those of a side, in their order; keywords go by their names.
+def _children(node: ast.AST) -> Iterator[object]:
+    """Yield what a node holds beside its brackets and its body."""
+    for name, value in ast.iter_fields(node):
+        if name in _brackets(node) or (isinstance(node, ast.stmt) and name == "body"):
+            continue
+        if (name, type(node)) in {("keywords", ast.Call), ("values", ast.Dict)}:
+            continue
+        yield from value if isinstance(value, list) else [value]
 
-    A tuple that is no subscript is not ``changing``: others count on how many it has.
-    """
-    kept: list[ast.AST | None] = []
-    gaps: list[list[ast.AST]] = [[]]
-    for element in side:
-        n = len(kept)
-        same = len(base) == len(side) or (n < len(base) and _name(element) == _name(base[n]))
-        if same:
-            kept.append(element)
-            gaps.append([])
-        else:
-            gaps[-1].append(element)
-    names = [_name(element) for element in side]
-    if any(gaps) and (not changing or len(set(names)) < len(names)):
+
+def _brackets(node: ast.AST) -> dict[str, _Bracket]:
+    """Return the brackets of a node by the names of its fields. Raises ``BothChangedError`` for two of one key."""
+    found: dict[str, list[_Element]] = {}
+    if isinstance(node, ast.Call):
+        found["args"] = [
+            *(_Element(f"{n}", one, one, one) for n, one in enumerate(node.args)),
+            *(_Element(one.arg or f"**{_dump(one)}", one, one, one.value) for one in node.keywords),
+        ]
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        found["names"] = [_Element(_dump(one), one, one) for one in node.names]
+    elif isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        if None in node.keys:
+            raise BothChangedError  # what is unpacked may have any key
+        found["keys"] = [_Element(_dump(key), key or one, one, one) for key, one in pairs]
+    elif isinstance(node, ast.List | ast.Set):
+        found["elts"] = [_Element(_dump(one), one, one) for one in node.elts]
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        found["slice"] = [_Element(_dump(one), one, one) for one in node.slice.elts]
+    elif isinstance(node, _FUNCTION):
+        found["args"] = list(_parameters(node.args))
+    brackets = {name: {one.key: one for one in some} for name, some in found.items()}
+    if any(len(brackets[name]) < len(some) for name, some in found.items()):
         raise BothChangedError
-    return _Bracket(kept, gaps)
+    return brackets
 
 
-def _name(element: ast.AST | str) -> str:
-    if isinstance(element, ast.keyword):
-        return element.arg or "**"
-    return ast.dump(element) if isinstance(element, ast.AST) else element
+def _parameters(node: ast.arguments) -> Iterator[_Element]:
+    plain = [*node.posonlyargs, *node.args]
+    defaults = [None] * (len(plain) - len(node.defaults)) + node.defaults
+    for one, default in [*zip(plain, defaults, strict=True)]:
+        yield _Element(one.arg, one, default or one)
+    if node.vararg is not None:
+        yield _Element(f"*{node.vararg.arg}", node.vararg, node.vararg)
+    for one, default in zip(node.kwonlyargs, node.kw_defaults, strict=True):
+        yield _Element(f"* {one.arg}", one, default or one)
+    if node.kwarg is not None:
+        yield _Element(f"**{node.kwarg.arg}", node.kwarg, node.kwarg)
+
+
+def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> Iterator[Edit]:
+    """Yield the edits for what the mod adds, takes out and changes in a bracket."""
+    for side in (ours, theirs):
+        if [key for key in base if key in side] != [key for key in side if key in base]:
+            raise BothChangedError  # another order
+    _check_places(base, ours, theirs)
+    if any(
+        one.said != theirs[key].said
+        for key, one in ours.items()
+        if key in theirs and key not in base
+    ):
+        raise BothChangedError  # both add it
+    there = list(theirs)
+    spans = {key: pair.there.span(one.first, one.last) for key, one in theirs.items()}
+    for key, old in base.items():
+        new, now = ours.get(key), theirs.get(key)
+        if new is not None and now is not None:
+            yield from _element(old, new, now, pair)
+        elif any(kept is not None and kept.said != old.said for kept in (new, now)):
+            raise BothChangedError  # one took out what the other changed
+        elif now is not None:
+            n = there.index(key)
+            beside = [spans[there[k]] if 0 <= k < len(there) else None for k in (n - 1, n + 1)]
+            yield layout.removed(pair.there, spans[key], *beside)
+    for after, group in _added(base, ours, theirs, back=pair.back):
+        at = spans[after] if after is not None else None
+        first = spans[there[0]] if there else None
+        new_spans = [pair.mine.span(one.first, one.last) for one in group]
+        yield from layout.inserted(pair.there, at, first, pair.mine, new_spans)
+
+
+def _check_places(base: _Bracket, ours: _Bracket, theirs: _Bracket) -> None:
+    """Raise ``BothChangedError`` where both sides change what is told by its place alone, unless it is one place."""
+    sides = [
+        {k: one.said for k, one in side.items() if k.isdigit()} for side in (base, ours, theirs)
+    ]
+    mine, their = ({k for k in sides[0] if side.get(k) != sides[0][k]} for side in sides[1:])
+    if sides[1].keys() != sides[0].keys() or (
+        mine and (their or len(sides[2]) != len(sides[0])) and (mine != their or len(mine) > 1)
+    ):
+        raise BothChangedError
+
+
+def _element(old: _Element, new: _Element, now: _Element, pair: _Pair) -> Iterator[Edit]:
+    """Merge an element that all three have."""
+    if new.said in {old.said, now.said}:
+        return
+    if now.said == old.said:
+        spans = pair.there.span(now.first, now.last), pair.mine.span(new.first, new.last)
+        yield layout.replaced(pair.there, spans[0], pair.mine, spans[1])
+    elif old.value is not None and new.value is not None and now.value is not None:
+        yield from _node(old.value, new.value, now.value, pair)
+    else:
+        raise BothChangedError
+
+
+def _added(
+    base: _Bracket, ours: _Bracket, theirs: _Bracket, *, back: bool
+) -> Iterator[tuple[str | None, Sequence[_Element]]]:
+    """Yield what the mod adds, behind the element of the target that it belongs behind; None for before its first."""
+    before: str | None = None
+    group: list[_Element] = []
+    for key in [*ours, None]:
+        if key is not None and key not in base:
+            group += [] if key in theirs else [ours[key]]
+            continue
+        if group:
+            yield _anchor(base, list(theirs), (before, key), group, back=back), group
+        before, group = key, []
+
+
+def _anchor(
+    base: _Bracket,
+    there: list[str],
+    neighbours: tuple[str | None, str | None],
+    group: Sequence[_Element],
+    *,
+    back: bool,
+) -> str | None:
+    """Find what a group stands behind, between two old neighbours, None for the ends of the bracket."""
+    before, after = neighbours
+    named = group[0].value is not None or not isinstance(group[0].first, ast.expr)
+    if not back and not named and not {before, after} & {*there}:
+        raise BothChangedError  # both neighbours are gone
+    if before is None or before in there:
+        at = there.index(before) if before is not None else -1
+        end = next((n for n in range(at + 1, len(there)) if there[n] in base), len(there))
+    elif after is None or after in there:
+        end = there.index(after) if after is not None else len(there)
+    else:
+        raise BothChangedError
+    between = end and there[end - 1] not in base
+    if between and any(isinstance(one.first, ast.arg) and "*" not in one.key for one in group):
+        raise BothChangedError  # parameters that are told by their place
+    return there[end - 1] if end else None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import FileChange, Tree
-from vllm_mods.port import follow, outline, structure, text
+from vllm_mods.port import follow, outline, splitting, structure, text
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.structure import MergeProblem
 from vllm_mods.port.text import Ported
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import History
 
 
 class FilePort(NamedTuple):
@@ -31,31 +34,55 @@ class FilePort(NamedTuple):
 
 
 def port(
-    changes: Iterable[FileChange], tree: Tree, base: Tree | None = None
+    changes: Iterable[FileChange],
+    tree: Tree,
+    base: Tree | None = None,
+    history: History | None = None,
 ) -> tuple[FilePort, ...]:
-    """Carry changes of ``base`` over to a tree. Raises ``TreeError`` for a file that cannot be read."""
-    return tuple(_file(change, tree, base) for change in changes)
+    """Carry changes of ``base`` over to a tree, one of a file that was split to each file that it is now.
+
+    Raises ``TreeError`` for a file that cannot be read.
+    """
+    return tuple(one for change in changes for one in _file(change, tree, base, history))
 
 
-def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
+def _file(
+    change: FileChange, tree: Tree, base: Tree | None, history: History | None
+) -> list[FilePort]:
     path, there = change.path, tree.read(change.path)
     if change.before is None or change.after is None:
-        return _whole(change, there)
+        return [_whole(change, there)]
+    names = _tops(change.before, change.after)
+    stay: set[str] = set()
     if there is not None:
         done = _port(change, there, path)
         lost = [problem for problem in done.ported.problems if problem.code == "gone"]
         if not lost:
-            return done
-        names = {problem.scope.split(".")[0] for problem in lost}
+            return [done]
+        gone = {problem.scope.split(".")[0] for problem in lost}
+        names, stay = gone, names - gone
     else:
         message = f"the target has no {path}, and nothing says what became of it"
-        gone = Ported(None, [], (MergeProblem("file-gone", "", message),))
-        done = FilePort(path, path, None, gone)
-        names = _tops(change.before, change.after)
-    home = follow.home(tree, path, change.before, sorted(names), base) if names else None
-    if home is None:
-        return done
-    return _port(change, home.data, home.path)._replace(path=path, followed=(home.followed,))
+        problem = MergeProblem("file-gone", "", message)
+        done = FilePort(path, path, None, Ported(None, [], (problem,)))
+    homes = (
+        follow.homes(tree, path, change.before, names, (base, history)) if names or history else {}
+    )
+    if not homes:
+        return [done]
+    groups = [*homes.values(), *([frozenset(stay)] if stay else [])]
+    texts = [change.after]
+    if len(groups) > 1:
+        texts = splitting.parts(change.before, change.after, groups) or []
+    found = [
+        _port(change._replace(after=text), home.data, home.path)._replace(
+            path=path, followed=(home.followed,)
+        )
+        for home, text in zip(homes, texts, strict=False)
+    ]
+    if stay and there is not None and texts:
+        found.append(_port(change._replace(after=texts[-1]), there, path))
+    return found or [done]
 
 
 def _port(change: FileChange, there: bytes, path: str) -> FilePort:

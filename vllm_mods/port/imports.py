@@ -2,42 +2,142 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.model import Finding, Tree
+from vllm_mods.base.model import FileChange, Finding, Tree
+from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.world import SummaryCache, World
+from vllm_mods.formats import syntax_tree
 from vllm_mods.placing import relocation
+from vllm_mods.port import callers
 from vllm_mods.port.follow import Followed
 
-_FROM = re.compile(rb"(\s*from\s+)([\w.]+)(\s+import\s+)([\w, ]+?)(\s*)\Z")
+_ALIKE = 0.5
+
+
+class Move(NamedTuple):
+    """A name of an import, and the module and the name that it is by now."""
+
+    node: ast.ImportFrom
+    alias: ast.alias
+    module: str
+    name: str
 
 
 def follow(
-    path: str, before: bytes | None, after: bytes, findings: Iterable[Finding], tree: Tree
-) -> tuple[bytes, tuple[Followed, ...]]:
+    cut: FileChange, findings: Iterable[Finding], base: Tree, target: Tree
+) -> tuple[FileChange, tuple[Followed, ...]]:
     """Point added ``from … import`` lines, of which the fit says that they fail, to where the names are.
 
-    ``before`` is the target's file, ``after`` the ported one. Only a line that the mod adds, whose
-    names one single other file of the tree defines, is changed; every change is told.
+    Only of names whose definition one single other file of the target has got since the base, and
+    alike; every change is told.
     """
-    there = set(line_diff.split(before or b""))
-    text = list(line_diff.split(after))
-    followed = []
-    for finding in findings:
-        if finding.code != "fit-import" or finding.path != path or finding.line is None:
+    lines = {one.line for one in findings if one.code == "fit-import" and one.path == cut.path}
+    tree = syntax_tree.module(cut.after) if cut.after is not None and lines else None
+    if tree is None or cut.after is None:
+        return cut, ()
+    cache = SummaryCache()
+    before, now = World(base, {}, cache), World(target, {}, cache)
+    moves = []
+    for node in ast.walk(tree):
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            assert isinstance(node, ast.ImportFrom)  # noqa: S101  (as above)
+            module = callers.imported_module(cut.path, node)
+            old, there = (callers.symbols(world, module, alias.name) for world in (before, now))
+            if alias.lineno not in lines or there or len(old) != 1:
+                continue
+            place = module.replace(".", "/") + ".py"
+            homes = list(relocation.defining(target, place, [alias.name]))
+            if len(homes) != 1:
+                continue
+            name = homes[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            new = callers.symbols(now, name, alias.name)
+            was = callers.symbols(before, name, alias.name)
+            if len(new) == 1 and (not was or was == old) and alike(before, old[0], now, new[0]):
+                moves.append(Move(node, alias, name, alias.name))
+    data = moved(cut.after, moves, added_lines(cut.before, cut.after))
+    told = [
+        Followed(
+            f"{one.name} of {callers.imported_module(cut.path, one.node)}",
+            f"{one.name} of {one.module}",
+            1.0,
+        )
+        for one in moves
+    ]
+    return cut._replace(after=data), tuple(told) if data != cut.after else ()
+
+
+def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
+    """Import names from where they are by now, under the names that they were bound to.
+
+    An import that shares its lines with other code, or of which a line is not the mod's, stays.
+    """
+    lines = list(line_diff.split(data))
+    nodes = {id(one.node): one.node for one in moves}
+    for node in sorted(nodes.values(), key=lambda one: -one.lineno):
+        own = [one for one in moves if one.node is node]
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        there = lines[first:last]
+        indent = there[0][: node.col_offset]
+        end = b"\r\n" if there[-1].endswith(b"\r\n") else b"\n"
+        if indent.strip() or there[-1][node.end_col_offset :].strip():
             continue
-        line = text[finding.line - 1]
-        match = _FROM.match(line)
-        if line in there or match is None:
-            continue
-        names = [name.split()[0].decode() for name in match[4].split(b",") if name.strip()]
-        module = match[2].decode()
-        homes = list(relocation.defining(tree, module.replace(".", "/") + ".py", names))
-        if len(homes) != 1:
-            continue
-        new = homes[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        text[finding.line - 1] = match[1] + new.encode() + match[3] + match[4] + match[5]
-        said = ", ".join(names)
-        followed.append(Followed(f"{said} of {module}", f"{said} of {new}", 1.0))
-    return b"".join(text), tuple(followed)
+        gone = [one.alias for one in own]
+        rest = [one for one in node.names if one not in gone]
+        new = [
+            ast.ImportFrom(one.module, [ast.alias(one.name, _bound(one.alias, one.name))], level=0)
+            for one in own
+        ]
+        if set(range(first + 1, last + 1)) <= added:
+            kept = [ast.ImportFrom(node.module, rest, node.level)] if rest else []
+            there = []
+        else:
+            kept = []
+            alone = re.compile(rb"\s*\w+(?:\s+as\s+\w+)?\s*,?\s*\Z")
+            rows = {one.lineno - 1 for one in gone}
+            if not rest or any(n + 1 not in added or not alone.match(lines[n]) for n in rows):
+                continue
+            there = [line for n, line in enumerate(there, first) if n not in rows]
+        text = [indent + ast.unparse(one).encode() + end for one in (*kept, *new)]
+        lines[first:last] = [*there, *text]
+    return b"".join(lines)
+
+
+def _bound(alias: ast.alias, name: str) -> str | None:
+    bound = alias.asname or alias.name
+    return None if bound == name else bound
+
+
+def alike(before: World, old: Symbol, now: World, new: Symbol) -> bool:
+    """Tell whether two definitions have half of their lines in common, their names apart."""
+    if (old.module is None) != (new.module is None):
+        return False
+    mine, its = _text(before, old), _text(now, new)
+    if not mine or not its:
+        return False
+    return 2 * len(line_diff.matching(mine, its)) >= 2 * _ALIKE * max(len(mine), len(its))
+
+
+def _text(world: World, found: Symbol) -> tuple[bytes, ...]:
+    """Return the lines of a definition or a module that say something, with no name of its own."""
+    data = world.read(found.module or found.path)
+    tree = syntax_tree.module(data) if data is not None else None
+    if tree is None or data is None:
+        return ()
+    lines = line_diff.split(data)
+    if not found.module:
+        line = getattr(found.binding, "line", 0)
+        nodes = [one for one in ast.walk(tree) if isinstance(one, ast.stmt) and one.lineno == line]
+        if len(nodes) != 1:
+            return ()
+        lines = lines[line - 1 : nodes[0].end_lineno]
+    if isinstance(found.binding, Function | Class):
+        word = re.compile(rb"\b%b\b" % re.escape(found.binding.name.encode()))
+        lines = tuple(word.sub(b"_", line) for line in lines)
+    return tuple(line.strip() for line in lines if line.strip())

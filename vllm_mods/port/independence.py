@@ -13,6 +13,7 @@ Place = tuple[str, ...]
 """What can be bound: ``("self", "a")``, ``("x", "'key'")``; ``*`` is any."""
 
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_EXIT_WORDS = (b"return", b"raise", b"break", b"continue")
 _LEAVES = (*_EXITS, ast.Yield, ast.YieldFrom, ast.Await)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _NAMED = (*_SCOPES, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
@@ -73,8 +74,9 @@ def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[
     That is an attribute, an element, a global or a call made for its effect, which others may count on
     by now; of a loop it is a name too. Other names end with the function.
     """
-    meant = dict(_exits_of(base, ours))
-    for scope, exits in _exits_of(theirs, merged):
+    found = list(_exits_of(theirs, merged))
+    meant = dict(_exits_of(base, ours)) if found else {}
+    for scope, exits in found:
         known = meant.get(scope, [])
         for n, (leaf, rest, mine) in enumerate(exits):
             old = _made(known[n].rest) if len(known) == len(exits) else set[Place]()
@@ -92,7 +94,8 @@ def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit]]]:
     """Yield the functions of a file with the ways out of them that another text of it had not got."""
     texts = [line_diff.split(one) for one in (before, after)]
     added = {n + 1 for _, _, k, m in line_diff.changes(*texts) for n in range(k, m)}
-    module = syntax_tree.module(after)
+    leaves = any(word in texts[1][n - 1] for n in added for word in _EXIT_WORDS)
+    module = syntax_tree.module(after) if leaves else None
     for scope, node in _functions(module):
         mine: set[Place] | None = None
         found = []
@@ -110,6 +113,8 @@ def _functions(
     node: ast.AST | None, scope: str = ""
 ) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for child in () if node is None else ast.iter_child_nodes(node):
+        if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            continue
         name = scope
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{scope}.{child.name}" if scope else child.name

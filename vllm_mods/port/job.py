@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner
-from vllm_mods.port import files, imports, repair, variant
+from vllm_mods.port import files, imports, repair, successors, variant
 from vllm_mods.port.files import FilePort
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.variant import NewVariant
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import Upstream
+
+_ROUNDS = 4
+"""How often fit is asked again: what is put right may show what is behind it."""
 
 
 class Job(NamedTuple):
@@ -22,7 +28,7 @@ class Job(NamedTuple):
     ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
     is the range that the new variant states, ``roots`` are the library's folders; ``unwritten`` are
     files of the mod that are not on disk yet; with ``repair``, what fit finds wrong is put right where
-    there is one way to.
+    there is one way to. ``upstream`` is a clone of upstream's repository to be followed, or None.
     """
 
     mod: Mod
@@ -35,6 +41,14 @@ class Job(NamedTuple):
     roots: Sequence[str]
     unwritten: Mapping[str, bytes] = MappingProxyType({})
     repair: bool = True
+    upstream: Upstream | None = None
+
+    def ported(
+        self, changes: Iterable[FileChange], target: Tree, base: Tree
+    ) -> tuple[FilePort, ...]:
+        """Carry changes of one tree over to another. Raises as ``files.port`` does."""
+        history = None if self.upstream is None else self.upstream.known(base, target)
+        return files.port(changes, target, base, history)
 
     @property
     def told(self) -> str:
@@ -117,7 +131,7 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     moved = {change.path: change.path for change in changes}
     before = job.base
     for tree in between():
-        ports = files.port(changes, tree, before)
+        ports = job.ported(changes, tree, before)
         if any(one.ported.text is None for one in ports):
             return outcome._replace(steps=steps)
         changes = tuple(_cuts(changes, ports))
@@ -129,8 +143,9 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
 
 
 def _cuts(changes: Iterable[FileChange], ports: Iterable[FilePort]) -> Iterator[FileChange]:
-    for change, one in zip(changes, ports, strict=True):
-        gone = change.after is None and one.ported.text is not None
+    removed = {change.path for change in changes if change.after is None}
+    for one in ports:
+        gone = one.path in removed and one.ported.text is not None
         yield FileChange(one.new_path, one.before, None if gone else one.ported.text)
 
 
@@ -140,7 +155,7 @@ def _ported(
     base: Tree,
     moved: Mapping[str, str] = MappingProxyType({}),
 ) -> PortOutcome:
-    ports = files.port(changes, job.target, base)
+    ports = job.ported(changes, job.target, base)
     followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
     outcome = PortOutcome(job, changes, ports, None, followed, moved=moved)
     brings = bool(job.variant.overlay or job.variant.templates)
@@ -152,20 +167,28 @@ def _ported(
 
 
 def _repaired(outcome: PortOutcome) -> PortOutcome:
-    """Put right what fit finds wrong, where there is one way only."""
-    job, new, base = outcome.job, outcome.new, outcome.job.base
-    if new is None or base is None or new.planned.verdict is not Verdict.UNFIT:
-        return outcome
-    cuts, followed = _imports(job, outcome.cuts, new)
-    done = repair.overrides(cuts, new.planned.findings, base, job.target)
-    if not followed and not done.told:
-        return outcome
-    return outcome._replace(
-        new=finish(job, done.cuts, outcome.homes, done.told),
-        cuts=done.cuts,
-        followed=(*outcome.followed, *followed),
-        repaired=done.told,
-    )
+    """Put right what fit finds wrong, where there is one way only; what would not work even so stays as it was."""
+    job, base = outcome.job, outcome.job.base
+    found = outcome
+    for _ in range(_ROUNDS):
+        new = found.new
+        if new is None or base is None or new.planned.verdict is not Verdict.UNFIT:
+            break
+        findings = new.planned.findings
+        named = successors.follow(found.cuts, findings, base, job.target)
+        pairs = [imports.follow(cut, findings, base, job.target) for cut in named.cuts]
+        done = repair.overrides([cut for cut, _ in pairs], findings, base, job.target)
+        followed = tuple(one for _, more in pairs for one in more)
+        if done.cuts == found.cuts:
+            break
+        told = (*found.repaired, *named.told, *done.told)
+        found = found._replace(
+            new=finish(job, done.cuts, outcome.homes, told),
+            cuts=done.cuts,
+            followed=(*found.followed, *followed),
+            repaired=told,
+        )
+    return found if found.fits else outcome
 
 
 def finish(
@@ -195,19 +218,3 @@ def finish(
             break
     assert made is not None  # noqa: S101  (there are contexts)
     return made
-
-
-def _imports(
-    job: Job, cuts: Sequence[FileChange], new: NewVariant
-) -> tuple[list[FileChange], tuple[Followed, ...]]:
-    found: list[FileChange] = []
-    followed: tuple[Followed, ...] = ()
-    for cut in cuts:
-        if cut.after is not None:
-            after, more = imports.follow(
-                cut.path, cut.before, cut.after, new.planned.findings, job.target
-            )
-            cut = cut._replace(after=after)  # noqa: PLW2901
-            followed += more
-        found.append(cut)
-    return found, followed

@@ -39,8 +39,6 @@ def run(
     trees: Iterable[Tree],
     roots: Sequence[str],
     first: Callable[[Mod, Tree, str], Job],
-    *,
-    repair: bool = True,
 ) -> PortSpan:
     """Go through trees, the oldest first, and port where no variant goes in.
 
@@ -53,6 +51,7 @@ def run(
     files: dict[str, bytes] = {}
     spans: dict[str, tuple[str, str]] = {}
     last: tuple[Tree, str] | None = None
+    job: Job | None = None
     stopped = None
     for tree in trees:
         version = tree.version or tree.spec
@@ -67,10 +66,18 @@ def run(
         if last is None:
             job = first(mod, tree, name)._replace(unwritten=files)
         else:
+            assert job is not None  # noqa: S101  (the last variant was made by one)
             source = next(one for one in mod.variants if one.id == last[1])
             old = last[0].version or last[0].spec
-            job = porting.Job(
-                mod, source, last[0], old, tree, name, f"=={version}", roots, files, repair
+            job = job._replace(
+                mod=mod,
+                variant=source,
+                base=last[0],
+                base_version=old,
+                target=tree,
+                name=name,
+                vllm=f"=={version}",
+                unwritten=files,
             )
         outcome = porting.run(job)
         if outcome.new is None or not outcome.fits:

@@ -5,8 +5,8 @@ statement has a key, as a definition has a name (``key``), and what one side doe
 the other does to the one of the same key only:
 
 * changes of statements with different keys do not clash;
-* where both sides change one statement, they may do it in different parts of its body, or add elements to
-  one of its brackets; tokens are never merged;
+* where both sides change one statement, they may do it in different parts of its body, or to different
+  elements of its brackets; other tokens are never merged, but the words of docstrings and comments are;
 * two insertions at one place both go in, the mod's first, where neither binds what the other reads and the
   target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says
   where it belongs, and it is refused.
@@ -27,8 +27,8 @@ from typing import NamedTuple, TypeVar
 from vllm_mods.base import line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.formats import syntax_tree
-from vllm_mods.port import brackets, independence
-from vllm_mods.port.brackets import BothChangedError
+from vllm_mods.port import brackets, independence, prose
+from vllm_mods.port.layout import BothChangedError, Side
 
 _BINDING = (ast.Assign, ast.AnnAssign)
 _Same = TypeVar("_Same", Lines, str)
@@ -85,12 +85,23 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
         back = _merged(theirs, merged, base, back=True)
     except BothChangedError:
         return None
-    module, again, meant = (syntax_tree.module(one) for one in (merged, back, ours))
-    if module is None or again is None or meant is None or ast.dump(again) != ast.dump(meant):
+    if merged == theirs or not _compiles(merged) or _said(back) != _said(ours):
         return None
-    if not _compiles(merged) or any(independence.skipped(base, ours, theirs, merged)):
+    if any(independence.skipped(base, ours, theirs, merged)):
         return None
     return merged
+
+
+def _said(data: bytes) -> str | None:
+    """Return what a file says to the interpreter; how its docstrings are laid out is none of it."""
+    try:
+        module = syntax_tree.parse(data)
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(module):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = str(node.value.value).split()  # type: ignore[assignment]
+    return ast.dump(module)
 
 
 def _compiles(data: bytes) -> bool:
@@ -131,7 +142,7 @@ def _merged(base: bytes, ours: bytes, theirs: bytes, *, back: bool = False) -> b
         end = max((one.start + len(one.text) - 1 for one in suite.values()), default=0)
         sides.append((suite, tuple(lines[end:])))
     (b, tail_b), (o, tail_o), (t, tail_t) = sides
-    return b"".join([*_suite(b, o, t, back=back), *_pick(tail_b, tail_o, tail_t)])
+    return b"".join([*_suite(b, o, t, back=back), *_trivia(tail_b, tail_o, tail_t)])
 
 
 def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
@@ -227,7 +238,7 @@ def _is_trivia(line: bytes) -> bool:
 def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes]:
     """Merge blocks: the target's statements in its order, with those of the mod where they belong."""
     _check(base, ours, theirs, back=back)
-    added = _places(base, ours, theirs)
+    added = _places(base, ours, theirs, back=back)
     out: list[bytes] = []
     for n, name in enumerate(theirs):
         out += _lines(added.get(n, ()))
@@ -253,8 +264,10 @@ def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
     for name in base:
         gone = [side for side in (ours, theirs) if name not in side]
         kept = [side[name] for side in (ours, theirs) if name in side]
-        if len(gone) == 1 and (kept[0].lead, kept[0].text) != (base[name].lead, base[name].text):
+        if len(gone) == 1 and kept[0].text != base[name].text:
             raise BothChangedError
+        if gone == [theirs] and _comments(kept) != _comments([base[name]]):
+            raise BothChangedError  # what the mod says about it would be lost
 
 
 def _indentation(one: KeyedStatement) -> bytes:
@@ -280,7 +293,9 @@ def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
     return [line for one in some for line in (*one.lead, *one.text)]
 
 
-def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStatement]]:
+def _places(
+    base: Suite, ours: Suite, theirs: Suite, *, back: bool
+) -> dict[int, list[KeyedStatement]]:
     """Return, by the number of the target's statement that they stand before, what the mod inserts."""
     found: dict[int, list[KeyedStatement]] = {}
     before: str | None = None
@@ -290,7 +305,7 @@ def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStat
             group.append(ours[name])
             continue
         if group:
-            place = _place(base, theirs, before, name, group)
+            place = _place(base, theirs, (before, name), group, back=back)
             found.setdefault(place, []).extend(group)
         before, group = name, []
     return found
@@ -299,11 +314,13 @@ def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStat
 def _place(
     base: Suite,
     theirs: Suite,
-    before: str | None,
-    after: str | None,
+    neighbours: tuple[str | None, str | None],
     group: Sequence[KeyedStatement],
+    *,
+    back: bool,
 ) -> int:
     """Find the place of a group between two old neighbours, None for the ends of the block."""
+    before, after = neighbours
     known, there = list(base), list(theirs)
     replaced = known[_after(known, before) : _upto(known, after)]
     lo = _after(there, before) if before is None or before in theirs else None
@@ -321,7 +338,8 @@ def _place(
     else:
         raise BothChangedError
     beside = [theirs[name] for name in between]
-    if beside and not independence.holds([one.node for one in group], [one.node for one in beside]):
+    nodes = [one.node for one in group], [one.node for one in beside]
+    if beside and not back and not independence.holds(*nodes):
         raise BothChangedError
     if any(_is_text(one.node) for one in beside) or _comments(group) & _comments(beside):
         raise BothChangedError  # a docstring goes first; a comment that both stand below is there twice
@@ -344,11 +362,12 @@ def _statement(
     base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, back: bool
 ) -> list[bytes]:
     """Merge one statement, and what stands above it."""
-    lead = _pick(base.lead, ours.lead, theirs.lead)
+    lead = _trivia(base.lead, ours.lead, theirs.lead)
     try:
         return [*lead, *_pick(base.text, ours.text, theirs.text)]
     except BothChangedError:
-        parts = [_parts(one) for one in (base, ours, theirs)]
+        statements = (base, ours, theirs)
+        parts = [_parts(one) for one in statements]
     if parts[0] and len({len(some) for some in parts}) == 1:
         out = list(lead)
         for n, (b, o, t) in enumerate(zip(*parts, strict=True)):
@@ -358,9 +377,41 @@ def _statement(
                         b.suite.values()
                     ):
                         raise BothChangedError  # another part may have taken its place
-            out += [*_pick(b.head, o.head, t.head), *_suite(b.suite, o.suite, t.suite, back=back)]
+            out += [
+                *_head(n, statements, (b.head, o.head, t.head), back=back),
+                *_suite(b.suite, o.suite, t.suite, back=back),
+            ]
         return out
     if any(parts):
         raise BothChangedError
-    sides = [(b"".join(one.text), one.node, one.start) for one in (base, ours, theirs)]
-    return [*lead, brackets.merge(*sides, fewer=back)]
+    texts = [b"".join(one.text) for one in statements]
+    if all(_is_text(one.node) for one in statements):
+        return [*lead, prose.merge(*texts)]
+    return [*lead, brackets.merge(*map(_side, statements, texts), back=back)]
+
+
+def _head(
+    n: int, statements: Sequence[KeyedStatement], heads: Sequence[Lines], *, back: bool
+) -> Lines:
+    """Merge lines such as ``else:``, or those of a function up to its body."""
+    try:
+        return _pick(*heads)
+    except BothChangedError:
+        if n or not isinstance(statements[0].node, ast.FunctionDef | ast.AsyncFunctionDef):
+            raise
+    return line_diff.split(brackets.merge(*map(_side, statements, map(b"".join, heads)), back=back))
+
+
+def _side(one: KeyedStatement, text: bytes) -> Side:
+    return Side(text, one.node, one.start)
+
+
+def _trivia(base: Lines, ours: Lines, theirs: Lines) -> Lines:
+    """Merge blank lines and comments."""
+    try:
+        return _pick(base, ours, theirs)
+    except BothChangedError:
+        merged = line_diff.split(prose.merge(*map(b"".join, (base, ours, theirs))))
+    if not all(map(_is_trivia, merged)):
+        raise BothChangedError
+    return merged

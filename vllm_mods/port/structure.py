@@ -87,7 +87,7 @@ class _Merger:
             return [tuple(theirs.flat())]
         if base.lines != ours.lines:
             self.touched.append(scope)
-        merged = self.merge_lines(base.lines, ours.lines, theirs.lines)
+        merged = self.lines(base.lines, ours.lines, theirs.lines)
         if any(isinstance(one, Clash) for one in merged):
             self.problem("clash", scope, "the target changed the same lines")
         elif self.twice(base, ours, theirs, merged):
@@ -106,6 +106,13 @@ class _Merger:
             for line in one:
                 out += self.inner(line, sides, scope) if outline.is_mark(line) else [(line,)]
         return out
+
+    def lines(self, base: Lines, ours: Lines, theirs: Lines) -> list[Lines | Clash]:
+        if ours == base:
+            return [theirs]
+        if theirs in {base, ours}:
+            return [ours]
+        return self.merge_lines(base, ours, theirs)  # a process of git each
 
     def inner(self, line: bytes, sides: _Sides, scope: str) -> list[Lines | Clash]:
         """Merge one definition that is in the merged lines."""

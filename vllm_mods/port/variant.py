@@ -100,7 +100,7 @@ def between(releases: Releases, base: Tree | None, target: Tree) -> Iterator[Tre
     if len(known) < 2:
         return
     names = {file.version for file in releases.files() if file.yanked is None}
-    inside = f">{known[0]},<{known[1]}"
+    inside = f">{versions.public(known[0])},<{versions.public(known[1])}"
     found = [name for name in names if versions.is_final(name) and versions.in_range(name, inside)]
     for name in sorted(found, key=versions.sort_key, reverse=known != ends):
         yield releases.open(name)

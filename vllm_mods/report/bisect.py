@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.grid.bisect import BisectOutcome, Judged
 from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint
-
-# What GitHub writes: "(#12345)" behind the subject of a squashed one, "Merge pull request #12345".
-_PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b")
-
-
-def pull_request(subject: str) -> int | None:
-    """Return the number of the pull request that a commit's subject names."""
-    found = _PULL.search(subject)
-    return int(found[1] or found[2]) if found else None
 
 
 def outcome_data(found: BisectOutcome, *, repository: str | None) -> dict[str, Any]:
@@ -51,7 +41,7 @@ def _point(judged: Judged) -> dict[str, Any]:
         "commit": commit.sha if commit else None,
         "date": commit.date if commit else None,
         "subject": commit.subject if commit else None,
-        "pull_request": pull_request(commit.subject) if commit else None,
+        "pull_request": commit.pull_request if commit else None,
         "variant": planned.variant.id if planned.variant else None,
         "verdict": planned.verdict.value,
         "in_range": planned.in_range,
@@ -81,9 +71,8 @@ def outcome_text(
         lines.append(f"it changes from {found.before.spec} to {found.after.spec}")
     else:
         lines.append(f"it changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
-        pull = pull_request(commit.subject)
-        if pull is not None:
-            lines.append(f"  pull request: #{pull}")
+        if commit.pull_request is not None:
+            lines.append(f"  pull request: #{commit.pull_request}")
     lines.append(f"  before: {_verdict(found.before, paint)}")
     lines += _said(found.before.planned.findings)
     lines.append(f"  after:  {_verdict(found.after, paint)}")

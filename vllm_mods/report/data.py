@@ -71,6 +71,9 @@ def matrix(result: MatrixResult) -> dict[str, Any]:
         "cells": [cell(one) for one in result.cells],
         "together": [one._asdict() for one in result.together],
         "problems": [one._asdict() for one in result.problems],
+        **(
+            {} if result.changes is None else {"changes": [one._asdict() for one in result.changes]}
+        ),
     }
 
 

@@ -15,6 +15,7 @@ from string import Template
 from urllib.parse import quote
 
 from vllm_mods import __version__
+from vllm_mods.base import versions
 from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.page_data import page_data
@@ -37,14 +38,15 @@ def render(result: MatrixResult, explained: Mapping[tuple[str, str], Explanation
         state="bad" if result.problems or view.wrong(of) else "good",
         version=escape(__version__),
         icons="".join(_symbol(name, shape) for name, shape in ICONS.items()),
+        changes=_changes(of, result),
         problems=_problems(of, result),
         wrong=_wrong(of),
         legend="\n".join(_legend(of)),
         options="".join(f"<option>{escape(label)}</option>" for label in of.labels.values()),
-        head="".join(_heads(of)),
+        head="".join(_heads(of, result)),
         rows="\n".join(map(_row, of.rows)),
         together=_together(of, result),
-        data=page_data(of, explained),
+        data=page_data(of, result.mods, explained),
     )
 
 
@@ -70,12 +72,14 @@ def _icon(word: str) -> str:
     return f'<svg aria-hidden="true"><use href="#v-{word}"/></svg>'
 
 
-def _heads(of: view.Grid) -> Iterable[str]:
+def _heads(of: view.Grid, result: MatrixResult) -> Iterable[str]:
+    released = {cell.tree for cell in result.cells if versions.is_final(cell.version)}
     series = ""
     for tree, label in of.labels.items():
         # A line in front of the first of each 0.X.
         before, series = series, ".".join(label.split(".")[:2])
-        mark = ' class="first"' if series != before else ""
+        marks = ["first"] * (series != before) + ["nightly"] * (tree not in released)
+        mark = f' class="{" ".join(marks)}"' if marks else ""
         name = escape(view.clean(tree))
         yield f'<th scope="col"{mark} title="{name}"><span>{escape(label)}</span></th>'
 
@@ -84,8 +88,9 @@ def _row(row: view.GridRow) -> str:
     good = sum(cell.meant and not view.is_wrong(cell) for cell in row.known)
     meant = sum(cell.meant for cell in row.known)
     share = f" · {good} of {meant}" if meant else ""
+    name = view.clean(row.mod)
     head = (
-        f'<th scope="row"><b>{escape(view.clean(row.mod))}</b> '
+        f'<th scope="row"><b><a href="#?mod={quote(name)}" tabindex="-1">{escape(name)}</a></b> '
         f"<small>{escape(view.clean(row.version))}{share}</small></th>"
     )
     variants = ["" if cell is None else view.variant(cell) for cell in row.cells]
@@ -99,21 +104,35 @@ def _row(row: view.GridRow) -> str:
 def _cell(cell: Cell | None, begins: str) -> str:
     if cell is None:
         return "<td></td>"
-    word = view.word(cell)
+    word = cell.word
     aside, said = ("", "") if cell.meant else (" aside", ", out of range")
     variant = f' data-variant="{escape(begins)}"' if begins else ""
     return f'<td class="{word}{aside}"{variant}>{_icon(word)}<span>{word}{said}</span></td>'
 
 
 def _legend(of: view.Grid) -> Iterable[str]:
-    words = [view.word(cell) for row in of.rows for cell in row.known]
+    words = [cell.word for row in of.rows for cell in row.known]
     for word in MEANINGS:
         if word in words:
             yield (
                 f'<label class="{word}" title="{escape(MEANINGS[word])}">'
-                f'<input type="checkbox" value="{word}">{_icon(word)}{word} '
+                f'<input type="checkbox" name="verdict" value="{word}">{_icon(word)}{word} '
                 f"<small>{words.count(word)}</small></label>"
             )
+
+
+def _changes(of: view.Grid, result: MatrixResult) -> str:
+    if result.changes == ():
+        return "<p>Nothing has changed since the earlier matrix.</p>"
+    return _list(
+        "Since the earlier matrix",
+        "list",
+        [
+            f"<b>{escape(view.change(of, one))}</b>: "
+            + ", ".join(_link(of, mod, [one.tree]) for mod in one.mods)
+            for one in result.changes or ()
+        ],
+    )
 
 
 def _problems(of: view.Grid, result: MatrixResult) -> str:
@@ -132,7 +151,7 @@ def _wrong(of: view.Grid) -> str:
         "What does not fit",
         "list long",
         [
-            f"{_link(of, run.first.mod, [cell.tree for cell in run.cells])} is <b>{view.word(run.first)}</b>"
+            f"{_link(of, run.first.mod, [cell.tree for cell in run.cells])} is <b>{run.first.word}</b>"
             f"{''.join(f': {_prose(one.message)}' for one in run.first.findings[:1])}"
             for run in view.wrong(of)
         ],

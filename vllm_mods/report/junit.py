@@ -58,7 +58,7 @@ def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:
         return
     element = ET.SubElement(case, outcome, message=_headline(cell))
     if outcome != "skipped":
-        element.set("type", view.word(cell))
+        element.set("type", cell.word)
         element.text = said
 
 

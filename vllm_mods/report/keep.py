@@ -26,6 +26,8 @@ def message(kept: KeptRelease) -> str:
     told = [f"* {one}" for one in kept.told]
     left = [f"* {one}" for one in kept.left]
     parts = ["\n".join(rows)]
+    met = [f"* {one}" for one in kept.upstream]
+    parts += ["What changed upstream:\n\n" + "\n".join(met)] if met else []
     parts += ["Decided by rule:\n\n" + "\n".join(told)] if told else []
     parts += ["For a person to look at:\n\n" + "\n".join(left)] if left else []
     return "\n\n".join([title, *parts]) + "\n"

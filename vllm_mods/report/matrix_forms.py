@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from vllm_mods.grid.cell import Explanation, MatrixResult
-from vllm_mods.report import data, html, junit, matrix_markdown, matrix_text
+from vllm_mods.report import badge, data, html, junit, matrix_markdown, matrix_text
 
 Form = Callable[[MatrixResult, Mapping[tuple[str, str], Explanation]], str]
 """A matrix, and explanations of its cells by mod and tree, to what is written."""
@@ -22,6 +22,7 @@ FORMS: dict[str, Form] = {
     "markdown": matrix_markdown.render,
     "junit": junit.render,
     "html": html.render,
+    "badge": badge.render,
 }
 EXPLAINING = frozenset({"html"})
 """The forms that show explanations; the others need none."""

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from vllm_mods.base.model import Finding, Level, Verdict
-from vllm_mods.grid.cell import Cell, CellProblem, MatrixResult, Together
+from vllm_mods.grid.cell import Cell, CellChange, CellProblem, MatrixResult, Together
 from vllm_mods.report.text import between, label
 
 # What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),
@@ -83,7 +83,7 @@ def grid(result: MatrixResult) -> Grid:
 
 def runs(of: Grid, row: GridRow) -> tuple[Run, ...]:
     """Return a mod's cells in runs of one verdict and variant."""
-    return _runs(of, row.known, lambda cell: (cell.meant, word(cell), variant(cell)))
+    return _runs(of, row.known, lambda cell: (cell.meant, cell.word, variant(cell)))
 
 
 def wrong(of: Grid) -> tuple[Run, ...]:
@@ -91,7 +91,7 @@ def wrong(of: Grid) -> tuple[Run, ...]:
     return tuple(
         run
         for row in of.rows
-        for run in _runs(of, row.known, lambda cell: (cell.meant, word(cell), _said(cell)))
+        for run in _runs(of, row.known, lambda cell: (cell.meant, cell.word, _said(cell)))
         if is_wrong(run.first)
     )
 
@@ -104,11 +104,6 @@ def _runs(of: Grid, cells: Iterable[Cell], key: Callable[[Cell], object]) -> tup
 def is_wrong(cell: Cell) -> bool:
     """Tell whether a cell is not what the mod's ranges say."""
     return cell.meant and not (cell.computed and cell.verdict.ok)
-
-
-def word(cell: Cell) -> str:
-    """Return the one word for a cell: its verdict, if there is one."""
-    return cell.verdict.value if cell.computed else "unknown"
 
 
 def variant(cell: Cell) -> str:
@@ -153,6 +148,12 @@ def problem(of: Grid, one: Grievance) -> str:
     """Return a problem as one sentence, with its code."""
     where = f" on {spans(of, one.trees)}" if one.trees else ""
     return clean(f"{one.mod}{where}: {one.message} [{one.code}]")
+
+
+def change(of: Grid, one: CellChange) -> str:
+    """Return what has changed on a tree, without the mods."""
+    before = "new" if one.before is None else f"was {one.before}"
+    return clean(f"{of.label(one.tree)}: {one.after}, {before}")
 
 
 def meeting(together: Iterable[Together]) -> tuple[Together, ...]:

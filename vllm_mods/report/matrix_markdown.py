@@ -21,6 +21,14 @@ def render(
     """Return a summary, a table of runs, the problems and findings, and the whole grid folded."""
     of = view.grid(result)
     blocks = [f"**{view.summary(of)}** {_plain(view.headline(of))}.", *_table(_RUNS, _runs(of))]
+    if result.changes:
+        blocks.append("### Since the earlier matrix")
+        blocks.append(
+            "\n".join(
+                f"* {_plain(view.change(of, one))}: {', '.join(map(_code, one.mods))}"
+                for one in result.changes
+            )
+        )
     if result.problems:
         blocks.append("### Problems")
         blocks.append(
@@ -76,7 +84,7 @@ def _grid(of: view.Grid) -> tuple[tuple[str, ...], Iterable[tuple[str, ...]]]:
 
 
 def _word(cell: Cell) -> str:
-    word = view.word(cell)
+    word = cell.word
     if cell.computed and cell.verdict.ok:
         return f"✓ {word}"
     return f"✗ **{word}**" if cell.meant else f"({word})"

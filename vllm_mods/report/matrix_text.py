@@ -28,6 +28,9 @@ def render(
     of = view.grid(result)
     blocks = [view.headline(of)]
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
+    if result.changes:
+        changed = (f"{view.change(of, one)}: {', '.join(one.mods)}" for one in result.changes)
+        blocks.append("\n".join(("since the earlier matrix", *_items(map(view.clean, changed)))))
     if result.problems:
         blocks.append(
             "\n".join(("problems", *_items(view.problem(of, one) for one in view.problems(result))))
@@ -50,7 +53,7 @@ def _mod(of: view.Grid, row: view.GridRow, paint: Paint) -> list[str]:
 
 
 def _painted(cell: Cell, paint: Paint) -> str:
-    shown = paint(cell.verdict) if cell.computed else view.word(cell)
+    shown = paint(cell.verdict) if cell.computed else cell.word
     return shown if cell.meant else f"({shown})"
 
 

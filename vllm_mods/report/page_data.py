@@ -8,10 +8,10 @@ modules' own affair.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from vllm_mods.base.model import Finding
+from vllm_mods.base.model import Finding, Mod
 from vllm_mods.grid.cell import Cell, Explanation, History, HunkView
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.page_legend import MEANINGS, PROOFS
@@ -47,9 +47,12 @@ class _Tables:
         return self.blocks.number(numbers, lambda: numbers)
 
 
-def page_data(of: view.Grid, explained: Mapping[tuple[str, str], Explanation]) -> str:
+def page_data(
+    of: view.Grid, mods: Sequence[Mod], explained: Mapping[tuple[str, str], Explanation]
+) -> str:
     """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
     tables = _Tables()
+    about = {mod.name: _about(mod) for mod in mods}
     cells = [
         [
             None if cell is None else _cell(tables, cell, explained.get((cell.mod, cell.tree)))
@@ -58,7 +61,10 @@ def page_data(of: view.Grid, explained: Mapping[tuple[str, str], Explanation]) -
         for row in of.rows
     ]
     data = {
-        "mods": [[view.clean(row.mod), view.clean(row.version)] for row in of.rows],
+        "mods": [
+            [view.clean(row.mod), view.clean(row.version), about.get(row.mod, {})]
+            for row in of.rows
+        ],
         "trees": [[view.clean(tree), label] for tree, label in of.labels.items()],
         "cells": cells,
         "meanings": MEANINGS,
@@ -70,10 +76,31 @@ def page_data(of: view.Grid, explained: Mapping[tuple[str, str], Explanation]) -
     return text.replace("<", "\\u003c")
 
 
+def _about(mod: Mod) -> dict[str, Any]:
+    """Return what a mod can be found by: what it is for, the packages it changes, the models it names."""
+    packages = {path.partition("/")[0] for path in mod.outside}
+    if any(one.patches or one.overlay or one.replace for one in mod.variants):
+        packages.add("vllm")
+    if any(one.templates for one in mod.variants):
+        packages.add("chat template")
+    models = {
+        value
+        for one in mod.when
+        for _, values in one.config
+        for value in values
+        if isinstance(value, str)
+    }
+    return {
+        "summary": view.clean(mod.summary),
+        "package": sorted(map(view.clean, packages)),
+        "model": sorted(map(view.clean, models)),
+    }
+
+
 def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[str, Any]:
     return _without_empty(
         {
-            "word": view.word(cell),
+            "word": cell.word,
             "variant": view.variant(cell),
             "ranged": int(cell.in_range),
             "meant": int(cell.meant),

@@ -96,7 +96,7 @@ def _lines(
     for file in outcome.files:
         yield from _file(file)
     for one in outcome.followed:
-        yield f"  followed: {one.old} is now {one.new} ({one.likeness:.0%} alike)"
+        yield f"  followed: {one.old} is now {one.new} ({one.how})"
     yield from _how(outcome)
     if outcome.carried:
         yield f"  vLLM {target} has every change already"

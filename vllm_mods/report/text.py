@@ -178,6 +178,7 @@ _DISAGREEMENTS = {
     "order": "the order of the mods",
     "file": "",
     "original": "before any mod,",
+    "package": "package",
 }
 
 

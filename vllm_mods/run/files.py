@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import yaml
 
 from vllm_mods.run.service import PAIRING_LABEL, RAY_PORT, Service, head, worker
 
 FORMATS = ("compose", "quadlet", "k8s")
 _START_SECONDS = 1800
+_HEAD = "${HEAD_IP:?the address of the head}"
 _PLAIN = re.compile(r"[A-Za-z][\w./-]*\Z", re.ASCII)
+_NOT_PLAIN = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def write(one: Service, form: str) -> dict[str, str]:
@@ -21,11 +25,14 @@ def write(one: Service, form: str) -> dict[str, str]:
             return {f"{one.name}.container": _quadlet(one, None)}
         return {
             f"{one.name}-head.container": _quadlet(one, head(one)),
-            f"{one.name}-worker.container": _quadlet(one, worker("$HEAD_IP")),
+            f"{one.name}-worker.container": _quadlet(one, worker(_HEAD)),
         }
     documents = _kubernetes(one) if form == "k8s" else [_compose(one)]
     name = "compose.yaml" if form == "compose" else f"{one.name}.yaml"
-    return {name: "---\n".join("\n".join(_yaml(each)) + "\n" for each in documents)}
+    text = yaml.dump_all(
+        documents, Dumper=_Yaml, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return {name: text}
 
 
 def _compose(one: Service) -> dict[str, Any]:
@@ -50,8 +57,9 @@ def _compose(one: Service) -> dict[str, Any]:
     host = {"VLLM_HOST_IP": "${VLLM_HOST_IP:?the address of this node}"}
     env = {name: _dollars(value) for name, value in one.env.items()}
     nodes = {}
-    for part, script in (("head", head(one)), ("worker", worker("$HEAD_IP"))):
-        first = {"HEAD_IP": "${HEAD_IP:?the address of the head}"} if part == "worker" else {}
+    for part, script in (("head", head(one)), ("worker", worker(_HEAD))):
+        # not `:?`: compose wants the variables of the other node too
+        first = {"HEAD_IP": "${HEAD_IP:-}"} if part == "worker" else {}
         nodes[f"{one.name}-{part}"] = {
             "container_name": f"{one.name}-{part}",
             "profiles": [part],
@@ -178,26 +186,16 @@ def _words(words: Sequence[str]) -> str:
     return _unit(" ".join(json.dumps(word, ensure_ascii=False) for word in words))
 
 
-def _yaml(value: Mapping[str, Any] | Sequence[Any], indent: str = "") -> list[str]:
-    """Return lines of YAML: keys and texts as JSON writes them, where they are not plain words."""
-    lines = []
-    items = value.items() if isinstance(value, Mapping) else ((None, one) for one in value)
-    for key, one in items:
-        start = f"{indent}- " if key is None else f"{indent}{_scalar(key)}:"
-        if isinstance(one, (Mapping, list)) and one:
-            inner = _yaml(one, indent + "  ")
-            if key is None:
-                inner[0] = start + inner[0].removeprefix(indent + "  ")
-                lines += inner
-            else:
-                lines += [start, *inner]
-        else:
-            lines.append(start + ("" if key is None else " ") + _scalar(one))
-    return lines
+class _Yaml(yaml.SafeDumper):
+    """Texts in quotes but for plain words, so that no reader of YAML 1.1 or 1.2 takes one for anything else."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002  (PyYAML's signature)
+        return True
 
 
-def _scalar(value: object) -> str:
-    words = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
-    if isinstance(value, str) and value.lower() not in words and _PLAIN.match(value):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+def _text(dumper: _Yaml, text: str) -> yaml.ScalarNode:
+    plain = _PLAIN.match(text) and text.lower() not in _NOT_PLAIN
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+_Yaml.add_representer(str, _text)

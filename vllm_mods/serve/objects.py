@@ -16,7 +16,22 @@ _LENGTH = "max_model_len"
 
 
 class Objects(Calls):
-    """Makes objects. ``Statements`` runs what their classes do then."""
+    """Makes objects. ``Statements`` runs what their classes do then.
+
+    ``whole`` is what the class that holds all others is made of, where it is made on every way.
+    """
+
+    def __init__(self, sources: ModuleSources) -> None:
+        super().__init__(sources)
+        self.whole: dict[str, Any] = {}
+
+    def _special_VllmConfig(self, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401, N802  (its name)
+        if self.trail is None:
+            told = {
+                name: self._copied(one) for name, one in kwargs.items() if id(one) not in self.lost
+            }
+            self.whole = told
+        return self.give_up([*args, *kwargs.values()])
 
     def model(self, callee: CodeReference) -> Any:  # noqa: ANN401
         """Return the model's configuration: of it the length is known that is asked for."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.serve import command, flags, values
+from vllm_mods.serve import command, flags, values, whole
 from vllm_mods.serve.command import Parsed, Use
 from vllm_mods.serve.faults import ServeFault
 from vllm_mods.serve.known import KnownFlags
@@ -130,3 +130,4 @@ def _run(known: KnownFlags, running: Statements, cls: SourcePlace, given: dict[s
             running.call(
                 CodeReference(method, args), [], {k: v for k, v in extra.items() if k in taken}
             )
+    whole.check(known.sources, running.whole)

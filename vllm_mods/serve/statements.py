@@ -77,6 +77,12 @@ class Statements(Objects):
             return self.model(callee)
         return end.value if end.way is _Way.RETURN else None if end.way is _Way.ON else UNKNOWN
 
+    def follow(self, body: Sequence[ast.stmt], path: str, names: dict[str, Any]) -> None:
+        """Run statements of a file on names. Raises ``RefusedError`` where they raise on every way."""
+        end = self._block(body, Frame(path, names))
+        if end.way is _Way.RAISE and end.error is not None:
+            raise end.error
+
     def _parameters(
         self, callee: CodeReference, node: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]
     ) -> dict[str, Any] | None:

@@ -109,9 +109,8 @@ def check(
     )
     scenes = replay.scenes(answer.variables, answer.formats[-1][1], template.data)
     replays = replay.replayed(scenes, lambda parts: _render(template, parts, tokens).rendered)
-    if replay.is_no_chat(template.data, replays):
-        why = "no user's words get into its prompts: it is for something else than chats"
-        findings.append(Finding("no-chat", why, level=Level.NOTE))
+    if no_chat := replay.why_no_chat(template.data, replays):
+        findings.append(Finding("no-chat", no_chat, level=Level.NOTE))
         scenes, replays = (), ()
     every = (*conversations, *scenes)
     rust = _render(template, every, tokens, rust=True).rendered
@@ -137,7 +136,9 @@ def _render(
     *,
     rust: bool = False,
 ) -> RenderAnswer:
-    return rendering.render(template.data, template.path, jobs, tokens=tokens, rust=rust)
+    return rendering.render(
+        template.data, template.path, jobs, tokens=tokens, rust=rust, later=True
+    )
 
 
 def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:

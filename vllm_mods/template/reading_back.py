@@ -175,7 +175,7 @@ def answers_of(
             why = prompt.error or told.error or ""
             findings.append(Finding("not-rendered", f"{name}: {why}", level=Level.NOTE))
             continue
-        if not tail:
+        if not before and message["content"]:
             before, _, tail = told.prompt.rpartition(message["content"])
         opened = told.prompt.startswith(prompt.prompt)
         # What a prompt opens and a history does not show is left out: all begin as a plain answer does.

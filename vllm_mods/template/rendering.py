@@ -63,10 +63,12 @@ def render(
     *,
     tokens: Mapping[str, str] = MappingProxyType({}),
     rust: bool = False,
+    later: bool = False,
 ) -> RenderAnswer:
     """Render conversations with a template in UTF-8; ``where`` names it in messages.
 
     ``tokens`` are the tokenizer's special ones, ``bos_token`` and so on, by name. ``rust`` takes minijinja, as vLLM's Rust frontend does, in place of transformers' Jinja.
+    ``later`` has every message begin a minute after the one before; otherwise it is now.
 
     Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
     """
@@ -93,6 +95,7 @@ def render(
             "template": text,
             "jobs": jobs,
             "rust": rust,
+            "later": later,
             "seconds": limits.TEMPLATE_SECONDS,
             "memory": limits.TEMPLATE_MEMORY,
         }

@@ -22,6 +22,7 @@ _PLAIN = ("chat", "agent")
 _RARE = "system-message-midway"
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
 _RANKS = re.compile(rb"""["'](query|document)["']""")
+_LAST_TOKEN = re.compile(r"<[^<>\s]+>\Z")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
 _OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
 """The end of a prompt that leaves it to the model to reason first."""
@@ -81,6 +82,14 @@ def _agent(*, reasoning: bool) -> tuple[Message, ...]:
     )
 
 
+_WORDS = {
+    "system": "the system message",
+    "user": "the question",
+    "assistant": "the answer",
+    "tool": "the result",
+    "reasoning": "the reasoning",
+    "call": "the call with",
+}
 _CHAT = (
     _user("First the raven."),
     _answer("Then the saffron."),
@@ -179,17 +188,31 @@ def replayed(
     )
 
 
-def is_no_chat(text: bytes, found: Sequence[Replayed]) -> bool:
-    """Tell whether a template is for ranking or speaking: no user's words get into a prompt of it."""
-    if b"assistant" in text and not _RANKS.search(text):
-        return False
-    return bool(found) and not any(
-        said.lower() in (one.whole.prompt or "").lower()
-        for one in found
+def why_no_chat(text: bytes, found: Sequence[Replayed]) -> str | None:
+    """Say why a template is not for chats: for ranking, speaking or scoring; None if it may be."""
+    wholes = [one.whole.prompt or "" for one in found]
+    if b"add_generation_prompt" not in text and any(map(_is_closed, wholes)):
+        return "its prompts end for good, with no answer to come: it is for scoring what was said"
+    if not found or (b"assistant" in text and not _RANKS.search(text)):
+        return None
+    heard = (
+        said.lower() in whole.lower()
+        for one, whole in zip(found, wholes, strict=True)
         for message in one.conversation.messages
         if message["role"] == "user"
         for _, said in _strings(message)
     )
+    return (
+        None
+        if any(heard)
+        else "no user's words get into its prompts: it is for something else than chats"
+    )
+
+
+def _is_closed(prompt: str) -> bool:
+    """Tell whether a prompt ends with a token that none of its turns ends with."""
+    last = _LAST_TOKEN.search(prompt)
+    return last is not None and prompt.count(last[0]) == 1
 
 
 def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
@@ -222,12 +245,12 @@ def judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Repl
         refused = Finding("not-rendered", failed.error or "", line=failed.line, level=level)
         return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
-    lost = [text for text in _said(conversation) if text not in (whole.prompt or "")]
+    lost = [said for said in _said(conversation) if said[1] not in (whole.prompt or "")]
     found: list[Finding] = []
     if lost:
-        more = f" and {len(lost) - 1} more of its texts" if lost[1:] else ""
-        verb = "are" if lost[1:] else "is"
-        found.append(Finding("content-lost", f"{lost[0]!r}{more} {verb} not in the prompt"))
+        what = " ".join((lost[0][0], repr(lost[0][1])))
+        more = f" and {len(lost) - 1} more of its texts are" if lost[1:] else " is"
+        found.append(Finding("content-lost", f"{what}{more} not in the prompt"))
     turns = kept_turns = total = kept = 0
     for at, after in _steps(conversation):
         wanted = _findable(
@@ -270,14 +293,14 @@ def _common(one: str, other: str) -> str:
     return os.path.commonprefix([one, other])  # noqa: RUF071  (letters are meant)
 
 
-def _said(conversation: Conversation) -> Iterator[str]:
-    """Yield all texts that must not be lost: of reasoning, only what belongs to the last question."""
+def _said(conversation: Conversation) -> Iterator[tuple[str, str]]:
+    """Yield all that must not be lost, and what it is: of reasoning, only what belongs to the last question."""
     messages = conversation.messages
     question = max(i for i, one in enumerate(messages) if one["role"] == "user")
     for i, message in enumerate(messages):
         for what, text in _strings(message):
             if what != "reasoning" or i > question:
-                yield text
+                yield _WORDS.get(what, _WORDS[message["role"]]), text
 
 
 def _strings(message: Message) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 import jinja2
@@ -31,6 +31,8 @@ from vllm_mods.base import limits
 from vllm_mods.template import fence, formats
 
 _MOST_OF_ERROR = 2000
+_TURN = timedelta(seconds=61)
+"""How long a message takes where time goes by: another second and another minute."""
 _GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(?=\s*[-+]?%\})")
 _LATER = (
     "encodings.unicode_escape",
@@ -75,11 +77,20 @@ def _raise_exception(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
-def _strftime_now(format: str) -> str:  # noqa: A002  (transformers' signature)
-    return datetime.now().strftime(format)  # noqa: DTZ005
+class Clock:
+    """What time it is for templates: now, or the ``moment`` that it is set to."""
+
+    moment: datetime | None = None
+
+    def strftime_now(self, format: str) -> str:  # noqa: A002  (transformers' signature)
+        """Return the time in words."""
+        return (self.moment or datetime.now()).strftime(format)  # noqa: DTZ005
 
 
-def environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+_NOW = Clock()
+
+
+def environment(clock: Clock = _NOW) -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     """Return the environment of transformers' ``apply_chat_template``, which vLLM calls."""
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True,
@@ -88,11 +99,11 @@ def environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     )
     env.filters["tojson"] = _tojson
     env.globals["raise_exception"] = _raise_exception
-    env.globals["strftime_now"] = _strftime_now
+    env.globals["strftime_now"] = clock.strftime_now
     return env
 
 
-def rust_environment(template: str) -> minijinja.Environment:
+def rust_environment(template: str, clock: Clock = _NOW) -> minijinja.Environment:
     """Return the environment of vLLM's Rust frontend, with the template called ``""``.
 
     What is done to its text is what ``load_chat_template`` and ``rewrite_generation_blocks`` do to a file
@@ -105,14 +116,16 @@ def rust_environment(template: str) -> minijinja.Environment:
     )
     env.add_filter("tojson", _tojson)
     env.add_global("raise_exception", _raise_exception)
-    env.add_global("strftime_now", _strftime_now)
+    env.add_global("strftime_now", clock.strftime_now)
     return env
 
 
 def main() -> None:
     """Answer the case on stdin."""
     case = json.load(sys.stdin)
-    env = environment()
+    clock = Clock()
+    noon = datetime.now().replace(hour=12, minute=0, second=0)  # noqa: DTZ005
+    env = environment(clock)
     for name in _LATER:
         importlib.import_module(name)
     time.localtime()  # reads the time zone
@@ -129,8 +142,10 @@ def main() -> None:
         _say(**_fault(error))
         return
     for job in case["jobs"]:
+        if case["later"]:
+            clock.moment = noon + _TURN * len(job["messages"])
         try:
-            engine = rust_environment(case["template"]) if case["rust"] else template
+            engine = rust_environment(case["template"], clock) if case["rust"] else template
             _say(prompt=_prompt(engine, job))
         except BaseException as error:  # noqa: BLE001  (a panic of minijinja is no Exception)
             _say(**_fault(error))

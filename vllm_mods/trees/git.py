@@ -26,6 +26,8 @@ except ImportError as error:  # GitPython raises it when there is no git program
     ) from error
 
 _REGULAR = frozenset({b"100644", b"100755", b"100664"})
+# What GitHub writes: "(#12345)" behind the subject of a squashed one, "Merge pull request #12345".
+_PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b", re.ASCII)
 _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 
 
@@ -54,6 +56,7 @@ def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
         "GIT_CONFIG_COUNT": str(len(settings)),
         "GIT_ALLOW_PROTOCOL": "http:https:ssh",
         "GIT_ASKPASS": "",
+        "GIT_LITERAL_PATHSPECS": "1",
         "GIT_SSH_COMMAND": environ.get("GIT_SSH_COMMAND") or environ.get("GIT_SSH") or "ssh",
         "GIT_TERMINAL_PROMPT": "0",
     }
@@ -73,6 +76,7 @@ class GitTree:
         spec: str,
         workspace: str | None = None,
         blobs: dict[str, bytes] | None = None,
+        version: str | None = None,
     ) -> None:
         self.spec = spec
         self.workspace = workspace
@@ -80,7 +84,7 @@ class GitTree:
         self._repository = repository
         self._blobs = {} if blobs is None else blobs
         self._files = listed(repository, commit, spec)
-        self._version: str | bool | None = False
+        self._version: str | bool | None = version or False
         if "vllm/__init__.py" not in self._files:
             raise UsageError(
                 f"{spec} holds no vLLM: there is no vllm/__init__.py in that commit",
@@ -89,7 +93,7 @@ class GitTree:
 
     @property
     def version(self) -> str | None:
-        """The nearest tag's version, a development version after it; ``None`` without tags."""
+        """What it was named, or the nearest tag's version, a development version after it; ``None`` without tags."""
         if isinstance(self._version, bool):
             self._version = self._describe()
         return self._version
@@ -111,18 +115,7 @@ class GitTree:
         if mode not in _REGULAR:
             what = "a symbolic link" if mode == b"120000" else "a submodule"
             raise TreeError(f"{self.spec}: {path} is {what}", hint=f"git show {self.commit}:{path}")
-        if blob in self._blobs:
-            return self._blobs[blob]
-        try:
-            stream = self._repository.odb.stream(bytes.fromhex(blob))
-            data = limits.bounded(stream, limits.UNPACKED_FILE, f"{self.spec}: {path}")
-        except (GitCommandError, ValueError, OSError) as error:
-            raise TreeError(
-                f"{self.spec}: cannot read {path}: {said(error)}",
-                hint=f"git -C {self._repository.git_dir} fsck",
-            ) from error
-        self._blobs[blob] = data
-        return data
+        return _blob(self._repository, blob, f"{self.spec}: {path}", self._blobs)
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole commit."""
@@ -146,11 +139,14 @@ class GitTree:
         return from_describe(tags)
 
 
-def open_git(name: str, *, spec: str, workspace: str | None = None) -> GitTree:
-    """Open ``REPO@REV``. Raises ``UsageError`` if there is no such repository or revision."""
+def open_git(
+    name: str, *, spec: str, workspace: str | None = None, version: str | None = None
+) -> GitTree:
+    """Open ``REPO@REV``, by a version where its name states one. Raises ``UsageError`` if there is no such repository or revision."""
     folder, revision = _split(os.path.expanduser(name), spec)
     repository = _repository(folder, spec)
-    return GitTree(repository, _commit(repository, revision, spec), spec=spec, workspace=workspace)
+    commit = _commit(repository, revision, spec)
+    return GitTree(repository, commit, spec=spec, workspace=workspace, version=version)
 
 
 def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
@@ -239,11 +235,27 @@ def _split(name: str, spec: str) -> tuple[str, str]:
     raise UsageError(f"{spec}: {folder}: no such folder", hint="git:REPO@REV, REPO a local folder")
 
 
-def listed(repository: git.Repo, commit: str, spec: str) -> dict[str, tuple[bytes, str]]:
-    """Return the mode and the blob of every entry of a commit. Raises ``TreeError``."""
+def _blob(repository: git.Repo, blob: str, what: str, known: dict[str, bytes]) -> bytes:
+    if blob not in known:
+        try:
+            stream = repository.odb.stream(bytes.fromhex(blob))
+            known[blob] = limits.bounded(stream, limits.UNPACKED_FILE, what)
+        except (GitCommandError, ValueError, OSError) as error:
+            raise TreeError(
+                f"cannot read {what}: {said(error)}", hint=f"git -C {repository.git_dir} fsck"
+            ) from error
+    return known[blob]
+
+
+def listed(
+    repository: git.Repo, commit: str, spec: str, *paths: str
+) -> dict[str, tuple[bytes, str]]:
+    """Return the mode and the blob of every entry of a commit, or of some. Raises ``TreeError``."""
     try:
         listing: bytes = repository.git.ls_tree(
-            "-r", "-z", "--full-tree", commit, stdout_as_string=False, strip_newline_in_stdout=False
+            *("-r", "-z", "--full-tree", commit, "--", *paths),
+            stdout_as_string=False,
+            strip_newline_in_stdout=False,
         )
     except GitCommandError as error:
         raise TreeError(
@@ -277,6 +289,18 @@ class Commit(NamedTuple):
     subject: str
     paths: frozenset[str]
 
+    @property
+    def pull_request(self) -> int | None:
+        """The number of the pull request that the subject names."""
+        found = _PULL.search(self.subject)
+        return int(found[1] or found[2]) if found else None
+
+    @property
+    def named(self) -> str:
+        """The abbreviated id and the subject, as text that no terminal and no Markdown makes anything of."""
+        subject = "".join(letter if letter.isprintable() else "?" for letter in self.subject)
+        return f"{self.sha[:12]}: {subject.replace('`', chr(39))}"
+
 
 class Repository:
     """A local repository, opened once to read many of its commits; each blob is read once."""
@@ -296,6 +320,35 @@ class Repository:
         """Return the files of a commit. Raises ``UsageError`` if vLLM is not among them."""
         spec = f"{self.spec}@{commit}"
         return GitTree(self._repository, commit, spec=spec, blobs=self._blobs)
+
+    def read(self, commit: str, path: str) -> bytes | None:
+        """Return the bytes of a file in a commit, None for none and for what is no file.
+
+        Raises ``TreeError`` for one that cannot be read.
+        """
+        entry = listed(self._repository, commit, self.spec, path).get(path)
+        if entry is None or entry[0] not in _REGULAR:
+            return None
+        return _blob(self._repository, entry[1], f"{self.spec}@{commit}: {path}", self._blobs)
+
+    def renames(self, commit: Commit) -> dict[str, str]:
+        """Return what a commit renamed, as git tells it from its first parent. Raises ``TreeError``."""
+        if not commit.parents:
+            return {}
+        words = ("-r", "-z", "-M", "-l4000", "--diff-filter=R", "--name-status")
+        safe = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+        try:
+            out: bytes = self._repository.git.diff_tree(
+                *words, *safe, commit.parents[0], commit.sha, stdout_as_string=False
+            )
+        except GitCommandError as error:
+            raise TreeError(
+                f"{self.spec}: cannot tell renames: {said(error)}",
+                hint=f"git -C {self.folder} fsck",
+            ) from error
+        parts = out.split(b"\0")
+        pairs = zip(parts[1::3], parts[2::3], strict=False)
+        return {os.fsdecode(old): os.fsdecode(new) for old, new in pairs}
 
     def line(self, since: str, until: str) -> tuple[Commit, ...]:
         """Return the commits from ``until`` back by first parents, as far as ``since`` lacks them.

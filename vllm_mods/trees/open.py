@@ -24,6 +24,7 @@ def open_tree(
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
     verify: bool = False,
+    commits: str | None = None,
 ) -> Tree:
     """Open a vLLM source tree to read: a folder, a release, a wheel, a revision, an image.
 
@@ -35,7 +36,9 @@ def open_tree(
     absolute path; ``progress`` is called with what is being read, the bytes done and the total
     (``None`` if unknown); ``note`` with each thing the user should know; ``cache_dir`` replaces
     the default cache. ``verify`` has all of a release's file once, and holds it to the hash that the
-    index states: what is read of it in parts is held to that from then on.
+    index states: what is read of it in parts is held to that from then on. ``commits`` is where a build is
+    found whose version names its commit (``pypi:0.22.1rc1.dev124+gace95c9cf``): a clone of vLLM's
+    repository, or the URL of an index that has a folder for each commit.
 
     Returns a ``Tree``. It may hold something that has to be given back (a container, a mount): one
     that has a ``close`` wants it called.
@@ -80,7 +83,12 @@ def open_tree(
         from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
 
         releases = Releases(
-            offline=offline, workspace=workspace, progress=progress, note=note, cache_dir=cache_dir
+            offline=offline,
+            workspace=workspace,
+            progress=progress,
+            note=note,
+            cache_dir=cache_dir,
+            commits=commits,
         )
         return releases.open(rest, spec=spec, verify=verify)
     return _open_archive(kind, rest, spec=spec, workspace=workspace)

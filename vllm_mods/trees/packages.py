@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from packaging.markers import UndefinedEnvironmentName
@@ -17,10 +17,11 @@ _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix
 
 
 class Packages(NamedTuple):
-    """By canonical name: the version ``installed`` in the site root, and the one that vLLM's METADATA ``pins``."""
+    """By canonical name: versions ``installed`` in the site root, what vLLM's METADATA ``needs`` and what it ``pins``."""
 
     installed: Mapping[str, str]
     pins: Mapping[str, str]
+    needs: Collection[str] = ()
 
 
 def beside(tree: Tree, names: Collection[str]) -> Packages:
@@ -32,7 +33,8 @@ def beside(tree: Tree, names: Collection[str]) -> Packages:
     try:
         named = {name: said for name in listed() if (said := tree_names.dist_info(name))}
         own = next((name for name, said in named.items() if said[0].lower() == "vllm"), None)
-        pins = _pins(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
+        needs = _needs(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
+        pins = _pins(needs)
         installed = {canonical(name): version for name, version in named.values()}
         for name in names:
             # of an image the site root is not listed
@@ -42,7 +44,18 @@ def beside(tree: Tree, names: Collection[str]) -> Packages:
                     installed[name] = pins[name]
     except TreeError:
         return Packages({}, {})
-    return Packages(installed, pins)
+    return Packages(installed, pins, {canonical(one.name) for one in needs})
+
+
+def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
+    """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
+    named = {canonical(one.name) for text in texts if (one := read(text)) is not None}
+    there = beside(tree, named)
+    return {
+        name: version
+        for name, version in sorted(there.installed.items())
+        if name in named or name in there.needs
+    }
 
 
 def read(text: str) -> Requirement | None:
@@ -60,18 +73,18 @@ def canonical(name: str) -> str:
     return str(canonicalize_name(name))
 
 
-def _pins(metadata: bytes) -> dict[str, str]:
-    """Return what ``Requires-Dist`` demands with ``==``."""
+def _needs(metadata: bytes) -> list[Requirement]:
+    """Return what ``Requires-Dist`` demands of a Linux."""
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
-    needs = (
-        read(line.partition(":")[2].strip())
-        for line in head.splitlines()
-        if line.startswith("Requires-Dist:")
-    )
+    lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
+    return [one for line in lines if (one := read(line.partition(":")[2].strip())) is not None]
+
+
+def _pins(needs: Iterable[Requirement]) -> dict[str, str]:
+    """Return what is demanded with ``==``."""
     return {
         canonical(one.name): each.version
         for one in needs
-        if one is not None
         for each in one.specifier
         if each.operator == "==" and not each.version.endswith(".*")
     }

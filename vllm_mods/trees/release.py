@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
-from vllm_mods.base.versions import nearest
+from vllm_mods.base.versions import nearest, node
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.index import ReleaseFile, release_file
 from vllm_mods.trees.pip_config import read_settings
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
+    from vllm_mods.base.model import Tree
     from vllm_mods.trees.http import Http
 
     Progress = Callable[[str, int, int | None], None]
@@ -48,7 +49,8 @@ class ReleaseTree(ArchiveTree):
 class Releases:
     """vLLM's releases, with one connection pool and one cache for all that is read of them.
 
-    ``http`` is ``None`` offline; its ``received`` counts the bytes moved.
+    ``http`` is ``None`` offline; its ``received`` counts the bytes moved. ``commits`` is where builds are found
+    whose version names a commit: a clone of upstream's repository, or the URL of an index for each commit.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class Releases:
         progress: Progress | None = None,
         note: Note | None = None,
         cache_dir: str | None = None,
+        commits: str | None = None,
     ) -> None:
         self._settings = settings = read_settings(os.environ)
+        self._commits = commits
         self.http: Http | None = None
         if not offline:
             from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
@@ -84,14 +88,22 @@ class Releases:
         self._tell(answer.failures)
         return answer.files
 
-    def open(self, name: str, *, spec: str | None = None, verify: bool = False) -> ReleaseTree:
+    def open(self, name: str, *, spec: str | None = None, verify: bool = False) -> Tree:
         """Open a release by its version or by the name of one of its files; ``verify`` it first.
 
         Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
         """
+        spec = f"pypi:{name}" if spec is None else spec
+        commit = node(name) if self._commits is not None else None
+        if self._commits is not None and commit is not None and "://" not in self._commits:
+            from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
+
+            place = f"{self._commits}@{commit}"
+            return open_git(place, spec=spec, workspace=self._workspace, version=name)
+        if commit is not None:
+            self._ask_also(f"{self._commits}/{commit}")
         if verify:
             self.verify(name)
-        spec = f"pypi:{name}" if spec is None else spec
         answer = self._sources.ask(fresh=False)
         candidates = choose(name, answer.files)
         if not candidates and answer.old:
@@ -117,7 +129,16 @@ class Releases:
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
         return tree
 
-    def whole(self, name: str) -> ReleaseTree:
+    def _ask_also(self, url: str) -> None:
+        """Ask one more index from now on."""
+        self._settings = replace(self._settings, index_urls=(*self._settings.index_urls, url))
+        if self.http is not None:
+            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
+
+            self.http = Http(self._settings)
+        self._sources = IndexSources(self._settings, self._cache, self.http, note=self._note)
+
+    def whole(self, name: str) -> Tree:
         """Open a release so that all of its source is here: its sdist, or the wheel where there is none.
 
         Raises as ``open`` does.
@@ -169,6 +190,8 @@ class Releases:
 
         That of a wheel tells what was seen of it, until all of it was verified: then it is its sha256.
         """
+        if self._commits is not None and node(name) is not None:
+            return None
         candidates = choose(name, self._sources.ask(fresh=False).files)
         if not candidates:
             return None
@@ -284,11 +307,11 @@ class Releases:
             return Unreachable(
                 f"{spec}: the kept pages have no such release", hint="run once without --offline"
             )
-        if built := re.search(r"\+(?:.*\.)?g([0-9a-f]{7,40})\b", name):
+        if built := node(name):
             return UsageError(
-                f"{spec}: a build of commit {built[1]}, which no index that was asked has; another "
+                f"{spec}: a build of commit {built}, which no index that was asked has; another "
                 "release is no substitute",
-                hint=f"git:REPO@{built[1]}, REPO a clone of vLLM; or wheel:FILE; or where it is installed",
+                hint=f"--commits REPO or git:REPO@{built}, REPO a clone of vLLM; or wheel:FILE; or where it is installed",
             )
         versions = nearest(name, {file.version for file in answer.files}, 5)
         return UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.build import archive
@@ -13,6 +13,9 @@ from vllm_mods.build.outputs import dockerfile, engine, files
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.images import names
 from vllm_mods.images.model import Base
+
+if TYPE_CHECKING:
+    from vllm_mods.build.outputs.registry import Attached, Push
 
 ENGINE, OCI, OCI_ARCHIVE, DOCKER_ARCHIVE = "docker", "oci", "oci-archive", "docker-archive"
 REGISTRY, DOCKERFILE, THIN = "registry", "dockerfile", "thin"
@@ -57,6 +60,20 @@ def parse(text: str | None, base: Base) -> Output:
     return Output(kind, place)
 
 
+class Ready(NamedTuple):
+    """An image and where it goes; nothing is written yet, and what is asked beforehand has been asked.
+
+    ``subject`` is the digest that documents are of: a registry's manifest, a builder's layer, else the configuration.
+    """
+
+    output: Output
+    built: Built
+    base: Base
+    tag: str
+    subject: str
+    push: Push | None = None
+
+
 class Written(NamedTuple):
     """What was done, in words, and the digest of the manifest that a registry has now."""
 
@@ -64,14 +81,28 @@ class Written(NamedTuple):
     pushed: str | None = None
 
 
-def write(
-    output: Output, images: Sequence[tuple[Built, Base]], lock: PairingLock, tag: str
-) -> Written:
-    """Put an image there under a tag, or an index of those of several platforms, whole or not at all.
+def prepare(output: Output, images: Sequence[tuple[Built, Base]], tag: str) -> list[Ready]:
+    """Ask what a place has, before anything is written. Raises ``Refused`` and ``TreeError`` as the modules do."""
+    ready = [Ready(output, *one, tag, one[0].image.config_digest) for one in images]
+    if output.kind == REGISTRY:
+        from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
-    Raises ``Refused`` and ``TreeError`` as the modules do.
+        push = registry.prepare(images, output.place, tag)
+        pairs = zip(ready, push.manifests, strict=True)
+        return [one._replace(subject=manifest.digest, push=push) for one, manifest in pairs]
+    if output.kind == DOCKERFILE:  # a builder makes an image of its own around the layer
+        return [one._replace(subject=one.built.image.layer_digest) for one in ready]
+    return ready
+
+
+def write(
+    images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attached | None] = ()
+) -> Written:
+    """Put an image there under a tag, or an index of several, whole or not at all.
+
+    In a registry, each gets what is ``attached`` to it. Raises ``Refused`` and ``TreeError`` as the modules do.
     """
-    built, base = images[0]
+    output, built, base, tag, _, push = images[0]
     if output.kind == ENGINE:
         engine.write(built, base.where, tag)
         return Written(
@@ -80,10 +111,11 @@ def write(
     if output.kind == DOCKERFILE:
         dockerfile.write(built, base, lock, output.place)
         return Written(f"wrote {output.place}: docker build -t {tag} {output.place}")
-    if output.kind == REGISTRY:
+    if push is not None:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
-        pushed = registry.write(images, output.place, tag)
+        more = [one or registry.Attached() for one in attached or [None] * len(images)]
+        pushed = registry.push(push, [one.base for one in images], more)
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
     place = os.path.abspath(output.place)
@@ -93,7 +125,7 @@ def write(
             f"wrote {output.place}, without the base's layers: docker load -i {output.place}"
         )
     if output.kind == OCI:
-        files.layout(images, place, tag)
+        files.layout([(one.built, one.base) for one in images], place, tag)
     else:
         files.archived(built, base, place, tag)
     return Written(f"wrote {tag} to {output.place}")

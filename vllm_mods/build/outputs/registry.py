@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
@@ -13,15 +13,45 @@ import requests
 from vllm_mods.base.errors import Refused, TreeError, VllmModsError
 from vllm_mods.build import oci
 from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.engine import moved
 from vllm_mods.build.references import plain
-from vllm_mods.images import names
+from vllm_mods.images import names, referrers
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.names import Name
 from vllm_mods.images.registry import ACCEPT, Client
 
 _OK, _CREATED, _ACCEPTED = 200, 201, 202
+
+
+class Attachment(NamedTuple):
+    """An artifact that is attached to an image: its kind, and its blobs with their media types."""
+
+    kind: str
+    blobs: tuple[tuple[str, bytes], ...]
+
+
+class Attached(NamedTuple):
+    """What a pushed image gets before its tag: artifacts, and what ``sign`` does with its name by digest."""
+
+    artifacts: tuple[Attachment, ...] = ()
+    sign: Callable[[str], object] | None = None
+
+
+class Push(NamedTuple):
+    """A push that everything was asked for, and nothing was sent of yet.
+
+    ``top`` is what the tag will name, the manifest of the only image or an index of all, and ``digest`` its
+    digest. ``manifests``, and that, are the registry's own where it has the images (``there``).
+    """
+
+    client: _Pusher
+    images: tuple[BuiltImage, ...]
+    manifests: tuple[Descriptor, ...]
+    top: bytes
+    digest: str
+    there: bool
 
 
 class Pushed(NamedTuple):
@@ -32,44 +62,55 @@ class Pushed(NamedTuple):
     sent: int
 
 
-def write(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Pushed:
-    """Push an image, or an index of several, to ``ref``; without a tag in it, under the one of ``tag``.
+def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
+    """Ask what a push of an image, or of an index of several, to ``ref`` needs; without a tag in it, under ``tag``.
 
-    What the tag names comes last: until then nobody sees anything of it. Raises ``Refused`` for a tag that
-    is taken, and where the registry neither has the base's layers nor takes them from the base's
-    repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
+    Raises ``Refused`` for a tag that is taken and for a base that no registry's name is known of,
+    ``TreeError`` if it does not answer, or not so.
     """
     target = names.parse(ref)
     if ":" not in ref.rpartition("/")[2] and "@" not in ref:
         target = target._replace(tag=tag.rpartition(":")[2])
     source = _source(images[0][1], target)
     client = _Pusher(target, os.environ, source)
-    ours = [oci.with_layers(built.image, _layers(base, source)) for built, base in images]
-    manifests = [one.manifest for one in ours if one.manifest is not None]
-    top = manifests[0] if len(ours) == 1 else oci.platforms(ours)
-    digest = oci.digest(top)
+    ours = tuple(oci.with_layers(built.image, _layers(base, source)) for built, base in images)
+    written = [one.manifest or b"" for one in ours]
+    manifests = tuple(Descriptor(oci.MANIFEST, oci.digest(one), len(one)) for one in written)
+    top = written[0] if len(ours) == 1 else oci.platforms(ours)
+    ready = Push(client, ours, manifests, top, oci.digest(top), there=False)
     there = client.digest_of_tag()
-    if there == digest:
-        return Pushed(str(target), digest, 0)
-    if there is not None:
-        if client.configs_of_tag() == [one.config_digest for one in ours]:  # packed by another zlib
-            return Pushed(str(target), there, 0)
-        raise moved(str(target), there, digest)
-    below = {
-        layer: base
-        for one, (_, base) in zip(ours, images, strict=True)
-        for layer in (one.layers or ())[:-1]
-    }
-    for layer, base in below.items():
-        client.take(layer, base)
-    for one in ours:
-        client.upload(*one.layer_blob)
-        client.upload(one.config_digest, one.config)
-    if len(ours) > 1:
-        for manifest in manifests:
-            client.put_manifest(manifest, oci.digest(manifest))
-    client.put_manifest(top, target.tag)
-    return Pushed(str(target), digest, client.sent)
+    if there is None or there == ready.digest:
+        return ready._replace(there=there is not None)
+    found = client.images_of(client.manifest(str(target)))
+    if [config for _, config in found] == [one.config_digest for one in ours]:
+        # packed by another zlib
+        return ready._replace(manifests=tuple(one for one, _ in found), digest=there, there=True)
+    raise moved(str(target), there, ready.digest)
+
+
+def push(ready: Push, bases: Sequence[Base], attached: Sequence[Attached]) -> Pushed:
+    """Push images, what is attached to each, and the tag last: until then nobody sees anything of it.
+
+    Raises ``Refused`` where the registry neither has a base's layers nor takes them from the base's
+    repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
+    """
+    client, images, manifests, top, digest, there = ready
+    for image, base, manifest, more in zip(images, bases, manifests, attached, strict=True):
+        if image.manifest is None or image.layers is None:
+            raise AssertionError
+        if not there:
+            for layer in dict.fromkeys(image.layers[:-1]):
+                client.take(layer, base)
+            client.upload(*image.layer_blob)
+            client.upload(image.config_digest, image.config)
+            if any(more) or len(images) > 1:
+                client.put_manifest(image.manifest, manifest.digest)
+        client.attach(manifest, more.artifacts)
+        if more.sign is not None:
+            more.sign(str(client.name._replace(digest=manifest.digest)))
+    if not there:
+        client.put_manifest(top, kind=str(json.loads(top)["mediaType"]))
+    return Pushed(str(client.name), digest, client.sent)
 
 
 def _source(base: Base, target: Name) -> Name | None:
@@ -122,16 +163,18 @@ class _Pusher(Client):
         self._check(response, _OK)
         return response.headers.get("Docker-Content-Digest", "(unknown)")
 
-    def configs_of_tag(self) -> list[str | None]:
-        """Return the IDs of what the tag names: of an image, or of those of an index in their order."""
-        found = self._document(self.manifest(str(self.name)))
-        listed = found.get("manifests")
+    def images_of(self, top: Descriptor) -> list[tuple[Descriptor, str | None]]:
+        """Return the manifests that are here, of one image or of all in an index, each with its image's ID."""
+        listed = self._document(top).get("manifests")
         try:
             below = [reading.descriptor(one) for one in listed] if isinstance(listed, list) else []
         except (KeyError, TypeError, ValueError):
             return []
-        configs = [one.get("config") for one in ([*map(self._document, below)] or [found])]
-        return [one.get("digest") if isinstance(one, dict) else None for one in configs]
+        found = []
+        for one in below or [top]:
+            config = self._document(one).get("config")
+            found.append((one, config.get("digest") if isinstance(config, dict) else None))
+        return found
 
     def _document(self, of: Descriptor) -> dict[str, Any]:
         with self.open(of) as file:
@@ -172,12 +215,34 @@ class _Pusher(Client):
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
 
-    def put_manifest(self, data: bytes, name: str) -> None:
-        self._put(f"manifests/{name}", data, str(json.loads(data)["mediaType"]))
+    def put_manifest(self, data: bytes, version: str = "", kind: str = oci.MANIFEST) -> bool:
+        """Send a manifest under a digest or a tag, else the target's; tell whether its subject is kept track of."""
+        answer = self._put(f"manifests/{version or self.name.tag}", data, kind)
+        return "OCI-Subject" in answer.headers
 
-    def _put(self, path: str, data: bytes, kind: str) -> None:
+    def attach(self, subject: Descriptor, artifacts: Sequence[Attachment]) -> None:
+        """Attach artifacts to a manifest, those that are not attached yet."""
+        if not artifacts:
+            return
+        entries, kept = referrers.listed(self, subject.digest)
+        there = {one.get("digest") for one in entries}
+        new = []
+        for one in artifacts:
+            manifest = oci.artifact(one.kind, subject, one.blobs)
+            if oci.digest(manifest) not in there:
+                for data in (oci.EMPTY, *(data for _, data in one.blobs)):
+                    self.upload(oci.digest(data), data)
+                kept |= self.put_manifest(manifest, oci.digest(manifest))
+                new.append(oci.artifact_entry(manifest, one.kind))
+        if new and not kept:
+            index = oci.index_of([*entries, *new])
+            self.put_manifest(index, referrers.tag(subject.digest), oci.INDEX)
+
+    def _put(self, path: str, data: bytes, kind: str) -> requests.Response:
         self.sent += len(data)
-        self._check(self._ask("PUT", path, data=data, headers={"Content-Type": kind}), _CREATED)
+        response = self._ask("PUT", path, data=data, headers={"Content-Type": kind})
+        self._check(response, _CREATED)
+        return response
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Ask for the right to write here and, in the same token, to read where layers come from."""

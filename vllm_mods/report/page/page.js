@@ -94,27 +94,62 @@
 
   // --- filters ------------------------------------------------------------------------------
 
+  // What a mod is found by, and what a cell is: each is looked for among its words.
+  const hunksOf = (entry) => (entry?.hunks ?? []).map((at) => data.hunks[at]);
+  const about = data.mods.map(([name, , { summary = "", package: packages = [], model = [] }]) => ({
+    name, package: packages, model, words: [name, summary, ...packages, ...model].join(" ").toLowerCase(),
+  }));
+  const names = new Set(about.map((one) => one.name));
+
+  function choices(id, values) {
+    const found = [...new Set(values)].sort();
+    byId(id).append(...found.map((value) => make("option", {}, value)));
+    byId(id).parentNode.hidden = !found.length;
+  }
+
+  // A mod's whole name is that mod's; the address says what is looked for.
+  const wanted = () => new URLSearchParams([...new FormData(byId("filter"))].filter(([, value]) => value));
+  const here = () => (wanted().size ? `#?${wanted()}` : location.pathname + location.search);
+
+  const isFilter = () => !location.hash || location.hash.startsWith("#?");
+
+  function fill(said) {
+    for (const field of byId("filter").elements) {
+      if (field.type === "checkbox") field.checked = said.getAll(field.name).includes(field.value);
+      else if (field.name) field.value = said.get(field.name) ?? "";
+    }
+    filter();
+  }
+
   function filter() {
-    const wanted = new Set([...byId("verdicts").querySelectorAll(":checked")].map((box) => box.value));
-    const typed = byId("mod").value.trim().toLowerCase();
-    const ends = [byId("from").selectedIndex, byId("to").selectedIndex].sort((a, b) => a - b);
-    const matches = (entry) => entry && (wanted.size === 0 || wanted.has(entry.word));
+    const said = wanted();
+    const verdicts = said.getAll("verdict");
+    const typed = (said.get("mod") ?? "").trim();
+    const labels = data.trees.map(([, label]) => label);
+    const last = labels.length - 1;
+    const place = (id, none) => (said.has(id) ? labels.indexOf(said.get(id)) : none);
+    const ends = [place("from", 0), place("to", last)].sort((a, b) => a - b);
+    const chosen = (id, values) => !said.has(id) || values.includes(said.get(id));
+    const found = (one) => (names.has(typed) ? one.name === typed : one.words.includes(typed.toLowerCase()))
+      && chosen("package", one.package) && chosen("model", one.model);
+    const matches = (entry) => entry && (!verdicts.length || verdicts.includes(entry.word))
+      && chosen("proof", hunksOf(entry).map((one) => one.proof));
     const inside = (column) => ends[0] <= column && column <= ends[1];
     let cells = 0;
     let count = 0;
-    for (let column = 0; column < data.trees.length; column++) heads[column + 1].hidden = !inside(column);
+    for (let column = 0; column <= last; column++) heads[column + 1].hidden = !inside(column);
     for (const [at, row] of [...rows].entries()) {
-      let found = 0;
+      let matching = 0;
       for (const [column, entry] of data.cells[at].entries()) {
         const cell = row.cells[column + 1];
         cell.hidden = !inside(column);
         const match = matches(entry);
         cell.classList.toggle("dim", !match);
-        if (match && inside(column)) found++;
+        if (match && inside(column)) matching++;
       }
-      row.hidden = !found || !data.mods[at][0].toLowerCase().includes(typed);
+      row.hidden = !matching || !found(about[at]);
       if (!row.hidden) {
-        cells += found;
+        cells += matching;
         count++;
       }
     }
@@ -154,6 +189,7 @@
 
   function route() {
     const found = addressed();
+    if (isFilter()) fill(new URLSearchParams(location.hash.slice(2)));
     if (found) {
       if (dialog.open && String(open) === String(found)) return;
       open = found;
@@ -163,7 +199,7 @@
       byId("cell-title").focus();
     } else if (dialog.open) {
       dialog.close();
-    } else if (location.hash.includes("/")) {
+    } else if (location.hash.includes("/") && !isFilter()) {
       byId("status").textContent = "There is no such cell on this page.";
     }
   }
@@ -173,7 +209,7 @@
     open = null;
     if (addressed()) {
       if (history.state?.from === "grid") history.back();
-      else history.replaceState(null, "", location.pathname + location.search);
+      else history.replaceState(null, "", here());
     }
     if (shown(rows[row]) && shown(heads[column + 1])) focusCell(cellOf(row, column));
     else table.querySelector("td[tabindex='0']").focus();
@@ -194,11 +230,11 @@
 
   function explain(row, column) {
     const entry = data.cells[row][column];
-    const [mod, version] = data.mods[row];
+    const [mod, version, { summary }] = data.mods[row];
     const [tree, label] = data.trees[column];
     const icon = cellOf(row, column).querySelector("svg").cloneNode(true);
     const findings = (entry.findings ?? []).map((at) => data.findings[at]);
-    const hunks = (entry.hunks ?? []).map((at) => data.hunks[at]);
+    const hunks = hunksOf(entry);
     const histories = (entry.history ?? []).map((at) => data.histories[at]);
     neighbours(row, column);
     byId("explanation").replaceChildren(
@@ -206,6 +242,7 @@
       make("p", { className: `verdict ${entry.word}` }, icon,
         make("span", {}, make("b", {}, entry.word), `: ${data.meanings[entry.word]}`)),
       facts([
+        ["mod", summary],
         ["variant", entry.variant],
         ["range", entry.meant ? "names this release" : "does not name this release"],
         ["tree", tree],
@@ -308,8 +345,8 @@
   for (const element of [byId("theme"), byId("controls"), byId("readout"), byId("keys")]) element.hidden = false;
   byId("still").hidden = true;
   byId("verdicts").disabled = false;
-  byId("to").selectedIndex = data.trees.length - 1;
-  byId("to").options[data.trees.length - 1]?.setAttribute("selected", "");
+  for (const id of ["package", "model"]) choices(id, about.flatMap((one) => one[id]));
+  choices("proof", data.hunks.map((one) => one.proof).filter((one) => one in data.proofs));
   table.addEventListener("keydown", move);
   table.addEventListener("focusin", read);
   table.addEventListener("mouseover", read);
@@ -317,8 +354,9 @@
     const cell = event.target.closest("td");
     if (cell) visit(cell.parentNode.sectionRowIndex, cell.cellIndex - 1);
   });
-  byId("filter").addEventListener("input", filter);
-  byId("filter").addEventListener("reset", () => setTimeout(filter));
+  const changed = () => { filter(); history.replaceState(null, "", here()); };
+  byId("filter").addEventListener("input", changed);
+  byId("filter").addEventListener("reset", () => setTimeout(changed));
   byId("filter").addEventListener("submit", (event) => event.preventDefault());
   byId("close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", closed);
@@ -328,7 +366,7 @@
   if (rows.length) {
     focusable(cellOf(0, data.trees.length - 1));
     table.parentNode.scrollLeft = table.scrollWidth; // the newest releases first
-    filter();
+    if (!isFilter()) filter();
     route();
   }
 })();

@@ -1,0 +1,231 @@
+"""Signatures in a real registry: the pushed digest is what is signed, and nothing else passes for it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from paired import OLD, Tool, library
+from real_engines import need
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from making_images import Image
+    from real_engines import Registry
+
+COSIGN = """#!/bin/sh
+echo "$@" >>{log}
+case $1 in
+version) echo "GitVersion:    {version}" ;;
+sign) cat "$4" 2>/dev/null >>{log}; exit {code} ;;
+verify) echo "Error: no matching signatures: invalid signature" >&2; exit {code} ;;
+esac
+"""
+
+
+@pytest.fixture
+def tool(registry: Registry, paired_base: Image, tmp_path: Path) -> Tool:
+    """A library whose base lies in the registry."""
+    base = f"{registry.host}/lib/base:1"
+    archive = paired_base.archive(tmp_path / "base.tar")
+    _skopeo(
+        "copy", "-q", f"docker-archive:{archive}", f"docker://{base}", "--dest-tls-verify=false"
+    )
+    made = Tool(library(tmp_path / "library", f"registry:{base}"))
+    made("lock", "small", SOURCE_DATE_EPOCH=str(OLD))
+    return made
+
+
+@pytest.fixture
+def place(registry: Registry, request: pytest.FixtureRequest) -> str:
+    """A repository of the test's own."""
+    return f"{registry.host}/me/{request.node.originalname[:40].rstrip('_')}"
+
+
+def build(tool: Tool) -> list[str]:
+    """Return the words that build the pairing on its base in the registry."""
+    base = json.loads(tool.lock().read_text())["base"]["ref"]
+    return ["build", "small", "--base", f"registry:{base}", "--output"]
+
+
+def key(folder: Path, name: str = "mine") -> tuple[Path, Path]:
+    """Make a key of OpenSSH's, and a file of allowed signers with it alone."""
+    need("ssh-keygen")
+    private = folder / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", private], check=True)
+    signers = folder / f"{name}.signers"
+    signers.write_text(
+        f'me@here namespaces="vllm-mods-image" {private.with_suffix(".pub").read_text()}'
+    )
+    return private, signers
+
+
+def test_a_signature_is_attached_to_the_pushed_digest_and_verified(
+    tool: Tool, place: str, tmp_path: Path
+) -> None:
+    private, signers = key(tmp_path)
+    made = tool.json(
+        *build(tool),
+        f"registry:{place}:1",
+        "--sign",
+        private,
+    )
+    ref = f"registry:{place}:1"
+    tool("image", "verify", ref, "--lock", tool.lock(), "--allowed-signers", signers)
+    statement = json.loads(tool.lock().with_suffix(".intoto.json").read_text())
+    assert statement["subject"][0]["digest"] == {"sha256": made["manifest"].removeprefix("sha256:")}
+    index = json.loads(_index(place, made["manifest"]))
+    assert [one["artifactType"] for one in index["manifests"]] == [
+        "application/vnd.cyclonedx+json",
+        "application/vnd.in-toto+json",
+        "application/vnd.vllm-mods.signed-statement.v1",
+    ]
+    again = tool(*build(tool), ref, "--sign", private)
+    assert ": 0 bytes sent" in again.stdout
+
+
+def test_a_missing_signature_and_a_foreign_one_are_named(
+    tool: Tool, place: str, tmp_path: Path
+) -> None:
+    ref = f"registry:{place}:1"
+    _, mine = key(tmp_path)
+    tool(*build(tool), ref)
+    told = tool("image", "verify", ref, "--allowed-signers", mine, code=1)
+    assert "no signature of vllm-mods is attached to sha256:" in told.stdout
+    theirs, signers = key(tmp_path, "theirs")
+    tool(*build(tool), ref, "--sign", theirs)
+    told = tool("image", "verify", ref, "--allowed-signers", mine, code=1)
+    assert f"is by nobody in {mine}: No principal matched" in told.stdout
+    tool("image", "verify", ref, "--allowed-signers", signers)
+
+
+def test_a_signature_of_another_namespace_is_none(tool: Tool, place: str, tmp_path: Path) -> None:
+    private, signers = key(tmp_path)
+    signers.write_text(signers.read_text().replace("vllm-mods-image", "git"))
+    tool(
+        *build(tool),
+        f"registry:{place}:1",
+        "--sign",
+        private,
+    )
+    told = tool("image", "verify", f"registry:{place}:1", "--allowed-signers", signers, code=1)
+    assert "is by nobody in" in told.stdout
+
+
+def test_a_signature_that_was_moved_from_another_image_is_named(
+    tool: Tool, place: str, tmp_path: Path
+) -> None:
+    """Whoever may write to the registry attaches a good signature of one image to another."""
+    private, signers = key(tmp_path)
+    good = tool.json(
+        *build(tool),
+        f"registry:{place}:1",
+        "--sign",
+        private,
+    )
+    tool("lock", "small", SOURCE_DATE_EPOCH="1")
+    other = tool.json(*build(tool), f"registry:{place}:2")
+    attached = _index(place, good["manifest"])
+    assert attached != _index(place, other["manifest"])
+    assert attached == _index(place, other["manifest"], put=attached)
+    told = tool("image", "verify", f"registry:{place}:2", "--allowed-signers", signers, code=1)
+    assert f"is of {good['manifest']}, and this is {other['manifest']}" in told.stdout
+
+
+def test_what_is_not_in_a_registry_has_no_signature(tool: Tool, tmp_path: Path) -> None:
+    private, signers = key(tmp_path)
+    refused = tool(
+        *build(tool),
+        f"oci:{tmp_path}/x",
+        "--sign",
+        private,
+        code=2,
+    )
+    assert "--sign is for an image in a registry" in refused.stderr
+    tool(*build(tool), f"oci:{tmp_path}/x")
+    refused = tool("image", "verify", f"oci:{tmp_path}/x", "--allowed-signers", signers, code=2)
+    assert "and this is none (oci-layout)" in refused.stderr
+    refused = tool(
+        *build(tool),
+        "registry:nobody.here/y",
+        "--sign",
+        "no",
+        code=2,
+    )
+    assert "no: No such file" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "unlogged"), [("v2.4.1", "--tlog-upload=false"), ("v3.0.4", "--signing-config")]
+)
+def test_cosign_signs_by_digest_and_in_no_public_log(
+    tool: Tool, place: str, tmp_path: Path, version: str, unlogged: str
+) -> None:
+    """A stand-in for cosign, which says how it was called."""
+    log, path = _cosign(tmp_path, version)
+    signing = tmp_path / "cosign.key"
+    signing.write_text("-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\n")
+    made = tool.json(
+        *build(tool),
+        f"registry:{place}:1",
+        "--sign",
+        signing,
+        PATH=path,
+    )
+    at = f"{place}@{made['manifest']}"
+    signed = next(line for line in log.read_text().splitlines() if line.startswith("sign "))
+    assert signed.startswith(f"sign --yes {unlogged}")
+    assert signed.endswith(f" --key {signing} {at}")
+    assert ('"rekorTlogUrls": []' in log.read_text()) == (unlogged == "--signing-config")
+    tool("image", "verify", f"registry:{place}:1", "--key", "my.pub", PATH=path)
+    assert f"verify --key my.pub --insecure-ignore-tlog=true {at}" in log.read_text()
+
+
+def test_a_cosign_that_says_no_leaves_no_tag(tool: Tool, place: str, tmp_path: Path) -> None:
+    _, path = _cosign(tmp_path, "v2.4.1", code=1)
+    refused = tool(
+        *build(tool),
+        f"registry:{place}:1",
+        "--sign",
+        "awskms:///x",
+        code=3,
+        PATH=path,
+    )
+    assert f"cosign does not sign {place}@sha256:" in refused.stderr
+    assert "has no such image" in tool("image", "verify", f"registry:{place}:1", code=1).stderr
+    tool(*build(tool), f"registry:{place}:1")
+    told = tool("image", "verify", f"registry:{place}:1", "--key", "my.pub", code=1, PATH=path)
+    assert "cosign finds no good signature by my.pub: Error: no matching signatures" in told.stdout
+
+
+def _index(place: str, digest: str, put: bytes | None = None) -> bytes:
+    """Return what is attached to an image, or put it: this registry has no API for it, but a tag."""
+    host, _, name = place.partition("/")
+    connection = http.client.HTTPConnection(host, timeout=60)
+    kind = "application/vnd.oci.image.index.v1+json"
+    answer = b""
+    for method, body in (*((("PUT", put),) if put else ()), ("GET", None)):
+        headers = {"Accept": kind, "Content-Type": kind}
+        connection.request(
+            method, f"/v2/{name}/manifests/{digest.replace(':', '-')}", body, headers
+        )
+        answer = connection.getresponse().read()
+    connection.close()
+    return answer
+
+
+def _cosign(folder: Path, version: str, code: int = 0) -> tuple[Path, str]:
+    stand_in = folder / "bin/cosign"
+    stand_in.parent.mkdir()
+    stand_in.write_text(COSIGN.format(log=folder / "log", version=version, code=code))
+    stand_in.chmod(0o755)
+    return folder / "log", f"{stand_in.parent}:{os.environ['PATH']}"
+
+
+def _skopeo(*arguments: str) -> bytes:
+    return subprocess.run(["skopeo", *arguments], capture_output=True, check=True).stdout

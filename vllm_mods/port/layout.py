@@ -1,0 +1,168 @@
+"""Elements put into, taken out of and exchanged in the text of a statement, as it is laid out. Pure."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import line_diff
+
+_BEHIND = re.compile(rb"[ \t]*(,?)[ \t]*(?:#[^\n]*)?\r?\n")
+
+
+class BothChangedError(Exception):
+    """Both sides changed one thing, each in its own way."""
+
+
+class Span(NamedTuple):
+    """From where to where something stands in a text."""
+
+    start: int
+    end: int
+
+
+class Edit(NamedTuple):
+    """What is to stand in the place of a span."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+class Side(NamedTuple):
+    """A statement's text, its node, and the line of the file that the text begins with, 1-based."""
+
+    text: bytes
+    node: ast.AST
+    start: int
+
+    def span(self, first: ast.AST, last: ast.AST) -> Span:
+        """Return where one node begins and another ends."""
+        lines = line_diff.split(self.text)
+        ends = [(first, "lineno", "col_offset"), (last, "end_lineno", "end_col_offset")]
+        return Span(
+            *(
+                sum(map(len, lines[: getattr(node, line) - self.start])) + getattr(node, column)
+                for node, line, column in ends
+            )
+        )
+
+
+class _Row(NamedTuple):
+    """The whole lines of an element that has lines of its own, and whether a comma is behind it."""
+
+    start: int
+    end: int
+    comma: bool
+
+
+def edited(side: Side, edits: Iterable[Edit]) -> bytes:
+    """Return a side's text after edits. Raises ``BothChangedError`` where two of them meet."""
+    text, at = side.text, len(side.text)
+    for one in sorted(edits, reverse=True):
+        if one.end > at:
+            raise BothChangedError
+        text, at = text[: one.start] + one.text + text[one.end :], one.start
+    return text
+
+
+def comments(text: bytes) -> Counter[str]:
+    """Count the comments in a statement. Raises ``BothChangedError`` if it cannot be read."""
+    try:
+        found = list(tokenize.tokenize(io.BytesIO(text).readline))
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise BothChangedError from error
+    return Counter(one.string for one in found if one.type == tokenize.COMMENT)
+
+
+def replaced(there: Side, now: Span, mine: Side, new: Span) -> Edit:
+    """Put an element of the mod in the place of one of the target."""
+    text = mine.text[new.start : new.end]
+    return Edit(*now, _shifted(text, _indentation(mine, new), _indentation(there, now)))
+
+
+def removed(there: Side, one: Span, before: Span | None, after: Span | None) -> Edit:
+    """Take an element out, with the lines or the comma that are its own."""
+    row = _row(there, one)
+    if row is not None:
+        if _above(there, row.start) < row.start:
+            raise BothChangedError  # nothing says what the comment above it is about
+        return Edit(row.start, row.end, b"")
+    cut = Span(one.start, after.start) if after is not None else one
+    if after is None and before is not None:
+        cut = Span(before.end, one.end)
+    if cut == one or b"\n" in there.text[cut.start : cut.end]:
+        raise BothChangedError
+    return Edit(*cut, b"")
+
+
+def inserted(
+    there: Side, after: Span | None, before: Span | None, mine: Side, new: Sequence[Span]
+) -> list[Edit]:
+    """Put elements of the mod behind one of the target, or before its first.
+
+    On lines of their own where those of both sides are, in the line of their neighbour otherwise.
+    """
+    anchor = after or before
+    if anchor is None:
+        raise BothChangedError  # an empty bracket
+    row, rows = _row(there, anchor), [_row(mine, one) for one in new]
+    if row is None or None in rows:
+        texts = [mine.text[one.start : one.end] for one in new]
+        if any(b"\n" in text for text in texts):
+            raise BothChangedError  # its layout is that of another place
+        if after is not None:
+            return [Edit(after.end, after.end, b"".join(b", " + text for text in texts))]
+        return [Edit(anchor.start, anchor.start, b"".join(text + b", " for text in texts))]
+    text = b""
+    for one, its in zip(new, rows, strict=True):
+        assert its is not None  # noqa: S101  (looked at above)
+        comma = b"" if its.comma else b","
+        start = _above(mine, its.start)
+        lines = mine.text[start : one.end] + comma + mine.text[one.end : its.end]
+        text += _shifted(lines, _indentation(mine, one), _indentation(there, anchor))
+    if after is None:
+        at = _above(there, row.start)
+        return [Edit(at, at, text)]
+    commas = [] if row.comma else [Edit(after.end, after.end, b",")]
+    return [*commas, Edit(row.end, row.end, text)]
+
+
+def _row(side: Side, one: Span) -> _Row | None:
+    start = side.text.rfind(b"\n", 0, one.start) + 1
+    behind = _BEHIND.match(side.text, one.end)
+    if behind is None or side.text[start : one.start].strip():
+        return None
+    return _Row(start, behind.end(), bool(behind[1]))
+
+
+def _above(side: Side, start: int) -> int:
+    """Return where the comments begin that stand above a line."""
+    lines = line_diff.split(side.text[:start])
+    for line in reversed(lines):
+        if not line.lstrip().startswith(b"#"):
+            break
+        start -= len(line)
+    return start
+
+
+def _indentation(side: Side, one: Span) -> bytes:
+    line = side.text[side.text.rfind(b"\n", 0, one.start) + 1 :]
+    return line[: len(line) - len(line.lstrip(b" \t"))]
+
+
+def _shifted(text: bytes, old: bytes, new: bytes) -> bytes:
+    """Move the lines of a text to another indentation; its first as well if it begins with one."""
+    if old == new or (b"\n" not in text and not text.startswith(old)):
+        return text
+    if b'"""' in text or b"'''" in text or b"\\\n" in text:
+        raise BothChangedError  # within a text, blanks count
+    return b"".join(
+        new + line[len(old) :] if line.startswith(old) and line.strip() else line
+        for line in line_diff.split(text)
+    )

@@ -1,0 +1,404 @@
+"""What has another name, or another place, since the base of a port, by upstream's own diff of its callers.
+
+A name that the mod uses and the target has not got is followed where upstream's callers of the same thing show
+exactly one other that was not there before, each in code that is the same but for it; nothing is guessed from
+likeness of names. Only lines that the mod adds are edited, at the place of the name alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base.model import FileChange, Finding, Tree
+from vllm_mods.fit.attributes import missing
+from vllm_mods.fit.binding import unbound
+from vllm_mods.fit.constructors import constructor
+from vllm_mods.fit.families import classes_in
+from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
+from vllm_mods.fit.things import Thing
+from vllm_mods.fit.walk import CodeScope, walk
+from vllm_mods.fit.world import SummaryCache, World
+from vllm_mods.formats import syntax_tree
+from vllm_mods.port import callers, imports
+from vllm_mods.port.callers import Caller, Callers
+from vllm_mods.port.repair import Repair
+
+_NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
+
+
+class _Definition(NamedTuple):
+    """A function or class, as both trees can be asked for it; ``owner`` is the class of a method."""
+
+    path: str
+    owner: str
+    name: str
+
+
+class _Edit(NamedTuple):
+    """A name at the end of a line's column ``end`` (in bytes) that is another one by now."""
+
+    line: int
+    end: int
+    old: str
+    new: str
+
+
+def follow(
+    cuts: Sequence[FileChange], findings: Sequence[Finding], base: Tree, target: Tree
+) -> Repair:
+    """Let what the mod adds follow what upstream renamed or moved.
+
+    Raises ``TreeError`` for a tree that cannot be read.
+    """
+    cache = SummaryCache()
+    now = World(target, {}, cache)
+    sides = _Sides(
+        World(base, {}, cache),
+        now,
+        World(target, {cut.path: cut.after for cut in cuts}, cache, dict(now.texts)),
+    )
+    done = [_file(sides, cut, findings) for cut in cuts]
+    told = dict.fromkeys(text for _, texts in done for text in texts)
+    return Repair(tuple(cut for cut, _ in done), tuple(told))
+
+
+class _Spot(NamedTuple):
+    """A line of a ported file of which fit says that it fails; ``added`` are the lines of the mod."""
+
+    path: str
+    tree: ast.Module
+    line: int
+    added: frozenset[int]
+
+
+class _Sides:
+    """The base, the target and the target with the mod's changes."""
+
+    def __init__(self, before: World, now: World, after: World) -> None:
+        self.before = before
+        self.now = now
+        self.after = after
+        self.callers = Callers(before, now)
+
+
+def _file(
+    sides: _Sides, cut: FileChange, findings: Sequence[Finding]
+) -> tuple[FileChange, tuple[str, ...]]:
+    own = [one for one in findings if one.path == cut.path and one.line and one.level == "error"]
+    tree = syntax_tree.module(cut.after) if cut.after is not None and own else None
+    if tree is None or cut.after is None or not _is_utf8(cut.after):
+        return cut, ()
+    added = added_lines(cut.before, cut.after)
+    found: list[str | _Edit | imports.Move] = []
+    for one in own:
+        find = _FINDERS.get(one.code)
+        if find is not None and one.line is not None and one.line in added:
+            found += find(sides, _Spot(cut.path, tree, one.line, added))
+    data = _edited(cut.after, {one for one in found if isinstance(one, _Edit)})
+    moves = [one for one in found if isinstance(one, imports.Move)]
+    data = imports.moved(data, moves, added)
+    told = tuple(one for one in found if isinstance(one, str))
+    return cut._replace(after=data), told if data != cut.after else ()
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        return syntax_tree.decoded(data).encode() == data
+    except (SyntaxError, UnicodeDecodeError):
+        return False
+
+
+def _edited(data: bytes, edits: Iterable[_Edit]) -> bytes:
+    lines = data.splitlines(keepends=True)
+    for one in sorted(edits, reverse=True):
+        row, old = lines[one.line - 1], one.old.encode()
+        if row[one.end - len(old) : one.end] == old:
+            lines[one.line - 1] = row[: one.end - len(old)] + one.new.encode() + row[one.end :]
+    return b"".join(lines)
+
+
+# --- the imports
+
+
+def _moves(sides: _Sides, spot: _Spot) -> Iterator[str | imports.Move]:
+    """Find where the names are by now of which the import on a line fails."""
+    for node in ast.walk(spot.tree):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for alias in node.names:
+            module = callers.imported_module(spot.path, node)
+            if alias.lineno != spot.line or _there(sides.after, module, alias.name) is not False:
+                continue
+            new = _moved(sides, spot.path, module, alias.name)
+            if new is not None:
+                yield f"{alias.name} of {module} is {new.name} of {new.module} {new.told}"
+                yield imports.Move(node, alias, new.module, new.name)
+
+
+class _Home(NamedTuple):
+    module: str
+    name: str
+    told: str
+
+
+def _moved(sides: _Sides, path: str, module: str, name: str) -> _Home | None:
+    """Return where upstream's callers have a name from by now; None if that is not one place."""
+    old = callers.symbols(sides.before, module, name)
+    found: dict[object, _Home] = {}
+    for caller in sides.callers.of(name, path):
+        was, now = (callers.imports(one, caller.path) for one in (caller.was, caller.now))
+        for bound in [one for one, what in was.items() if what == (module, name)]:
+            for local, home in now.items():
+                if home in was.values() or (bound in now and local != bound):
+                    continue
+                if not _same_use(caller, bound, local):
+                    if local == bound:
+                        found[home] = _Home(*home, "")  # another thing, for all one can tell
+                    continue
+                new = callers.symbols(sides.now, *home)
+                if not old or len(new) != 1 or not _is_new(sides, home, old):
+                    return None
+                if not imports.alike(sides.before, old[0], sides.now, new[0]):
+                    return None
+                found.setdefault(new[0], _Home(*home, f"by now, as {caller.path} has it"))
+    (one,) = found.values() if len(found) == 1 else (None,)
+    return one if one is not None and one.told else None
+
+
+def _same_use(caller: Caller, old: str, new: str) -> bool:
+    if callers.rebinds(caller.was, old) or callers.rebinds(caller.now, new):
+        return False
+    edit = callers.renamed(old, new)
+    found = callers.shown(callers.pieces(caller.was), callers.pieces(caller.now), edit)
+    return bool(found.proven) and (found.whole or old == new)
+
+
+def _is_new(sides: _Sides, home: tuple[str, str], old: Sequence[Symbol]) -> bool:
+    """Tell whether the base had nothing of that name there, or the same thing as in the old place."""
+    return _there(sides.before, *home) is False or callers.symbols(sides.before, *home) == old
+
+
+def _there(world: World, module: str, name: str) -> bool | None:
+    return world.imported("", callers.as_import(module, name)).exists
+
+
+# --- members
+
+
+def _members(sides: _Sides, spot: _Spot) -> Iterator[str | _Edit]:
+    """Rename what the mod reads on something of a class that has it under another name by now."""
+    inference = Inference(sides.after, spot.path)
+    read = [
+        (site.node, _owner(inference, site.node, site.scope))
+        for site in walk(spot.tree, spot.added)
+        if isinstance(site.node, ast.Attribute) and site.node.end_lineno in spot.added
+    ]
+    for node, owner in read:
+        new = _member(sides, owner, node.attr) if owner and node.end_lineno == spot.line else None
+        if owner is None or new is None:
+            continue
+        yield f"{node.attr} of {owner.name} is {new[0]} by now, as {new[1]} has it"
+        for other, its in read:
+            if (other.attr, its) == (node.attr, owner):
+                line, end = other.end_lineno or 0, other.end_col_offset or 0
+                yield _Edit(line, end, node.attr, new[0])
+
+
+def _owner(inference: Inference, node: ast.Attribute, scope: CodeScope) -> _Definition | None:
+    """Return the class on which an attribute is read that it has not got."""
+    things = inference.infer(node.value, scope)
+    if len(things) != 1 or things[0].kind not in {"instance", "class", "super"}:
+        return None
+    absent = missing(inference.world, things[0], node.attr)
+    return None if absent is None else _of_class(things[0].found)
+
+
+def _of_class(found: Symbol) -> _Definition:
+    return _Definition(found.path, "", found.cls.name)
+
+
+def _member(sides: _Sides, owner: _Definition, old: str) -> tuple[str, str] | None:
+    """Return what a class has in place of a member, and the file that shows it."""
+    then, there = (_class(world, owner) for world in (sides.before, sides.now))
+    if then is None or there is None:
+        return None
+    had, has = (
+        attributes(world, lineage(world, one))[0]
+        for world, one in ((sides.before, then), (sides.now, there))
+    )
+    if old not in had or old in has:
+        return None
+    found: dict[str, str] = {}
+    for caller in sides.callers.of(old, owner.path):
+        used = _uses(sides, caller, owner, old)
+        if not used:
+            continue
+        was, now = callers.pieces(caller.was), callers.pieces(caller.now)
+        ways = {new: callers.shown(was, now, _reading(used, old, new)) for new in has - had}
+        whole = {new: one for new, one in ways.items() if one.whole}
+        if not whole:
+            return None  # upstream does something else there, or with something else
+        reads = {place for place, is_read in used.items() if is_read}
+        found |= {new: caller.path for new, one in whole.items() if one.proven & reads}
+    if len(found) != 1:
+        return None
+    ((new, path),) = found.items()
+    method, other = then.cls.methods.get(old), there.cls.methods.get(new)
+    places = [Symbol(owner.path, one[-1]) for one in (method, other) if one]
+    if len(places) == 1 or (
+        places and not imports.alike(sides.before, places[0], sides.now, places[1])
+    ):
+        return None
+    return new, path
+
+
+def _uses(sides: _Sides, caller: Caller, owner: _Definition, old: str) -> dict[callers.Span, bool]:
+    """Return where a caller uses a member of a class, and whether it reads it there."""
+    inference = Inference(sides.before, caller.path)
+    return {
+        callers.span(node): isinstance(node.ctx, ast.Load)
+        for node, scope in callers.sites(caller.was, ast.Attribute)
+        if isinstance(node, ast.Attribute)
+        and node.attr == old
+        and _is_of(inference, node.value, scope, owner)
+    }
+
+
+def _reading(places: Collection[callers.Span], old: str, new: str) -> callers.Edit:
+    """Return an edit that uses another member in some places."""
+
+    def edit(piece: ast.AST) -> set[callers.Span]:
+        nodes = [one for one in ast.walk(piece) if isinstance(one, ast.Attribute)]
+        mine = [one for one in nodes if one.attr == old and callers.span(one) in places]
+        for one in mine:
+            one.attr = new
+        return {callers.span(one) for one in mine}
+
+    return edit
+
+
+def _class(world: World, owner: _Definition) -> Symbol | None:
+    found = [one for _, one in classes_in(world, owner.path) if one.cls.name == owner.name]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_of(inference: Inference, value: ast.expr, scope: CodeScope, owner: _Definition) -> bool:
+    things = inference.infer(value, scope)
+    return bool(things) and all(
+        thing.kind in {"instance", "class", "super"}
+        and owner in map(_of_class, lineage(inference.world, thing.found).classes)
+        for thing in things
+    )
+
+
+# --- keywords
+
+
+def _keywords(sides: _Sides, spot: _Spot) -> Iterator[str | _Edit]:
+    """Rename the keywords of calls to what takes them under another name by now."""
+    inference = Inference(sides.after, spot.path)
+    given = [
+        (one, site.node.lineno, what)
+        for site in walk(spot.tree, spot.added)
+        if isinstance(site.node, ast.Call)
+        and (what := _callee(inference, site.node, site.scope)) is not None
+        for one in site.node.keywords
+        if one.lineno in spot.added
+    ]
+    for keyword, line, what in given:
+        old = keyword.arg
+        new = _keyword(sides, what, old) if old is not None and line == spot.line else None
+        if old is None or new is None:
+            continue
+        name = f"{what.owner}.{what.name}".lstrip(".")
+        yield f"{old}= of {name} is {new[0]}= by now, as {new[1]} has it"
+        for other, _, its in given:
+            if (other.arg, its) == (old, what):
+                end = other.col_offset + len(old.encode())
+                yield _Edit(other.lineno, end, old, new[0])
+
+
+def _callee(inference: Inference, node: ast.Call, scope: CodeScope) -> _Definition | None:
+    things = inference.infer(node.func, scope)
+    return _definition(things[0]) if len(things) == 1 else None
+
+
+def _definition(thing: Thing) -> _Definition | None:
+    if thing.kind == "class":
+        return _of_class(thing.found)
+    if thing.kind != "function":
+        return None
+    owner = thing.owner.cls.name if thing.owner is not None else ""
+    return _Definition(thing.found.path, owner, thing.functions[0].name)
+
+
+def _parameters(world: World, what: _Definition) -> tuple[Parameter, ...]:
+    """Return what a definition takes, nothing where there are several of it or any keyword does."""
+    found: tuple[Parameter, ...] = ()
+    if what.owner:
+        owner = _class(world, what._replace(owner="", name=what.owner))
+        methods = owner.cls.methods.get(what.name, ()) if owner is not None else ()
+        found = unbound(methods[0]) if len(methods) == 1 else ()
+    else:
+        module = world.module(what.path)
+        bindings = module.names.get(what.name, ()) if module is not None else ()
+        if len(bindings) == 1 and isinstance(bindings[0], Function):
+            found = bindings[0].parameters
+        elif len(bindings) == 1 and isinstance(bindings[0], Class):
+            found = constructor(world, Symbol(what.path, bindings[0])).parameters or ()
+    return () if any(one.kind is Kind.DOUBLE_STAR for one in found) else found
+
+
+def _keyword(sides: _Sides, what: _Definition, old: str) -> tuple[str, str] | None:
+    """Return what a definition takes in place of a keyword, and the file that shows it."""
+    had, has = (
+        {one.name: one for one in _parameters(world, what) if one.kind in _NAMED}
+        for world in (sides.before, sides.now)
+    )
+    if old not in had or old in has:
+        return None
+    same = {name for name, one in has.items() if one == had[old]._replace(name=name)}
+    found: dict[str, str] = {}
+    for caller in sides.callers.of(old, what.path):
+        was, now = (
+            [
+                (node, scope)
+                for node, scope in callers.sites(tree, ast.Call)
+                if isinstance(node, ast.Call)
+                and _callee(Inference(world, caller.path), node, scope) == what
+            ]
+            for world, tree in ((sides.before, caller.was), (sides.now, caller.now))
+        )
+        for name in {scope.name for _, scope in was}:
+            mine, its = ([n for n, scope in side if scope.name == name] for side in (was, now))
+            for new in _renamings(mine, its, old, same - had.keys()):
+                if new is None:
+                    return None
+                found.setdefault(new, caller.path)
+    return next(iter(found.items())) if len(found) == 1 else None
+
+
+def _renamings(
+    was: Sequence[ast.Call], now: Sequence[ast.Call], old: str, names: set[str]
+) -> Iterator[str | None]:
+    """Yield the names under which calls of one function pass the same value; None where one passes another."""
+    if len(was) != len(now):
+        if now and any(one.arg == old for call in was for one in call.keywords):
+            yield None
+        return
+    for before, after in zip(was, now, strict=True):
+        mine, its = (
+            {one.arg: ast.dump(one.value) for one in call.keywords} for call in (before, after)
+        )
+        if old in mine:
+            same = [name for name in names if its.get(name) == mine[old]]
+            yield same[0] if len(same) == 1 else None
+
+
+_FINDERS = {"fit-import": _moves, "fit-attribute": _members, "fit-call": _keywords}
