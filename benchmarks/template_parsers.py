@@ -31,8 +31,8 @@ class Cell(NamedTuple):
     def best(self, kind: str) -> list[PairRead]:
         """Return the parsers of a kind, ``tool`` or ``reasoning``, that read most."""
         some = [one for one in self.pairs if getattr(one, kind) is not None and any(one.read)]
-        most = max((one.read for one in some), default=())
-        return [one for one in some if one.read == most]
+        most = max((sum(one.read) for one in some), default=0)
+        return [one for one in some if sum(one.read) == most]
 
 
 def cell(release: parser_process.ReleaseParsers, named: str) -> Cell:

@@ -78,19 +78,19 @@ _KNOWN = {
 
 
 class _Server(NamedTuple):
-    """A process that forks sandboxes, the folders that it imports from, and whose turn it is."""
+    """A process that forks sandboxes, and whose turn it is."""
 
     process: subprocess.Popen[bytes]
     line: socket.socket
-    places: Sequence[str]
     turn: threading.Lock
 
 
-_servers: dict[tuple[int, str], _Server] = {}
+_servers: dict[tuple[int, str, tuple[str, ...]], _Server] = {}
 
 
 def _server(start: str, places: Sequence[str]) -> _Server:
-    key = (os.getpid(), start)  # a fork of this process has servers of its own
+    # a fork of this process has servers of its own
+    key = (os.getpid(), start, tuple(places))
     if key not in _servers:
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
@@ -98,7 +98,7 @@ def _server(start: str, places: Sequence[str]) -> _Server:
             process = subprocess.Popen(
                 [*command, *places], pass_fds=[its.fileno()], stdin=subprocess.DEVNULL, env={}
             )
-        _servers[key] = _Server(process, mine, places, threading.Lock())
+        _servers[key] = _Server(process, mine, threading.Lock())
     return _servers[key]
 
 
@@ -106,9 +106,9 @@ def _run(
     command: Sequence[str], *, timeout: float, stdout: IO[bytes] | None = None, **how: Any
 ) -> subprocess.CompletedProcess[bytes]:
     start, places = command[3], command[4:]
-    server = _server(start, places) if start in _KNOWN else None
-    if server is None or server.places != places:
+    if start not in _KNOWN:
         return subprocess.run(command, timeout=timeout, stdout=stdout, **how)  # noqa: PLW1510
+    server = _server(start, places)
     with server.turn, tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as err:
         given.write(how["input"])
         given.seek(0)
@@ -148,7 +148,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_unconfigure() -> None:
-    for (owner, _), server in _servers.items():
+    for (owner, *_), server in _servers.items():
         if owner == os.getpid():
             server.line.close()
             server.process.wait()

@@ -48,6 +48,8 @@ ROOMS = {
         ("site/transaction", "site/journal", "site/open_folders", "site/site", "site/step_list"),
         (
             "site/test_site.py",
+            "site/test_integrity.py",
+            "site/test_undone.py",
             "site/test_held.py",
             "site/test_journal.py",
             "site/test_steps.py",

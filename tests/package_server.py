@@ -64,17 +64,21 @@ def make_wheel(
     version: str = "0.19.1",
     bulk: Mapping[str, bytes] = BULK,
     record: str | None = None,
+    name: str = "vllm",
+    requires: tuple[str, ...] = (),
 ) -> bytes:
-    info = f"vllm-{version}.dist-info"
-    contents = {**files, **bulk, f"{info}/METADATA": f"Name: vllm\nVersion: {version}\n".encode()}
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    lines = "".join(f"Requires-Dist: {one}\n" for one in requires)
+    metadata = f"Name: {name}\nVersion: {version}\n{lines}".encode()
+    contents = {**files, **bulk, f"{info}/METADATA": metadata}
     rows = "".join(record_row(name, data) for name, data in contents.items())
     contents[f"{info}/RECORD"] = (rows if record is None else record).encode(
         "utf-8", "surrogateescape"
     )
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        for name, data in contents.items():  # without the time of day: made twice, it is the same
-            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+        for path, data in contents.items():  # without the time of day: made twice, it is the same
+            archive.writestr(zipfile.ZipInfo(path), data, zipfile.ZIP_DEFLATED)
     return stream.getvalue()
 
 
@@ -107,6 +111,7 @@ class PackageServer:
     no_hashes: bool = False
     metadata_hash: str | None = None
     yanked: dict[str, str] = field(default_factory=dict)
+    uploaded: dict[str, str] = field(default_factory=dict)
     failures: int = 0
     truncations: int = 0
     retry_after: str | None = None
@@ -182,14 +187,21 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(503, b"busy", extra)
         if state.moved:
             return self._send(302, b"", {"Location": state.moved})
-        if path == f"/{state.at}/vllm/" and not state.absent:
-            return self._page()
+        if path.startswith(f"/{state.at}/"):
+            return self._project(path.removeprefix(f"/{state.at}/").rstrip("/"))
         if (event := state.held.get(path.removeprefix("/files/"))) is not None:
             event.wait()
         data = state.files.get(path.removeprefix("/files/"))
         if data is None or not path.startswith("/files/"):
             return self._send(404, b"no such thing")
         return self._file(data)
+
+    def _project(self, project: str) -> None:
+        files = any(name.startswith(f"{project.replace('-', '_')}-") for name in self.state.files)
+        if not self.state.absent if project == "vllm" else files:
+            self._page()
+        else:
+            self._send(404, b"no such project")
 
     def _page(self) -> None:
         kind, body = self._json() if self.state.json else self._html()
@@ -213,6 +225,11 @@ class _Handler(BaseHTTPRequestHandler):
                 if self.state.metadata_hash
                 else False,
                 **({"size": len(data)} if self.state.sizes else {}),
+                **(
+                    {"upload-time": self.state.uploaded[name]}
+                    if name in self.state.uploaded
+                    else {}
+                ),
             }
             for name, data in self.state.files.items()
         ]

@@ -12,7 +12,7 @@ from histories import git, grow
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.trees.git import Repository
-from vllm_mods.trees.history import History, Upstream
+from vllm_mods.trees.history import CommitHistory, Upstream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +34,11 @@ def hostile(tmp_path: Path) -> Path:
     return folder
 
 
-def history(folder: Path) -> History:
+def history(folder: Path) -> CommitHistory:
     upstream = Upstream(str(folder))
-    return History(upstream.repository, upstream.release("0.19.1"), upstream.release("0.20.0"))
+    return CommitHistory(
+        upstream.repository, upstream.release("0.19.1"), upstream.release("0.20.0")
+    )
 
 
 def test_no_program_that_the_repository_names_is_run(hostile: Path, tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ def test_links_and_submodules_are_no_files_and_no_homes(hostile: Path) -> None:
     assert repository.read(new, "vllm/sub.py") is None
     with pytest.raises(TreeError, match="outside repository"):
         repository.read(new, "../../etc/passwd")
-    assert History(repository, old, new).definition("vllm/loading.py", "Loader") is None
+    assert CommitHistory(repository, old, new).definition("vllm/loading.py", "Loader") is None
 
 
 def test_a_file_beyond_all_measure_is_refused_and_not_read(
@@ -119,19 +121,21 @@ def test_a_file_beyond_all_measure_is_refused_and_not_read(
     monkeypatch.setattr(limits, "UNPACKED_FILE", limits.Limit(1024, "a test's", "bytes"))
     repository = Repository(str(hostile))
     with pytest.raises(VllmModsError, match=r"loading\.py"):
-        History(repository, old, repository.commit("HEAD")).definition("vllm/loading.py", "Loader")
+        CommitHistory(repository, old, repository.commit("HEAD")).definition(
+            "vllm/loading.py", "Loader"
+        )
 
 
 def test_a_circle_of_renames_ends(tmp_path: Path) -> None:
     folder = tmp_path / "upstream"
     folder.mkdir()
-    there = {"vllm/__init__.py": "", "vllm/a.py": BODY}
+    there: dict[str, str | None] = {"vllm/__init__.py": "", "vllm/a.py": BODY}
     steps = [("start", there)]
     for n in range(30):
         old, new = ("a", "b") if n % 2 == 0 else ("b", "a")
         steps.append((f"step {n}", {f"vllm/{old}.py": None, f"vllm/{new}.py": BODY}))
     ids = grow(folder, *steps)
-    made = History(Repository(str(folder)), ids[0], ids[-1])
+    made = CommitHistory(Repository(str(folder)), ids[0], ids[-1])
     found = made.file("vllm/a.py")
     assert found is not None
     assert found.path == "vllm/a.py"

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 
 import pytest
@@ -83,6 +84,13 @@ def test_python_that_is_nested_deeply_has_no_scopes_and_kills_nobody(kind: str, 
     (one,) = planner.plan([mod(variant(patch))], tree).mods
     # What the patch touches is not deep, and what stands there is this Python's to read.
     assert not one.verdict.writes or syntax_tree.module(data) is not None
+
+
+@pytest.mark.parametrize("before", [b"", b"\n", b"# coding: utf-8\n"])
+def test_a_long_line_is_asked_for_its_coding_once(before: bytes) -> None:
+    began = time.process_time()
+    assert len(syntax_tree.decoded(before + b"x" * 60_000)) == len(before) + 60_000
+    assert time.process_time() - began < 1
 
 
 def test_what_this_python_cannot_read_is_tried_elsewhere() -> None:

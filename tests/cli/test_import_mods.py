@@ -400,3 +400,44 @@ def test_two_mods_of_one_name(call: Call, tmp_path: Path) -> None:
     assert f"{mine}/patches/mine-2 is there already" in answer.err
     assert snapshot(mine) == before
     assert call("import", folder, "--library", mine, "--name", "other").code == 0
+
+
+def test_a_file_outside_of_the_packages_is_for_images(
+    call: Call, tmp_path: Path, site: Path
+) -> None:
+    text = (
+        f"patch -p1 -F0 -d {SITE} < fix.patch\ncp nccl.conf /etc/nccl.conf\n"
+        "printf '#!/bin/sh\\nexit 0\\n' > /usr/local/bin/helper\n"
+    )
+    files = {"run.sh": TOP + text, "fix.patch": FIX, "nccl.conf": "NCCL_DEBUG=INFO\n"}
+    for tree in ([], ["--tree", site]):
+        mine = tmp_path / f"library-{len(tree)}"
+        answer = call("import", written(tmp_path, files), "--library", mine, *tree)
+        assert answer.code == 0, answer.err
+        assert "run.sh:4: whole file /etc/nccl.conf, outside of Python's packages" in answer.err
+        mod = libraries.load_mod(str(mine / "patches/mine"))
+        assert [(one.path, one.data, one.mode) for one in mod.files] == [
+            ("/etc/nccl.conf", b"NCCL_DEBUG=INFO\n", 0o644),
+            ("/usr/local/bin/helper", b"#!/bin/sh\nexit 0\n", 0o755),
+        ]
+    left = call("import", written(tmp_path, {"run.sh": f"{TOP}echo x > /etc/passwd\n"}, "other"))
+    assert left.code == 1
+    assert "run.sh:3: not understood" in left.err
+
+
+def test_a_library_that_is_copied_in_is_pinned_for_its_platform(
+    call: Call, tmp_path: Path, site: Path
+) -> None:
+    folder = written(tmp_path, {"run.sh": f"{TOP}cp fast.so $VLLM_PACKAGE_DIR/_fast.abi3.so\n"})
+    code = b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + b"\xb7\0" + bytes(8)
+    (folder / "fast.so").write_bytes(code)
+    mine = tmp_path / "library-of-mine"
+    answer = call("import", folder, "--tree", site, "--library", mine)
+    assert answer.code == 0, answer.err
+    (file,) = libraries.load_mod(str(mine / "patches/mine")).variants[0].binary
+    assert (file.path, file.platform, file.data) == ("vllm/_fast.abi3.so", "linux/arm64", code)
+    refused = call(
+        "export", "mine", "--library", mine, "--tree", site, "--output", tmp_path / "out"
+    )
+    assert refused.code == 3
+    assert "does not know its platform" in refused.err

@@ -11,7 +11,7 @@ from histories import git, grow
 from mod_making import diff_of
 
 from vllm_mods.trees.git import Repository
-from vllm_mods.trees.history import History
+from vllm_mods.trees.history import CommitHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,7 +139,7 @@ def test_names_of_files_that_git_reads_otherwise(tmp_path: Path, name: str) -> N
     (folder / name).rename(folder / "vllm/new\n.py")
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", "two\x1b[31m `x`")
-    made = History(Repository(str(folder)), old, "HEAD")
+    made = CommitHistory(Repository(str(folder)), old, "HEAD")
     found = made.file(name)
     assert found is not None
     assert found.path == "vllm/new\n.py"

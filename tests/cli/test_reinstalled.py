@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import installing
 import pytest
+import sampling
 from conftest import FILES, LOADER, OTHER
 from mod_making import diff_of, write_mod
 from small_site import RECORD, sha, snapshot
@@ -262,6 +263,9 @@ def test_a_template_in_a_workspace_survives(
     assert not (tmp_path / "t.jinja").exists()
 
 
+@pytest.mark.skipif(
+    not sampling.ALL, reason="a release of pip does it as ever: VLLM_MODS_TEST_ALL=1"
+)
 def test_what_is_done_here_is_what_pip_does(call: Call, tmp_path: Path, library: Path) -> None:
     """Every file of pip's own, with a mod in the tree, and the hint works behind it."""
     del library

@@ -27,20 +27,18 @@ def main() -> int:
     wrong = 0
     for name, files in SCRIPTS.items():
         one = imported(files, does[name])
-        how[
-            "whole"
-            if one.how != "refused" and not one.lost
-            else "in part"
-            if one.how != "refused"
-            else "refused"
-        ] += 1
+        kind = "refused" if one.how == "refused" else "in part" if one.lost else "whole"
+        how[kind] += 1
         how[one.how] += one.how != "refused"
         wrong += bool(one.wrong)
         more = [f"wrong on {', '.join(one.wrong)}"] * bool(one.wrong)
-        more += [f"lost on {', '.join(one.lost)}"] * bool(one.lost and one.how != "refused")
-        if one.how == "refused":
-            pass
-    len(SCRIPTS)
+        more += [f"lost on {', '.join(one.lost)}"] * (kind == "in part")
+        more += [f"{one.variants} variants"] * (one.variants > 1)
+        print(f"{kind:8} {name}: {'; '.join((one.how if kind != 'refused' else one.why, *more))}")
+    whole = how["whole"]
+    print(
+        f"{whole} of {len(SCRIPTS)} whole ({whole / len(SCRIPTS):.0%}), {wrong} wrong; {dict(how)}"
+    )
     return bool(wrong)
 
 

@@ -126,3 +126,36 @@ def test_malformed_toml_says_where() -> None:
 def test_a_manifest_that_is_not_utf_8() -> None:
     with pytest.raises(ManifestError, match="not UTF-8"):
         manifest.from_toml(b'name = "\xff"', "mod.toml")
+
+
+def test_variables_of_a_mod_are_text_with_a_name_and_no_secrets() -> None:
+    read = manifest.from_toml((GOOD + '\n[env]\nVLLM_A = "1"\n').encode(), "mod.toml")
+    assert read.env == (("VLLM_A", "1"),)
+    found = problems(
+        GOOD + '[env]\nHF_TOKEN = "x"\nmy_key = "x"\nA = 1\n"A-B" = "1"\nC = "\\u0000"\n'
+    )
+    assert found == (
+        "env.HF_TOKEN: looks like a secret, and a mod is passed on: give it when the container is started",
+        "env.my_key: looks like a secret, and a mod is passed on: give it when the container is started",
+        "env.A-B: is not the name of an environment variable",
+        "env.C: has a NUL, which no environment has",
+        "env.A: expected a string, found an integer",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('package = "transformers"', "variant[0].version: is required"),
+        ('version = ">=5"', "variant[0].version: is that of another package: say which, `package`"),
+        ('package = "vllm"\nversion = "5"', "variant[0].version: is that of another package: say which, `package`"),
+        ('package = "-x"\nversion = ">=5"', "variant[0].package: expected the name of a distribution, found '-x'"),
+        ('package = "x"\nversion = "5"', "variant[0].version: '5' is not a version specifier such as '>=0.20'"),
+    ],
+)  # fmt: skip
+def test_another_package_has_a_range_of_its_own(lines: str, said: str) -> None:
+    assert said in problems(f"{GOOD}{lines}\n")
+    read = manifest.from_toml(
+        f'{GOOD}package = "transformers"\nversion = ">=5"\n'.encode(), "mod.toml"
+    )
+    assert (read.variants[0].package, read.variants[0].package_version) == ("transformers", ">=5")

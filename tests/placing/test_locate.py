@@ -9,7 +9,7 @@ import pytest
 from mod_making import diff_of
 
 from vllm_mods.formats.diff import parse
-from vllm_mods.placing import nearest
+from vllm_mods.placing import headers, locate, nearest
 from vllm_mods.placing.nearest import Near
 from vllm_mods.placing.scopes import read_scopes
 from vllm_mods.placing.target import Target
@@ -36,6 +36,49 @@ def test_git_s_name_of_a_content_may_be_abbreviated_but_not_to_nothing() -> None
         assert there.is_blob(one)
     for other in (None, "", name[:3], "0" * 40, longer[:40]):
         assert not there.is_blob(other)
+
+
+def test_a_definition_that_a_hunk_shows_behind_its_change_tells_nothing_of_it() -> None:
+    text = "x = 1\n\n\ndef f():\n    return 1\n"
+    assert not headers.defines(hunk(text, text.removeprefix("x = 1\n")), target(text), 1)
+    assert headers.defines(hunk(text, text.replace("return 1", "return 2")), target(text), 2)
+
+
+def test_the_scope_of_a_hunk_that_keeps_no_line_is_that_of_what_it_removes() -> None:
+    kept, gone = "def f():\n    return 1\n", "def g():\n    x = 2\n    return x\n"
+    wanted = hunk(kept + gone, kept, context=0)
+    assert locate.scope_of(wanted, target(kept + gone), 3) == "g"
+
+
+@pytest.mark.parametrize(
+    ("removed", "slides"),
+    [("-y\n-x\n", True), ("-z\n-y\n", True), ("-y\n", False), ("-x\n-y\n", False)],
+)
+def test_what_was_removed_slides_where_it_ends_or_begins_as_its_surroundings(
+    removed: str, *, slides: bool
+) -> None:
+    count = removed.count("-") + 2
+    patch = f"--- a/x.py\n+++ b/x.py\n@@ -1,{count} +1,2 @@\n x\n{removed} z\n"
+    (file,) = parse(patch.encode(), "x.patch")
+    assert locate._slides(file.hunks[0].reversed()) == slides
+
+
+def test_in_a_file_without_scopes_no_definition_is_still_there() -> None:
+    gone = hunk("a\ndef f():\n    pass\nb\n", "a\nb\n").reversed()
+    text = "a\ndef f():\n    pass\nb\n"
+    assert not locate._still_there(gone, Target(text.encode(), None), 1)
+    assert locate._still_there(gone, Target(b"a\nb\n\ndef f():\n    pass\n", read_scopes), 1)
+
+
+def test_nearest_is_where_most_lines_in_a_row_are_the_same() -> None:
+    wanted = hunk("a = 1\nb = 2\nc = 3\nd = 4\n", "a = 1\nb = 2\nc = 3\nd = 5\n")
+    near = nearest.nearest(wanted, target("a = 1\nb = 2\nc = 3\nx = 0\nd = 4\n"), None)
+    assert near == Near(4, "line 4 is `x = 0`, and the patch has `d = 4`", 1)
+
+
+def test_nearest_takes_only_line_ends_for_line_ends() -> None:
+    near = nearest.nearest(hunk("a = 1\nb = MAX\n", "a = 1\n"), target("a = 1\nb = MA\n"), None)
+    assert near == Near(2, "line 2 is `b = MA`, and the patch has `b = MAX`", 1)
 
 
 def test_nearest_is_the_first_line_that_differs() -> None:

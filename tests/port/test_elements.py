@@ -98,8 +98,8 @@ def test_each_element_is_merged_with_its_namesake(
         pytest.param(
             "x = f(a=1)\n", "x = f(a=1, m=2)\n", "x = g(a=1)\n", id="another-is-called-there"
         ),
-        pytest.param("f(1, 2)\n", "f(3, 2)\n", "f(1, 4)\n", id="told-by-place-alone"),
-        pytest.param("f(1, 2)\n", "f(2)\n", "f(1, 2, a=1)\n", id="fewer-by-place"),
+        pytest.param("f(x, y)\n", "f(z, y)\n", "f(x, w)\n", id="told-by-place-alone"),
+        pytest.param("f(x, y)\n", "f(y)\n", "f(x, y, a=1)\n", id="fewer-by-place"),
         pytest.param("x = a + b\n", "x = c + b\n", "x = a + d\n", id="an-expression"),
         pytest.param("x = a or b\n", "x = c or b\n", "x = a or d\n", id="a-condition"),
         pytest.param("x = 1, 2\n", "x = 3, 2\n", "x = 1, 4\n", id="a-tuple"),
@@ -142,8 +142,8 @@ def test_each_element_is_merged_with_its_namesake(
             "if x:\n    f(\n            a=2,\n    )\n",
             id="a-text-would-move",
         ),
-        pytest.param("f(1)\n", "f(1, 2)\n", "f(1, t=2)\n", id="more-by-place"),
-        pytest.param("f(1)\n", "f(2)\n", "f(1, 3)\n", id="more-by-place-there"),
+        pytest.param("f(x)\n", "f(x, y)\n", "f(x, t=2)\n", id="more-by-place"),
+        pytest.param("f(x)\n", "f(z)\n", "f(x, y)\n", id="more-by-place-there"),
         pytest.param(
             "d = {'a': 1, **b}\n",
             "d = {'a': 2, **b}\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,20 @@ def test_folders_are_opened_once_and_closed(root: Path, folders: Held) -> None:
     assert opened() == before + 2
     folders.close()
     assert opened() == before
+
+
+def test_the_limit_of_open_files_is_as_it_was_after_the_last_of_two_closes(
+    folders: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (10, 1 << 20))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: set_.append(limits))
+    folders.allow([f"vllm/{n}/x" for n in range(100)])
+    folders.close()
+    folders.close()
+    assert [one[1] for one in set_] == [1 << 20] * 2
+    assert set_[0][0] > 100
+    assert set_[1][0] == 10
 
 
 def test_a_folder_made_has_exactly_its_mode_and_owner(root: Path, folders: Held) -> None:

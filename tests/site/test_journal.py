@@ -234,6 +234,17 @@ def test_a_backup_on_another_file_system_is_put_back_as_a_copy(
     assert snapshot(root) == before
 
 
+def test_a_tree_is_unfinished_while_there_is_a_journal_of_ours(root: Path) -> None:
+    assert journal.unfinished(str(root)) is None
+    (root / f"{PREFIX}7").mkdir(mode=0o755)  # not one that this tool makes
+    assert journal.unfinished(str(root)) is None
+    (root / f"{PREFIX}7").rmdir()
+    work = interrupt(root)
+    assert journal.unfinished(str(root)) == str(work)
+    assert recover(str(root))
+    assert journal.unfinished(str(root)) is None
+
+
 def test_a_journal_that_was_not_there_yet_leaves_nothing_to_put_back(root: Path) -> None:
     before = snapshot(root)
     work = interrupt(root, "replace")

@@ -37,7 +37,14 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
 from vllm_mods.site import journal
 from vllm_mods.site.state_folder import State, pristine, read_state
-from vllm_mods.site.transaction import Outcome, Transition, commit, recover
+from vllm_mods.site.transaction import (
+    Outcome,
+    Transition,
+    commit,
+    recover,
+    refusal,
+    rehearse,
+)
 from vllm_mods.site.transitions import revert_transition
 from vllm_mods.trees.folder import FolderTree
 
@@ -214,6 +221,26 @@ def test_only_the_bytecode_of_changed_files_goes(site: Path) -> None:
     assert (site / "vllm/a.pyc").exists()
 
 
+def test_an_original_that_has_another_name_is_copied_back(site: Path, tmp_path: Path) -> None:
+    commit(str(site), ONE)
+    os.link(site / receipt.original("vllm/a.py"), tmp_path / "other")
+    revert(site)
+    (tmp_path / "other").write_bytes(b"changed through the other name")
+    assert (site / "vllm/a.py").read_bytes() == A
+
+
+def test_bytecode_that_lies_elsewhere_goes_of_changed_files_only(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Path(f"{tmp_path / 'cache'}{site.resolve()}/vllm")
+    cache.mkdir(parents=True)
+    for name in ("a.cpython-312.pyc", "b.cpython-312.pyc"):
+        (cache / name).write_bytes(b"of before")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "cache"))
+    assert commit(str(site), ONE).notes == ()
+    assert [one.name for one in cache.iterdir()] == ["b.cpython-312.pyc"]
+
+
 def test_record_is_true_afterwards(site: Path) -> None:
     commit(str(site), ONE)
     commit(str(site), TWO)
@@ -252,6 +279,26 @@ def test_sources_are_kept_and_replaced_whole(site: Path) -> None:
     assert (kept / "one.json").read_bytes() == b"new"
 
 
+def test_a_rehearsal_says_what_a_commit_does_and_writes_nothing(site: Path) -> None:
+    before = snapshot(site)
+    told = rehearse(str(site), ONE)
+    with pytest.raises(Refused, match=r"vllm/a\.py"):
+        rehearse(str(site), transition(write("vllm/a.py", B, b"A = 3\n")))
+    assert snapshot(site) == before
+    assert told == commit(str(site), ONE)
+
+
+def test_a_file_is_no_tree(site: Path) -> None:
+    with pytest.raises(Refused, match="Not a directory; nothing was changed"):
+        commit(f"{site}/vllm/a.py", ONE)
+
+
+def test_a_refusal_names_what_was_in_the_way_or_else_the_tree() -> None:
+    for names, named in (((), "/site"), (("/a",), "/a"), (("/a", None, "/b"), "/b")):
+        error = OSError(errno.EROFS, "no", *names)
+        assert refusal("/site", error).message == f"{named}: no; nothing was changed"
+
+
 def test_nothing_to_do_does_nothing(site: Path) -> None:
     commit(str(site), ONE)
     before = snapshot(site)
@@ -264,8 +311,9 @@ def test_what_was_planned_before_another_mod_went_in_is_refused(site: Path) -> N
     other = transition(write("vllm/b.py", B, b"B = 2\n"), name="other")
     commit(str(site), ONE)
     before = snapshot(site)
-    with pytest.raises(Refused, match="another vllm-mods put mods in"):
+    with pytest.raises(Refused, match="another vllm-mods put mods in") as caught:
         commit(str(site), other)
+    assert caught.value.hint == "run the command again"
     assert snapshot(site) == before
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import subprocess
+import importlib
 import sys
 from pathlib import Path
 
-TABLE = Path(__file__).parents[2] / "benchmarks/template_modes.py"
+import pytest
+
+TABLES = Path(__file__).parents[2] / "benchmarks"
 # Writes what everybody writes in a minute, and so falls to most of them.
 NAIVE = """\
 {%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
 {%- endfor %}{{ '<|im_start|>assistant\\n' if add_generation_prompt }}"""
 
 
-def test_the_bundled_templates_fall_to_none_but_their_choices(tmp_path: Path) -> None:
+def test_the_bundled_templates_fall_to_none_but_their_choices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     naive = tmp_path / "naive.jinja"
     naive.write_text(NAIVE)
-    done = subprocess.run(
-        [sys.executable, TABLE, naive], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
+    monkeypatch.syspath_prepend(TABLES)
+    monkeypatch.setattr(sys, "argv", ["template_modes.py", str(naive)])
+    assert importlib.import_module("template_modes").main() == 0
+    lines = capsys.readouterr().out.splitlines()
     ours = sum(line.endswith("-enhanced") for line in lines)
     marks = {
         name: row[: ours + 1]

@@ -20,6 +20,7 @@ _PACKAGE = Path(vllm_mods.__file__).parent
 _MAKES = {
     "Finding": 0,
     "Problem": 0,
+    "at_site": 2,
     "Lost": 0,
     "Fault": 0,
     "ServeFault": 0,

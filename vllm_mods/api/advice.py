@@ -57,6 +57,24 @@ def hint_of(made: Plan, tree: Tree) -> str | None:
     )
 
 
+def left_out(made: Plan, *, allowed: bool) -> list[str]:
+    """Say which files of mods that would go in are not written. Raises ``Refused`` unless that is ``allowed``."""
+    lines = [
+        f"{one.mod.name}: {file.path} is outside of Python's packages, and only an image gets it"
+        for one in made.mods
+        if one.verdict.writes
+        for file in one.mod.files
+    ]
+    if not lines or allowed:
+        return [f"{line}: it is not written" for line in lines]
+    raise Refused(
+        "\n  ".join(
+            [f"nothing was changed in {made.spec}: not all of it can be put there", *lines]
+        ),
+        hint="vllm-mods build PAIRING puts them into an image; --without-files leaves them out here",
+    )
+
+
 def refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
     said = "".join(f"{note}; " for note in notes)

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api import ground, taking_out
-from vllm_mods.api.advice import next_command, refusal
+from vllm_mods.api import claims, ground, taking_out
+from vllm_mods.api.advice import left_out, next_command, refusal
 from vllm_mods.api.ground import Ground
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
 from vllm_mods.base.errors import Refused, UsageError, refusing
@@ -37,6 +37,7 @@ class Terms(NamedTuple):
     only_supported: bool = False
     keep_links: bool = False
     planned: Callable[[Plan], object] | None = None
+    without_files: bool = False
 
 
 def plan(
@@ -86,6 +87,7 @@ def apply(
     break_links: bool = False,  # noqa: ARG001  (what is done unless ``keep_links``; callers of before say so)
     source_date_epoch: int | None = None,
     planned: Callable[[Plan], object] | None = None,
+    without_files: bool = False,
 ) -> Applied:
     """Put mods into an installed vLLM, whole or not at all.
 
@@ -94,7 +96,8 @@ def apply(
     ``only_supported`` are those of ``plan``. A hard-linked file is replaced by one of this tree's own,
     its other names stay as they are, and a note says so: ``keep_links`` refuses that, ``break_links``
     is accepted and changes nothing. ``source_date_epoch`` (seconds) is the time of every file written,
-    else now; ``planned`` is called with the plan before anything is written.
+    else now; ``planned`` is called with the plan before anything is written. A mod with files that only an image
+    gets is refused, unless these are to be left out: ``without_files``.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
     not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust;
@@ -108,7 +111,7 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
-    terms = Terms(workspace, strict_version, only_supported, keep_links, planned)
+    terms = Terms(workspace, strict_version, only_supported, keep_links, planned, without_files)
     notes: list[str] = []
     _check_mods(mods)
     trust.demand(mods)
@@ -148,6 +151,7 @@ def decided(
         terms.planned(made)
     if not made.ok:
         raise refusal(made, tree, notes)
+    notes += left_out(made, allowed=terms.without_files)
     if base.bare is not None:
         wanted = ground.transition(base, whole, tree.root)
         notes += ground.notes(base, made, wanted)
@@ -314,7 +318,7 @@ def opened(
     there = state_folder.read_state(root)
     place = os.path.realpath(workspace) if workspace else None
     if there.receipt is not None and there.receipt.workspace is not None:
-        _check_outside(there.receipt, spec)
+        claims.check_outside(there.receipt, spec)
         if place is not None and place != there.receipt.workspace:
             raise UsageError(
                 f"the chat templates of this tree are in {there.receipt.workspace}, not in {workspace}",
@@ -322,17 +326,6 @@ def opened(
             )
         place = there.receipt.workspace
     return FolderTree(root, spec=spec, workspace=place), there
-
-
-def _check_outside(there: Receipt, target: str) -> None:
-    """Refuse a receipt that would have files outside of the tree replaced: no mod ever did that."""
-    for file in there.files:
-        if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
-            raise Refused(
-                f"the receipt of {target} says that a mod replaced {file.path}, outside of the tree, which "
-                "vllm-mods does not do: it was written by somebody else; nothing was changed",
-                hint=f"less {target}/{receipt.RECEIPT}  # where does this tree come from?",
-            )
 
 
 def _check_in(names: Sequence[str], there: State, tree: FolderTree) -> None:

@@ -35,6 +35,17 @@ def check(tree: FolderTree, there: Receipt) -> None:
         )
 
 
+def check_outside(there: Receipt, target: str) -> None:
+    """Refuse a receipt that would have files outside of the tree replaced: no mod ever did that."""
+    for file in there.files:
+        if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
+            raise Refused(
+                f"the receipt of {target} says that a mod replaced {file.path}, outside of the tree, which "
+                "vllm-mods does not do: it was written by somebody else; nothing was changed",
+                hint=f"less {target}/{receipt.RECEIPT}  # where does this tree come from?",
+            )
+
+
 def _is_supported(tree: FolderTree, file: ReceiptFile, brought: set[str]) -> bool:
     if file.kind == receipt.FOLDER:
         return True  # removed only if nothing is in it

@@ -70,15 +70,14 @@ def _stretches(
     kept: list[bytes] = []
     for k in (*stable, len(base)):
         x, y = to_ours.get(k, len(ours)), to_theirs.get(k, len(theirs))
-        if k > i or x > a or y > b:
-            one = _resolved(tuple(ours[a:x]), tuple(base[i:k]), tuple(theirs[b:y]))
-            if isinstance(one, Clash):
-                if kept:
-                    yield tuple(kept)
-                    kept = []
-                yield one
-            else:
-                kept += one
+        one = _resolved(tuple(ours[a:x]), tuple(base[i:k]), tuple(theirs[b:y]))
+        if isinstance(one, Clash):
+            if kept:
+                yield tuple(kept)
+                kept = []
+            yield one
+        else:
+            kept += one
         kept += base[k : k + 1]
         i, a, b = k + 1, x + 1, y + 1
     if kept:

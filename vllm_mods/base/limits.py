@@ -19,7 +19,6 @@ class Sizable(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Return at most ``size`` bytes."""
-        ...
 
 
 class Limit(int):

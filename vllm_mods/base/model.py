@@ -106,40 +106,33 @@ class Tree(Protocol):
     @property
     def spec(self) -> str:
         """The tree as the user named it."""
-        ...
 
     @property
     def version(self) -> str | None:
         """What the tree says of itself; None where it says nothing."""
-        ...
 
     @property
     def remote(self) -> bool:
         """Whether each read may cost a round trip."""
-        ...
 
     @property
     def pristine(self) -> bool:
         """Whether its files are known to be as released."""
-        ...
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none.
 
         Raises ``TreeError`` if the path escapes the root or the file cannot be read.
         """
-        ...
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
         """Return the paths of all files below the folder ``under``, in no particular order."""
-        ...
 
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Tell whether ``data`` is what the distribution shipped at ``path``.
 
         ``None`` where nothing in the tree can tell (no RECORD).
         """
-        ...
 
 
 class PatchFile(NamedTuple):
@@ -166,6 +159,17 @@ class OverlayFile(NamedTuple):
     replaces: tuple[str, ...] = ()
 
 
+class BinaryFile(NamedTuple):
+    """Prebuilt machine code that a variant brings for one ``platform``, pinned by its ``sha256``; as an overlay else."""
+
+    source: str
+    path: str
+    sha256: str
+    platform: str
+    data: bytes
+    replaces: tuple[str, ...] = ()
+
+
 class TemplateFile(NamedTuple):
     """A chat template that a variant puts into the workspace under the name ``file``.
 
@@ -186,6 +190,15 @@ class TextReplacement(NamedTuple):
     old: str
     new: str
     times: int = 1
+
+
+class FetchedFile(NamedTuple):
+    """A file in the mod's folder that came from a URL when the mod was imported; its ``sha256`` is pinned."""
+
+    url: str
+    sha256: str
+    source: str
+    data: bytes
 
 
 class Expectation(NamedTuple):
@@ -223,7 +236,10 @@ class When(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides."""
+    """One form of a mod. ``vllm`` is a PEP 440 specifier and only advice: the tree decides.
+
+    ``package`` is a distribution beside vLLM that it changes, ``package_version`` the like for that.
+    """
 
     id: str
     vllm: str
@@ -234,12 +250,32 @@ class Variant(NamedTuple):
     expects: tuple[Expectation, ...] = ()
     allow: tuple[Allowance, ...] = ()
     replace: tuple[TextReplacement, ...] = ()
+    package: str = ""
+    package_version: str = ""
+    fetch: tuple[FetchedFile, ...] = ()
+    binary: tuple[BinaryFile, ...] = ()
+
+    @property
+    def meant(self) -> str:
+        """What it is meant for, in words: a range of vLLM's versions, and one of its package's."""
+        return f"{self.vllm}, {self.package} {self.package_version}" if self.package else self.vllm
+
+
+class ImageFile(NamedTuple):
+    """A file at an absolute ``path`` of images only; it takes the place of one with a sha256 in ``replaces``."""
+
+    path: str
+    source: str
+    data: bytes
+    mode: int = 0o644
+    replaces: tuple[str, ...] = ()
 
 
 class Mod(NamedTuple):
     """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names.
 
-    ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any).
+    ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any),
+    ``serve_args`` and ``env`` what a pairing takes over for what serves, ``files`` what only an image gets.
     """
 
     name: str
@@ -256,9 +292,11 @@ class Mod(NamedTuple):
     upstream_issues: tuple[str, ...] = ()
     evidence: tuple[tuple[str, str], ...] = ()
     serve_args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
     compute_capability: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     when: tuple[When, ...] = ()
+    files: tuple[ImageFile, ...] = ()
     variants: tuple[Variant, ...] = ()
     lock: bytes | None = None
     manifest: bytes = b""

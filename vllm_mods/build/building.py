@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.build import layer, oci, tarball
+from vllm_mods.build import image_files, layer, oci, tarball
 from vllm_mods.build.content import content
 from vllm_mods.build.layer import Node
 from vllm_mods.build.oci import BuiltImage
@@ -63,6 +63,7 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafte
         )
         nodes += written.nodes
         gone = written.gone
+    nodes += image_files.nodes(base, site_root, resolved.planned.mods, epoch=lock.epoch)
     entries = layer.entries(base, nodes, gone, epoch=lock.epoch)
     image = LockedImage(
         config=_config(base, resolved), layer=tuple(_listed(one, lock) for one in entries)

@@ -62,6 +62,12 @@ class _LayerTar:
         self.entries: dict[str, tarball.TarEntry] = {}
 
     def add(self, node: Node) -> None:
+        if any(part.startswith(WHITEOUT) for part in node.path.split("/")):
+            raise Refused(
+                f"/{node.path} is how a layer takes files away, and no file can have that name in an image; "
+                "nothing was built",
+                hint="take the path out of the mod",
+            )
         folder, name = os.path.split(node.path)
         folder = self.folder(resolve(self.base, folder))
         path = f"{folder}/{name}" if folder else name

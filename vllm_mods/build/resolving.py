@@ -24,6 +24,7 @@ from vllm_mods.formats.pairing_lock import (
     PairingLock,
 )
 from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.images.model import Base
 from vllm_mods.images.model import resolve as resolve_path
 from vllm_mods.images.oci import platform_of
@@ -54,11 +55,14 @@ def resolve(
     wheels: Callable[[Sequence[str], str], tuple[LockedWheel, ...]],
     tool: str = receipt.TOOL,
     layer_format: int = LAYER_FORMAT,
+    locked: str | None = None,
 ) -> Resolved:
     """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
 
     ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if
-    they do; ``tool`` is who locks, or has locked, ``layer_format`` what the layer is to be written in. Raises ``Refused`` unless every mod is trusted and
+    they do; ``tool`` is who locks, or has locked, ``layer_format`` what the layer is to be written in.
+    ``locked`` is the command of a lock: one from before pairings took
+    anything over of their mods stays as it is. Raises ``Refused`` unless every mod is trusted and
     would end up in, ``ManifestError`` for a pairing that no image may be made of.
     """
     trust.demand(mods)
@@ -78,9 +82,12 @@ def resolve(
         for one in planned.mods
         for file in (one.variant.templates if one.variant is not None else ())
     ]
+    templates = {file.file: f"{folder}/{file.file}" for file in files}
+    served = wanted
+    if locked is None or locked != pairing.serve_script(wanted, templates):
+        served = taken_over(wanted, mods).pairing
     platform = platform_of(base.config)
     requirements = [text for one in planned.mods for text in _requirements(one)]
-    templates = {file.file: f"{folder}/{file.file}" for file in files}
     return Resolved(
         lock=PairingLock(
             pairing=wanted.name,
@@ -100,14 +107,14 @@ def resolve(
                 for file in files
             ),
             wheels=wheels(requirements, platform) if requirements else (),
-            command=pairing.serve_script(wanted, templates),
+            command=pairing.serve_script(served, templates),
             epoch=epoch,
             tool=tool,
             layer_format=layer_format,
         ),
         planned=planned,
         there=there,
-        served=container.served(wanted, templates),
+        served=container.served(served, templates),
     )
 
 

@@ -37,28 +37,22 @@ class ModelFiles(Protocol):
     @property
     def name(self) -> str:
         """The model as it was named."""
-        ...
 
     @property
     def commit(self) -> str | None:
         """The commit on the Hub."""
-        ...
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the files."""
-        ...
 
     def read(self, name: str, most: Limit) -> bytes:
         """Return a whole file. Raises ``TreeError`` if it is larger than ``most``."""
-        ...
 
     def start(self, name: str, length: int) -> tuple[int, bytes]:
         """Return the size of a file, and its first bytes."""
-        ...
 
     def part(self, name: str, start: int, end: int) -> bytes:
         """Return the bytes of a file from one place up to another."""
-        ...
 
 
 def read(files: ModelFiles) -> Checkpoint:

@@ -17,6 +17,7 @@ from vllm_mods.cli import options
 from vllm_mods.cli.plan_arguments import choose, told
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.planning import outside
 from vllm_mods.report import data, text
@@ -40,6 +41,11 @@ from vllm_mods.report import data, text
     is_flag=True,
     help="Replace a hard-linked file by one of this tree's own: what is done anyway.",
 )
+@click.option(
+    "--without-files",
+    is_flag=True,
+    help="Leave out, and name, the files of mods that only an image gets.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
 @options.json_output
 def command(
@@ -53,6 +59,7 @@ def command(
     only_supported: bool,
     keep_links: bool,
     break_links: bool,
+    without_files: bool,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -83,6 +90,7 @@ def command(
         only_supported=only_supported,
         keep_links=keep_links,
         planned=lambda planned: announced(planned, chosen, paired),
+        without_files=without_files,
     )
     try:
         done = (
@@ -133,14 +141,15 @@ def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> Non
 
 
 def serve_script(pairing: Pairing, done: Applied) -> str:
-    """Return the serve command of a pairing, its template where it lies in this tree."""
+    """Return the serve command of a pairing, with what its mods bring and its template where it lies in this tree."""
     files = [
         template.file
         for one in done.plan.mods
         for template in (one.variant.templates if one.variant else ())
     ]
+    served = taken_over(pairing, [one.mod for one in done.plan.mods]).pairing
     return pairings.serve_script(
-        pairing, {file: os.path.join(done.templates, file) for file in files}
+        served, {file: os.path.join(done.templates, file) for file in files}
     )
 
 

@@ -32,6 +32,7 @@ from vllm_mods.report import checkpoint, data, text
 @options.commits
 @options.offline
 @options.verify
+@options.others
 @click.option("--explain", is_flag=True, help="List what was not examined too, and why.")
 @options.json_output
 def command(
@@ -49,6 +50,7 @@ def command(
     only_supported: bool,
     offline: bool,
     verify: bool,
+    others: tuple[str, ...],
     explain: bool,
     as_json: bool,
 ) -> int:
@@ -66,6 +68,7 @@ def command(
         platform=platform,
         in_image=in_image,
         commits=commits,
+        others=others,
     )
     chosen, paired, planned = ask(
         library,

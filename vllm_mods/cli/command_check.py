@@ -11,11 +11,11 @@ from vllm_mods.base.model import Level, Mod, Plan, Tree
 from vllm_mods.cli import options
 from vllm_mods.formats import pairing
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.taken_over import environment, taken_over
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.scripts import command_line
-from vllm_mods.scripts.command_line import CommandScript
 from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
 from vllm_mods.serve.faults import note
@@ -31,7 +31,8 @@ _ENGINE_FINDINGS = frozenset({"rust-frontend", "template-unreadable"})
 class ServeArguments(NamedTuple):
     """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range.
 
-    ``missing`` are its mods and templates that no library has, each with why.
+    ``missing`` are its mods and templates that no library has, each with why; ``brought`` is what it takes over of
+    its mods, each with what is to be said.
     """
 
     argv: tuple[str, ...]
@@ -42,11 +43,14 @@ class ServeArguments(NamedTuple):
     vllm: str | None = None
     missing: tuple[tuple[str, str], ...] = ()
     library: Library | None = None
+    brought: tuple[tuple[str, str], ...] = ()
 
 
 def of_pairing(library: Library, found: Pairing) -> ServeArguments:
-    """Return what a pairing serves. Raises ``ManifestError`` for a mod that is there and faulty."""
-    serving, script = pairing.serve_command(found)
+    """Return what a pairing serves, with what it takes over of its mods.
+
+    Raises ``ManifestError`` for a mod that is there and faulty, and as ``taken_over`` does.
+    """
     missing: list[tuple[str, str]] = []
     there = []
     for name in found.mods:
@@ -63,15 +67,19 @@ def of_pairing(library: Library, found: Pairing) -> ServeArguments:
         except UsageError as error:
             missing.append((name, error.message))
     whole = found._replace(mods=tuple(there), templates=tuple(templates))
+    mods = library.select(library.mods_of(whole))
+    served, said = taken_over(found, mods)
+    serving, script = pairing.serve_command(served)
     return ServeArguments(
         argv=words(serving.argv),
-        env={**found.env, **exported(script), **dict(serving.assignments)},
+        env=environment(served),
         unknown=tuple(one.text for one in script.unknown),
-        mods=library.select(library.mods_of(whole)),
+        mods=mods,
         name=found.name,
         vllm=found.vllm,
         missing=tuple(missing),
         library=library,
+        brought=said,
     )
 
 
@@ -84,16 +92,8 @@ def of_script(text: str, what: str, hint: str) -> ServeArguments:
     if not script.commands:
         raise UsageError(f"{what} is empty", hint=hint)
     first = pairing.unwrapped(script.commands[pairing.serving(script)])
-    env = {**exported(script), **dict(first.assignments)}
+    env = {**command_line.exported(script), **dict(first.assignments)}
     return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
-
-
-def exported(script: CommandScript) -> dict[str, str]:
-    """Return the variables that a script exports."""
-    words_of = (one.argv[1:] for one in script.commands if one.argv[:1] == ("export",))
-    pairs = (word.partition("=") for argv in words_of for word in argv if "=" in word)
-    alone = (pair for one in script.commands if not one.argv for pair in one.assignments)
-    return {**{name: value for name, _, value in pairs}, **dict(alone)}
 
 
 def question(asked: ServeArguments) -> Callable[[Tree], ServeAnswer]:
@@ -122,6 +122,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
         note("mod-unread", name, f"was not looked at: {why}: what it adds is not known here")
         for name, why in asked.missing
     ]
+    notes += [note("mod-brings", name, said) for name, said in asked.brought]
     return found._replace(faults=(*notes, *found.faults))
 
 
@@ -135,6 +136,8 @@ def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> bo
     except TreeError as error:
         options.note(f"the command is not checked: {error.message}")
         return False
+    for name, said in asked.brought:
+        options.note(f"{name} {said}")
     errors = [fault for fault in found.faults if fault.level is Level.ERROR]
     wrong = [fault for fault in errors if fault.code != "mod-flag-absent"]
     for one in errors:
@@ -149,7 +152,7 @@ def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> bo
             f"vLLM {tree.version} would not take the command of pairing {asked.name}{lines}",
             hint=f"vllm-mods serve-check {of} --target {tree.spec}",
         )
-    return not errors
+    return not errors and not asked.brought
 
 
 def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:

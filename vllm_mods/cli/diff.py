@@ -25,6 +25,7 @@ from vllm_mods.report import data, text
 @options.strict_version
 @options.only_supported
 @options.offline
+@options.others
 @options.json_output
 def command(
     mods: tuple[str, ...],
@@ -36,6 +37,7 @@ def command(
     strict_version: bool,
     only_supported: bool,
     offline: bool,
+    others: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Show what mods would change in a vLLM tree, all of them together, as a diff; change nothing.
@@ -45,7 +47,7 @@ def command(
     if any mod does not fit.
     """
     library = options.open_library(libraries)
-    tree = options.open_tree(target, offline=offline, workspace=workspace)
+    tree = options.open_tree(target, offline=offline, workspace=workspace, others=others)
     planned = ask(
         library,
         mods,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
+from vllm_mods.base.model import Mod
 from vllm_mods.cli import options, shown
 from vllm_mods.cli.import_command import write_new
 from vllm_mods.cli.serving import asked, serving
+from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust, writing
 from vllm_mods.making import exporting
 from vllm_mods.planning import planner
@@ -91,9 +94,19 @@ def command(
         options.print_json({"schema": 1, "mod": name, "folder": output, "files": sorted(files)})
     else:
         click.echo(f"wrote {output}: {len(files)} files; a recipe names it as {output}")
+    for line in _for_recipe(mod):
+        options.note(line)
     for one in mod.requires:
         options.note(f"{name} needs {one}: export it too, and have it run before")
     return EXIT_OK
+
+
+def _for_recipe(mod: Mod) -> Iterator[str]:
+    """Yield what a recipe has to say itself, since what a script of a mod sets ends with it."""
+    for name, value in mod.env:
+        yield f"{mod.name} needs {name}={shlex.quote(value)}: put it under the recipe's env"
+    if mod.serve_args:
+        yield f"{mod.name} needs {shlex.join(mod.serve_args)}: put it into the recipe's command"
 
 
 def _refuse_unused(given: Mapping[str, object]) -> None:
@@ -127,7 +140,11 @@ def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
     library = options.open_library(libraries)
     pairing = library.pairing(name)
     trust.demand_pairing(library, name)
-    text = writer.write(pairing)
+    held = [mod for mod in pairing.mods if mod in library.names()]
+    served, brought = taken_over(pairing, library.select(held))
+    for mod, said in brought:
+        options.note(f"{mod} {said}")
+    text = writer.write(served)
     if output is None:
         shown.file(text)
     else:

@@ -47,6 +47,9 @@ from vllm_mods.report import data
 @click.option("--vllm", "spec", metavar="SPEC", help="Of a mod: the range that it states.")
 @click.option("--record", is_flag=True, help="Of a mod: run it on a copy of --tree.")
 @options.recording
+@click.option(
+    "--fetch", is_flag=True, help="Of a mod: take what its script asks for by https, once."
+)
 @options.offline
 @options.json_output
 def command(
@@ -65,6 +68,7 @@ def command(
     seconds: float,
     also: tuple[str, ...],
     environ: tuple[str, ...],
+    fetch: bool,
     mend: bool,
     offline: bool,
     as_json: bool,
@@ -79,8 +83,12 @@ def command(
     """
     limits = (network, seconds, also, environ) if record else None
     asked = ImportArguments(
-        path, library, name, tree, summary, terms, spec, limits, offline, as_json
+        path, library, name, tree, summary, terms, spec, limits, offline, as_json, fetch
     )
+    if fetch and offline:
+        raise UsageError(
+            "--fetch takes from the network, and --offline forbids it", hint="give one"
+        )
     if _is_mod(asked, recipes_only=bool(output or mods or mend)):
         return import_mod.run(asked)
     if output and library:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import click
@@ -15,6 +16,7 @@ from vllm_mods.cli import new, options, shown
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import mod_folder
 from vllm_mods.making import (
+    advice,
     building,
     compose,
     exporting,
@@ -26,10 +28,11 @@ from vllm_mods.making import (
     recording,
 )
 from vllm_mods.making.effects import Effect, Left, ScriptPlace
+from vllm_mods.making.fetching import Fetcher, Lacked, all_of
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
 from vllm_mods.making.over_releases import ReleaseRow
-from vllm_mods.making.recording import Limits
+from vllm_mods.making.recording import Limits, Recording
 from vllm_mods.planning import planner
 from vllm_mods.report import script
 from vllm_mods.report.data import finding
@@ -54,6 +57,7 @@ class ImportArguments(NamedTuple):
     """``recording.Limits`` of a run; None to run nothing."""
     offline: bool
     as_json: bool
+    fetch: bool = False
 
 
 class Made(NamedTuple):
@@ -75,10 +79,15 @@ def run(asked: ImportArguments) -> int:
         return _take_back(asked, *exported)
     if asked.record is not None and asked.tree is None:
         return _over_releases(asked, source)
+    fetcher = Fetcher(options.note)
     tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
     effects: tuple[Effect, ...]
     try:
-        effects = reading.read(source.name, source.files, tree)
+        if asked.fetch:
+            fetcher.until_read(
+                lambda fetched: reading.read(source.name, source.files, tree, fetched)
+            )
+        effects = reading.read(source.name, source.files, tree, fetcher.taken)
     except BashError as error:
         if asked.record is None:
             raise UsageError(
@@ -86,7 +95,7 @@ def run(asked: ImportArguments) -> int:
                 hint=f"bash -n {asked.path}/{folder.SCRIPT}",
             ) from error
         effects = (Left(ScriptPlace(folder.SCRIPT, error.line), folder.SCRIPT, error.why),)
-    return _finish(asked, source, effects, tree)
+    return _finish(asked, source, effects, tree, fetcher)
 
 
 def _built(asked: ImportArguments) -> int:
@@ -96,28 +105,42 @@ def _built(asked: ImportArguments) -> int:
             f"{asked.path} is a Dockerfile, and --record runs a run.sh", hint="docker build"
         )
     tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
+    fetcher = Fetcher(options.note)
     try:
         source = folder.build(asked.path)
         text = source.files[source.script].decode("utf-8", "surrogateescape")
-        shell = reading.ReadShell(source.name, source.files, tree)
-        effects = building.read(shell, text, source.script)
+
+        def read(fetched: Mapping[str, bytes]) -> tuple[Effect, ...]:
+            shell = reading.ReadShell(source.name, source.files, tree, fetched)
+            return building.read(shell, text, source.script)
+
+        if asked.fetch:
+            fetcher.until_read(read)
+        effects = read(fetcher.taken)
     except BashError as error:
         why = f"{asked.path}: line {error.line}: {error.why}"
         raise UsageError(why, hint="docker build --check") from error
-    return _finish(asked, source, effects, tree)
+    return _finish(asked, source, effects, tree, fetcher)
 
 
 def _finish(
-    asked: ImportArguments, source: LauncherFolder, effects: Sequence[Effect], tree: Tree | None
+    asked: ImportArguments,
+    source: LauncherFolder,
+    effects: Sequence[Effect],
+    tree: Tree | None,
+    fetcher: Fetcher,
 ) -> int:
     """Make the mod of what was read, or of a run, and say what it is."""
     understood = from_script.understand(effects, tree)
     name = asked.name or _slug(source.name)
     made: Made | None = None
+    wanted = advice.stated(compose.Wanted(name, asked.summary, asked.terms, asked.spec), effects)
+    wanted = wanted._replace(fetched=tuple(all_of(fetcher.taken)))
     if asked.record is not None:
-        made = _recorded(asked, name, source, understood, tree)
+        wanted = wanted._replace(python=from_script.installed(effects))
+        made = _recorded(asked, wanted, source, tree, fetcher)
     elif not understood.left:
-        made = _made(asked, name, understood, tree)
+        made = _made(wanted, understood, tree)
     place = None
     if made is not None and asked.library is not None:
         place = new.write(asked.library, name, made.files)
@@ -140,7 +163,17 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     releases = [over_releases.Release(one, index.open(one)) for one in finals]
     name = asked.name or _slug(source.name)
     wanted = compose.Wanted(name, asked.summary, asked.terms)
-    limits = Limits(*(asked.record or ()))
+    fetcher = Fetcher(options.note)
+
+    def read(fetched: Mapping[str, bytes]) -> tuple[Effect, ...]:
+        return reading.read(source.name, source.files, None, fetched)
+
+    with contextlib.suppress(BashError):  # the run says what is wrong with the script
+        if asked.fetch:
+            fetcher.until_read(read)
+        wanted = advice.stated(wanted, read(fetcher.taken))
+    wanted = wanted._replace(fetched=tuple(all_of(fetcher.taken)))
+    limits = Limits(*(asked.record or ()))._replace(fetched=fetcher.taken)
     made, handed = from_folder.make(source, wanted, releases, limits, _progress)
     if handed:
         options.note(f"it was run, because reading does not tell: {handed}")
@@ -166,29 +199,41 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
     return EXIT_OK
 
 
-def _made(asked: ImportArguments, name: str, understood: Understood, tree: Tree | None) -> Made:
-    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
+def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> Made:
     if tree is not None:
         made = from_script.on_tree(understood, wanted, tree)
         return Made(made.files, made.planned, made.unknown)
     files = from_script.without_tree(understood, wanted)
-    mod_folder.load_mod(f"/{name}", read=lambda path: files.get(path.removeprefix(f"/{name}/")))
+    folder = f"/{wanted.name}/"
+    mod_folder.load_mod(folder[:-1], read=lambda path: files.get(path.removeprefix(folder)))
     return Made(files, None, tuple(compose.unknown(wanted, None)))
 
 
 def _recorded(
     asked: ImportArguments,
-    name: str,
+    wanted: compose.Wanted,
     source: LauncherFolder,
-    understood: Understood,
     tree: Tree | None,
+    fetcher: Fetcher,
 ) -> Made:
     """Make a mod of what the script does when it is run; say what else it did."""
     if tree is None or asked.record is None:
         raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
-    done = recording.changed(["./run.sh"], source.name, source.files, tree, Limits(*asked.record))
-    python = dict.fromkeys((*from_script.installed(understood.effects), *done.python))
-    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec, python=tuple(python))
+    limits = Limits(*asked.record)
+
+    def run() -> Recording:
+        fed = limits._replace(fetched=fetcher.taken)
+        try:
+            return recording.changed(["./run.sh"], source.name, source.files, tree, fed)
+        except Lacked as error:
+            if not asked.fetch or not fetcher.take(error.urls):
+                raise
+        return run()
+
+    done = run()
+    wanted = wanted._replace(fetched=tuple(all_of(fetcher.taken)))
+    python = dict.fromkeys((*wanted.python, *done.python))
+    wanted = wanted._replace(python=tuple(python))
     made = compose.compose(wanted, done.changes, done.templates, tree)
     told = tuple(f"it wrote {path}, which no mod can have" for path in done.elsewhere)
     return Made(made.files, made.planned, made.unknown, told)

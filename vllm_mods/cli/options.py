@@ -85,6 +85,13 @@ history = click.option(
     metavar="REPO",
     help="A clone of vLLM's repository: its commits tell where files and definitions went.",
 )
+others = click.option(
+    "--with",
+    "others",
+    metavar="NAME==VERSION",
+    multiple=True,
+    help="Of a release or wheel: another package beside it [the newest that it took on its day].",
+)
 verify = click.option(
     "--verify",
     is_flag=True,
@@ -297,8 +304,17 @@ def open_tree(
     platform: str | None = None,
     in_image: str | None = None,
     commits: str | None = None,
+    others: tuple[str, ...] = (),
 ) -> Tree:
-    """Open a tree; it is closed when the command ends. ``platform`` and ``in_image`` are for images."""
+    """Open a tree; it is closed when the command ends. ``platform`` and ``in_image`` are for images.
+
+    ``others`` are the packages beside it as ``--with`` names them.
+    """
+    named = None
+    if others:
+        from vllm_mods.trees.other_packages import chosen  # noqa: PLC0415
+
+        named = chosen(others)
     if platform is None and in_image is None:
         tree = trees.open_tree(
             spec,
@@ -308,6 +324,7 @@ def open_tree(
             note=note,
             verify=verify,
             commits=commits,
+            others=named,
         )
     else:
         from vllm_mods.trees.image import open_image  # noqa: PLC0415  (the engines' libraries)

@@ -150,6 +150,7 @@ def on_base(
             wheels=chosen,
             tool=TOOL if locked is None else locked.tool,
             layer_format=LAYER_FORMAT if locked is None else locked.layer_format,
+            locked=None if locked is None else locked.command,
         )
         nodes: list[Node] = []
         for wheel in resolved.lock.wheels:

@@ -11,6 +11,7 @@ import click
 from vllm_mods.cli import pairing_arguments
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.run.service import Service, service
@@ -84,7 +85,8 @@ def asked(
     restart: str,
 ) -> Asked:
     """Read a pairing and its lock, and return what is to be started."""
-    wanted = library.pairing(name)
+    named = library.pairing(name)
+    wanted = taken_over(named, library.select(library.mods_of(named))).pairing
     path = pairing_arguments.lock_path(library, name, lock_file)
     trust.demand_pairing(library, name, *(() if lock_file is not None else (path,)))
     kept = pairing_arguments.read_lock(library, path, name)

@@ -50,6 +50,8 @@ def of_mod(mod: Mod) -> dict[str, Any]:
         **data.fields(mod, "digest", "requires", "conflicts", "after"),
         "upstream": {"status": mod.upstream_status, "issues": list(mod.upstream_issues)},
         "evidence": dict(mod.evidence),
+        "env": dict(mod.env),
+        "files": [data.fields(file, "path", "source", "mode") for file in mod.files],
         **data.fields(mod, "serve_args", "compute_capability", "outside"),
         "when": [
             {"config": dict(one.config), "tensors": dict(one.tensors), "fails": one.fails}
@@ -59,6 +61,8 @@ def of_mod(mod: Mod) -> dict[str, Any]:
             {
                 "id": variant.id,
                 "vllm": variant.vllm,
+                "package": variant.package or None,
+                "package_version": variant.package_version or None,
                 "files": touched(mod, variant),
                 "python": list(variant.python),
             }
@@ -76,6 +80,7 @@ def touched(mod: Mod, variant: Variant) -> list[str]:
     ]
     paths += [one.path for one in variant.replace]
     paths += [file.path for file in variant.overlay]
+    paths += [file.path for file in variant.binary]
     paths += [f"<workspace>/{file.file}" for file in variant.templates]
     return list(dict.fromkeys(paths))
 
@@ -94,12 +99,14 @@ def mod_lines(mod: Mod) -> list[str]:
         ("after", ", ".join(mod.after)),
         *(("evidence", f"{kind}: {text}") for kind, text in mod.evidence),
         ("serve with", shlex.join(mod.serve_args)),
+        *(("variable", f"{name}={shlex.quote(value)}") for name, value in mod.env),
         ("GPU", ", ".join(mod.compute_capability)),
         ("outside", ", ".join(mod.outside)),
+        ("in images", ", ".join(file.path for file in mod.files)),
         *(("models", ", ".join(key for key, _ in (*one.config, *one.tensors))) for one in mod.when),
     )
     for variant in mod.variants:
-        lines.append(f"  variant {variant.id} for vLLM {variant.vllm}")
+        lines.append(f"  variant {variant.id} for vLLM {variant.meant}")
         lines += [f"    {path}" for path in touched(mod, variant)]
         lines += [f"    needs {requirement}" for requirement in variant.python]
     return lines

@@ -85,8 +85,9 @@ def fit(
         key=lambda f: (f.level is Level.NOTE, f.code != "fit-dead", f.path or "", f.line or 0),
     )
     changed = {change.path for change in changes}
-    # What lies outside vllm/ is the environment: it differs from one installation to the next.
-    beside = (path for path in consulted - changed if path.startswith("vllm/"))
+    # What is in no package that is changed is the environment: it differs from one installation to the next.
+    roots = ("vllm/", *(f"{path.partition('/')[0]}/" for path in changed))
+    beside = (path for path in consulted - changed if path.startswith(roots))
     return Fit(
         findings=tuple(ranked),
         beside=tuple(sorted(beside)),

@@ -32,8 +32,6 @@ def attribute_problems(  # noqa: C901 - the questions in their order
             continue  # a double underscore belongs to Python or is mangled: neither is listed
         if node is site.node and not isinstance(node.ctx, ast.Load):
             continue
-        if site.scope.tolerant or site.scope.typing_only:
-            continue
         things = inference.infer(node.value, site.scope)
         plain = [builtin(thing) for thing in things]
         if plain and None not in plain:
@@ -105,7 +103,7 @@ def _more(world: World, line: Lineage, name: str) -> str:
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
     message = f"{ast.unparse(node)[:60]} is read, and {text}"
     key = text.partition(" ")[0], node.attr
-    return at_site(inference.path, site, "fit-attribute", node.attr, message, *key)
+    return at_site(inference.path, site, node.attr, message, *key, code="fit-attribute")
 
 
 def narrowed(scope: CodeScope, value: ast.expr) -> bool:

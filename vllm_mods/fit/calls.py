@@ -59,7 +59,7 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
     token = text.rpartition(".")[2].rstrip("()")
     message = f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}"
     key = site.scope.name, text, no.why
-    return at_site(inference.path, site, "fit-call", token, message, *key)
+    return at_site(inference.path, site, token, message, *key, code="fit-call")
 
 
 def _builtin_method(node: ast.Call) -> bool:

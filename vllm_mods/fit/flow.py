@@ -14,21 +14,32 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 def flow_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterator[Problem]:
     """Judge every function that has one of some lines."""
+    for node, scope in functions(tree, lines):
+        yield from _function(path, tree, node, scope)
+
+
+def functions(
+    tree: ast.Module, lines: frozenset[int]
+) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+    """Yield every function that has one of some lines, with its dotted name."""
     stack: list[tuple[ast.AST, str]] = [(tree, "")]
     while stack:
         node, scope = stack.pop()
         for child in ast.iter_child_nodes(node):
             inner = scope
-            if isinstance(child, ast.stmt) and lines.isdisjoint(
-                range(child.lineno, (child.end_lineno or child.lineno) + 1)
-            ):
+            if isinstance(child, ast.stmt) and lines.isdisjoint(rows(child)):
                 continue
             if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
                 inner = f"{scope}.{child.name}".lstrip(".")
                 if isinstance(child, FUNCTIONS):
-                    yield from _function(path, tree, child, inner)
+                    yield child, inner
             if not isinstance(child, ast.expr):
                 stack.append((child, inner))
+
+
+def rows(node: ast.stmt) -> range:
+    """Return the lines of a statement."""
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def _function(

@@ -69,7 +69,7 @@ def _alias(
     what = module if name is None else f"{name} from {module}"
     token = (name or module).rpartition(".")[2]
     message = f"cannot import {what}: {why}"
-    problem = at_site(path, site, "fit-import", token, message, module, name or "")
+    problem = at_site(path, site, token, message, module, name or "", code="fit-import")
     yield problem._replace(line=alias.lineno)
 
 
@@ -178,4 +178,4 @@ def _module_attribute(
     if answer.exists is False:
         message = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
         key = where, node.attr
-        yield at_site(inference.path, site, "fit-import", node.attr, message, *key)
+        yield at_site(inference.path, site, node.attr, message, *key, code="fit-import")

@@ -177,10 +177,9 @@ def _look(
     inference = Inference(world, path)
     yield from import_problems(inference, sites, lines)
     yield from call_problems(inference, sites)
-    yield from attribute_problems(inference, sites)
-    yield from kind_problems(inference, sites)
-    yield from string_problems(inference, sites)
-    yield from value_problems(inference, sites)
+    run = [site for site in sites if not (site.scope.tolerant or site.scope.typing_only)]
+    for problems in (attribute_problems, kind_problems, string_problems, value_problems):
+        yield from problems(inference, run)
 
 
 def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple[str, ...]]:

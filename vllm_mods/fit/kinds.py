@@ -34,14 +34,12 @@ _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge every use among some sites."""
     for site in sites:
-        if site.scope.tolerant or site.scope.typing_only:
-            continue
         found = [(*one, Level.ERROR) for one in _wrong(inference, site.node, site.scope)]
         if isinstance(site.node, ast.ClassDef):
             found += _incomplete(inference, site.node, site.scope)
         for text, token, level in found:
             key = site.scope.name, lasting(text)
-            yield at_site(inference.path, site, "fit-kind", token, text, *key, level=level)
+            yield at_site(inference.path, site, token, text, *key, level=level, code="fit-kind")
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import own
-from vllm_mods.fit.flow import FUNCTIONS, bound_by
+from vllm_mods.fit.flow import FUNCTIONS, bound_by, functions, rows
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.signatures import every
 
@@ -22,22 +22,8 @@ _LATER_TOO = (ast.ListComp, ast.SetComp, ast.DictComp)
 
 def path_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterator[Problem]:
     """Judge every function that has one of some lines."""
-    stack: list[tuple[ast.AST, str]] = [(tree, "")]
-    while stack:
-        node, scope = stack.pop()
-        for child in ast.iter_child_nodes(node):
-            if not isinstance(child, ast.stmt) or lines.isdisjoint(_rows(child)):
-                continue
-            inner = scope
-            if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
-                inner = f"{scope}.{child.name}".lstrip(".")
-            if isinstance(child, FUNCTIONS):
-                yield from _function(path, child, inner, lines)
-            stack.append((child, inner))
-
-
-def _rows(node: ast.stmt) -> range:
-    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    for node, scope in functions(tree, lines):
+        yield from _function(path, node, scope, lines)
 
 
 def _function(
@@ -57,7 +43,7 @@ def _function(
             names = _sometimes(branch)
             names -= shared | _above(node, branch.lineno) if names else shared
             for name, read in _reads(block[index + 1 :], names, _words(branch.test)):
-                if read in lines or not lines.isdisjoint(_rows(branch)):
+                if read in lines or not lines.isdisjoint(rows(branch)):
                     yield Problem(
                         code="fit-undefined-name",
                         key=("fit-undefined-name", scope, name, "one path"),

@@ -32,10 +32,10 @@ class Problem(NamedTuple):
 def at_site(
     path: str,
     site: CodeSite,
-    code: str,
     token: str,
     message: str,
     *key: str,
+    code: str,
     level: Level = Level.ERROR,
 ) -> Problem:
     """Return the problem of a site; ``key`` tells it from others of its kind."""

@@ -56,11 +56,11 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
     """Judge every string among some sites that names something of the tree."""
     world = inference.world
     for site in sites:
-        if site.scope.tolerant or site.scope.typing_only:
-            continue
         for text, token, level in _wrong(inference, site.node, site.scope):
             sure = level if candidates(world, (inference.path,))[1] else Level.NOTE
-            yield at_site(inference.path, site, "fit-string", token, text, token, text, level=sure)
+            yield at_site(
+                inference.path, site, token, text, token, text, level=sure, code="fit-string"
+            )
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch

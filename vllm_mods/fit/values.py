@@ -36,15 +36,13 @@ _ALSO = (ast.Tuple, ast.JoinedStr)
 def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge what some sites pass to functions of the tree, and what they do with results."""
     for site in sites:
-        if site.scope.tolerant or site.scope.typing_only:
-            continue
         found = [("fit-call", Level.ERROR, one) for one in _arguments(inference, site)]
         for value in _used(site.node):
             noted = _optional(inference, value, site.scope)
             found += [("fit-kind", Level.NOTE, one) for one in noted]
         for code, level, (text, token) in found:
             key = site.scope.name, lasting(text)
-            yield at_site(inference.path, site, code, token, text, *key, level=level)
+            yield at_site(inference.path, site, token, text, *key, level=level, code=code)
 
 
 def _arguments(inference: Inference, site: CodeSite) -> Iterator[tuple[str, str]]:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.toml_table import SECRET
 from vllm_mods.scripts import command_line
 
-_SECRET = re.compile(r".*_(TOKEN|KEY|SECRET|PASSWORD)\Z", re.IGNORECASE)
 _PORT = 8000
 _SECOND = 1_000_000_000
 # Python is where vLLM is, curl need not be; and a proxy of the environment is none for this.
@@ -90,7 +90,7 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
         f"env.{name}: it looks like a secret, and an image shows its environment to everybody who has it: "
         f"take it out, and give it when the container is started (--env-file FILE with {name}=…)"
         for name in pairing.env
-        if _SECRET.match(name)
+        if re.match(SECRET, name)
     ]
     serving, script = pairings.serve_command(pairing)
     found += [
@@ -98,7 +98,7 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
         f"(--env-file FILE with {name}=…)"
         for one in script.commands
         for name, _ in one.assignments
-        if _SECRET.match(name)
+        if re.match(SECRET, name)
     ]
     if not pairings.serves(serving.argv):
         return tuple(found)

@@ -14,7 +14,10 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import (
     Allowance,
+    BinaryFile,
     Expectation,
+    FetchedFile,
+    ImageFile,
     Mod,
     OverlayFile,
     PatchFile,
@@ -24,15 +27,19 @@ from vllm_mods.base.model import (
     When,
 )
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import NAME, Table, in_words
+from vllm_mods.formats import image_paths, platforms
+from vllm_mods.formats.toml_table import NAME, SECRET, Table, in_words
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
 _VERSION = r"v?\d+(\.\d+)*([-_.]?(a|b|rc|post|dev)\d*)*(\+[a-z0-9.]+)?\Z"
 _REQUIREMENT = r"[A-Za-z0-9][\w.-]*\s*(\[[\w, .-]*\])?\s*([=<>!~;@(].*)?\Z"
+_LIBRARY = r"(?!.*(?:^|/)\.\.(?:/|$))[^/\\\0][^\\\0]*\.so(?:\.\d+)*\Z"
+_PACKAGE = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z"
 _CAPABILITY = r"\d+\.\d\Z"
+_URL = r"https://[^\s/@?#]+(?:[/?#]\S*)?\Z"
 _SHA256 = r"[0-9a-f]{64}\Z"
-_TABLES = ("overlay", "templates", "expects", "allow", "replace")
+_TABLES = ("overlay", "templates", "expects", "allow", "replace", "fetch", "binary")
 _STATUSES = ("open", "merged", "rejected", "none")
 
 
@@ -71,15 +78,20 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
         upstream_status=upstream.choice("status", _STATUSES, "none"),
         evidence=_evidence(evidence),
         serve_args=serve.strings("args"),
+        env=_env(top.table("env")),
         compute_capability=hardware.strings(
             "compute_capability", _CAPABILITY, "a capability such as '9.0'"
         ),
         outside=top.paths("outside"),
         when=tuple(_when(entry) for entry in top.tables("when")),
+        files=tuple(_file(entry) for entry in top.tables("files")),
         variants=variants,
     )
     if not variants and "variant" not in top.bad:
         top.problem("variant", "a mod needs at least one [[variant]]")
+    paths = [file.path for file in mod.files]
+    for repeated in sorted({path for path in paths if paths.count(path) > 1}):
+        top.problem("files", f"two files are for {repeated}")
     ids = [variant.id for variant in variants]
     for repeated in sorted({name for name in ids if name and ids.count(name) > 1}):
         top.problem("variant", f"two variants have the id {repeated!r}")
@@ -99,10 +111,11 @@ def _check_ranges(read: Mod, where: str) -> None:
 
     problems = []
     for i, variant in enumerate(read.variants):
-        try:
-            versions.in_range("0", variant.vllm)
-        except ValueError as error:
-            problems.append(f"variant[{i}].vllm: {error}")
+        for key, spec in (("vllm", variant.vllm), ("version", variant.package_version)):
+            try:
+                versions.in_range("0", spec)
+            except ValueError as error:
+                problems.append(f"variant[{i}].{key}: {error}")
     if problems:
         raise ManifestError(where, tuple(problems))
 
@@ -118,6 +131,32 @@ def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
                 except (re.error, RecursionError, OverflowError) as error:
                     table.problem(key, f"not a regular expression: {error}")
     return tuple(found)
+
+
+def _env(table: Table) -> tuple[tuple[str, str], ...]:
+    for name in table.raw:
+        if not table.checked and re.match(SECRET, name):
+            table.problem(
+                name,
+                "looks like a secret, and a mod is passed on: give it when the container is started",
+            )
+    return tuple(table.variables().items())
+
+
+def _file(entry: Table) -> ImageFile:
+    path = entry.get("path", str, required=True) or ""
+    if path and (why := image_paths.objection(path)):
+        entry.problem("path", f"{path!r} {why}")
+    mode = entry.match("mode", r"0[0-7]{3}\Z", "permission bits such as '0644'")
+    found = ImageFile(
+        path=path,
+        source=entry.path("source", required=True),
+        data=b"",
+        mode=int(mode, 8) if re.fullmatch("[0-7]+", mode) else 0o644,
+        replaces=entry.strings("replaces", _SHA256, "a sha256 in hexadecimal"),
+    )
+    entry.refuse_unknown()
+    return found
 
 
 def _when(table: Table) -> When:
@@ -193,6 +232,7 @@ def _variant(table: Table) -> Variant:
         for entry in entries["allow"]
     )
     patches, root, optional = table.paths("patches"), table.path("root"), table.paths("optional")
+    package = table.match("package", _PACKAGE, "the name of a distribution")
     variant = Variant(
         id=table.get("id", str, required=True) or "",
         vllm=table.specifier("vllm"),
@@ -203,10 +243,41 @@ def _variant(table: Table) -> Variant:
         expects=expects,
         allow=allow,
         replace=tuple(map(_replacement, entries["replace"])),
+        fetch=tuple(
+            FetchedFile(
+                url=entry.match("url", _URL, "an https URL without a login", required=True),
+                sha256=entry.match("sha256", _SHA256, "a sha256 in hexadecimal", required=True),
+                source=entry.path("file", required=True),
+                data=b"",
+            )
+            for entry in entries["fetch"]
+        ),
+        binary=tuple(
+            BinaryFile(
+                source=entry.path("source", required=True),
+                path=entry.match("path", _LIBRARY, "the path of a library, NAME.so", required=True),
+                sha256=entry.match("sha256", _SHA256, "a sha256 in hexadecimal", required=True),
+                platform=entry.choice("platform", ("", *platforms.NAMES), ""),
+                data=b"",
+                replaces=entry.strings("replaces", _SHA256, "a sha256 in hexadecimal"),
+            )
+            for entry in entries["binary"]
+        ),
+        package=package if package != "vllm" else "",
+        package_version=table.specifier("version") if package not in {"", "vllm"} else "",
     )
+    if "version" in table.raw and not variant.package:
+        table.problem("version", "is that of another package: say which, `package`")
     for unknown in sorted(set(optional) - set(patches)):
         table.problem("optional", f"{unknown!r} is none of its patches")
-    if not (patches or overlay or templates or variant.replace) and not table.problems:
+    for one, built in zip(variant.binary, entries["binary"], strict=True):
+        if not one.platform and "platform" not in built.bad:
+            built.problem("platform", "is required")
+    builds = [(one.path, one.platform) for one in variant.binary]
+    for path, platform in sorted({build for build in builds if builds.count(build) > 1}):
+        table.problem("binary", f"two files are {path} for {platform}")
+    brings = (patches, overlay, templates, variant.replace, variant.binary)
+    if not any(brings) and not table.problems:
         table.problem("", "a variant needs patches, an overlay, replacements or templates")
     for entry in templates:
         if "/" in entry.file:

@@ -22,7 +22,6 @@ from vllm_mods.scripts import command_line
 SCHEMA = 1
 TOPOLOGIES = ("any", "solo", "cluster")
 Scalar = str | int | float | bool
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 _IMAGE = r"\S+\Z"
 _CHAT_TEMPLATE = r"(--chat-template(?:=|[ \t]+(?:\\\n[ \t]*)?))([^\s\\]+)"
 _PLACEHOLDER = r"\{[^\W\d][\w-]*\}"
@@ -81,7 +80,7 @@ def parse(data: bytes, where: str) -> Pairing:
         mods=top.strings("mods", NAME, "the name of a mod"),
         templates=top.strings("templates", NAME, "the name of a template"),
         defaults=_defaults(top.table("defaults")),
-        env=_env(top.table("env")),
+        env=top.table("env").variables(),
         command=top.get("command", str, required=True) or "",
         topology=top.choice("topology", TOPOLOGIES, "any"),
         recipe=_recipe(top.table("recipe")) if "recipe" in top.raw else None,
@@ -375,14 +374,6 @@ def _defaults(table: Table) -> dict[str, Scalar]:
         else:
             table.problem(key, f"expected text, a number, true or false, found {in_words(value)}")
     return found
-
-
-def _env(table: Table) -> dict[str, str]:
-    for key in table.raw:
-        if not re.match(_VARIABLE, key):
-            table.problem(key, "is not the name of an environment variable")
-    values = {key: table.get(key, str) for key in table.raw}
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _recipe(table: Table) -> Recipe:

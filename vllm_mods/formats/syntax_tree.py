@@ -13,7 +13,7 @@ from typing import Any
 from vllm_mods.base import limits
 
 TOO_DEEP = "it is nested too deeply to be read"
-_CODING = re.compile(rb"[^\n]*\n?[^\n]*coding[:=]")  # in one of the first two lines
+_CODING = re.compile(rb"coding[:=]")
 
 
 class DeepError(SyntaxError):
@@ -53,7 +53,7 @@ def module(data: bytes) -> ast.Module | None:
 def decoded(data: bytes) -> str:
     """Return a file's text, without a byte-order mark. Raises ``SyntaxError`` or ``UnicodeDecodeError``."""
     encoding = "utf-8-sig"
-    if _CODING.match(data):
+    if any(map(_CODING.search, data.split(b"\n", 2)[:2])):
         import io  # noqa: PLC0415  (rarely needed)
         import tokenize  # noqa: PLC0415
 

@@ -13,6 +13,9 @@ from typing import Any, TypeVar, cast
 # it reads the specifier for real when a version is compared with it.
 _SPECIFIER = r"\s*(===|==|!=|~=|<=|>=|<|>)\s*\d[\w.*+!-]*\s*\Z"
 NAME = r"[a-z0-9][a-z0-9._-]*\Z"
+SECRET = r"(?i).*_(TOKEN|KEY|SECRET|PASSWORD)\Z"  # noqa: S105  (a pattern)
+"""Names of variables whose value nobody may read in an image, or in a file that is passed on."""
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 _T = TypeVar("_T")
 
 
@@ -106,6 +109,16 @@ class Table:
                 self.problem(key, f"{part.strip()!r} is not a version specifier such as '>=0.20'")
                 return text
         return text
+
+    def variables(self) -> dict[str, str]:
+        """Return the table itself as environment variables."""
+        for key, value in self.raw.items():
+            if not self._matches(_VARIABLE, key):
+                self.problem(key, "is not the name of an environment variable")
+            elif isinstance(value, str) and "\0" in value:
+                self.problem(key, "has a NUL, which no environment has")
+        values = {key: self.get(key, str) for key in self.raw}
+        return {key: value for key, value in values.items() if value is not None}
 
     def table(self, key: str) -> Table:
         """Return the table below a key, an empty one if it is not there."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.formats import record
@@ -69,6 +70,21 @@ def dist_info(folder: str) -> tuple[str, str] | None:
     """Return (distribution, version) of a folder named ``<name>-<version>.dist-info``."""
     match = _DIST_INFO.match(folder)
     return (match["name"], match["version"]) if match else None
+
+
+def version_of(folders: Iterable[str], name: str) -> str | None:
+    """Return the version of a distribution, out of the names of ``.dist-info`` folders; None if there are several."""
+    found = {
+        said[1]
+        for folder in folders
+        if (said := dist_info(folder)) is not None and canonical(said[0]) == canonical(name)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def canonical(name: str) -> str:
+    """Return the one spelling of a distribution's name."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def module_version(data: bytes | None) -> str | None:

@@ -134,13 +134,11 @@ class Library:
         Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty or its file has
         another name.
         """
-        files = self._pairing_files()
-        if name not in files:
-            raise self._unknown("pairing", name, files)
-        found = parse_pairing(self.read(files[name]) or b"", files[name])
+        file = self.pairing_file(name)
+        found = parse_pairing(self.read(file) or b"", file)
         if found.name != name:
             raise ManifestError(
-                files[name], (f"name: {found.name!r} is not the name of its file, {name!r}",)
+                file, (f"name: {found.name!r} is not the name of its file, {name!r}",)
             )
         return found
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
-from vllm_mods.base.model import Mod, TemplateFile
-from vllm_mods.formats import manifest, mod_lock
+from vllm_mods.base.model import BinaryFile, Mod, TemplateFile
+from vllm_mods.formats import manifest, mod_lock, platforms
 from vllm_mods.library import reading
 
 MANIFEST = "mod.toml"
@@ -73,16 +73,33 @@ def load_mod(
             files.template(f"{at}.templates[{j}].name", one)
             for j, one in enumerate(variant.templates)
         ]
+        fetch = [
+            one._replace(data=files.pinned(f"{at}.fetch[{j}].file", one.source, one.sha256))
+            for j, one in enumerate(variant.fetch)
+        ]
+        binary = [
+            one._replace(data=files.machine_code(f"{at}.binary[{j}]", one))
+            for j, one in enumerate(variant.binary)
+        ]
         variants.append(
             variant._replace(
-                patches=tuple(patches), overlay=tuple(overlay), templates=tuple(templates)
+                patches=tuple(patches),
+                overlay=tuple(overlay),
+                templates=tuple(templates),
+                fetch=tuple(fetch),
+                binary=tuple(binary),
             )
         )
+    images = [
+        one._replace(data=take(f"files[{i}].source", one.source))
+        for i, one in enumerate(stated.files)
+    ]
     if problems:
         raise ManifestError(where, tuple(problems))
     return stated._replace(
         directory=folder,
         digest=_digest({MANIFEST: sha256(raw), **files.digests}),
+        files=tuple(images),
         variants=tuple(variants),
         lock=locked,
         manifest=raw,
@@ -113,6 +130,23 @@ class _Files:
             self.problems.append(f"{at}: there is no file {path}")
             return b""
         self.digests[name] = sha256(data)
+        return data
+
+    def pinned(self, at: str, name: str, digest: str) -> bytes:
+        """Return a file that has this sha256."""
+        data = self.take(at, name)
+        if data and sha256(data) != digest:
+            self.problems.append(f"{at}: the sha256 of {name} is {sha256(data)}, and not {digest}")
+        return data
+
+    def machine_code(self, at: str, stated: BinaryFile) -> bytes:
+        """Return prebuilt code that has the sha256, and is for the platform, that the manifest states."""
+        data = self.pinned(f"{at}.source", stated.source, stated.sha256)
+        if data and (found := platforms.of_code(data)) != stated.platform:
+            what = f"machine code for {found}" if found else "no machine code that is known"
+            self.problems.append(
+                f"{at}.platform: {stated.source} is {what}, and not for {stated.platform}"
+            )
         return data
 
     def template(self, at: str, stated: TemplateFile) -> TemplateFile:

@@ -18,14 +18,20 @@ SCHEMA = 1
 
 def pack(mod: Mod) -> bytes:
     """Return every file of a mod as JSON: text by its name from the mod's folder."""
-    files = {mod_folder.MANIFEST: mod.manifest}
-    for variant in mod.variants:
-        files |= {patch.source: patch.data for patch in variant.patches}
-        files |= {file.source: file.data for file in variant.overlay}
-        files |= {file.source: file.data for file in variant.templates}
+    files = {mod_folder.MANIFEST: mod.manifest, **files_of(mod)}
     texts = {name: data.decode("utf-8", "surrogateescape") for name, data in files.items()}
     raw = {"schema": SCHEMA, "files": texts}
     return (json.dumps(raw, indent=0, sort_keys=True) + "\n").encode()
+
+
+def files_of(mod: Mod) -> dict[str, bytes]:
+    """Return the files that a mod's manifest names, by their names."""
+    found = {file.source: file.data for file in mod.files}
+    for variant in mod.variants:
+        for group in (variant.patches, variant.overlay, variant.templates, variant.binary):
+            found |= {file.source: file.data for file in group}
+        found |= {file.source: file.data for file in variant.fetch}
+    return found
 
 
 def unpack(data: bytes, where: str, name: str) -> Mod:

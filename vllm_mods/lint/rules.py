@@ -55,12 +55,6 @@ _COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 _EXACT = re.compile(r"===?[\w.+!-]+$|@\s*\S+@[0-9a-f]{40}|#sha256=[0-9a-f]{64}|\.whl$")
 _IN_PLACE = re.compile(r"\s-\w*i|--in-place")
 _LONGEST_PATH = 4096
-# What the script's own programs read: their settings, and not vLLM's.
-_OWN = re.compile(
-    r"(?:https?|ftp|all|no)_proxy|(?:PIP|UV|GIT|CURL|WGET|SSL|REQUESTS|APT|DEBIAN|LC)_\w+|PATH|PYTHONPATH"
-    r"|LD_LIBRARY_PATH|TMPDIR|LANG|MAX_JOBS|NVCC_\w+|TORCH_CUDA_ARCH_LIST",
-    re.IGNORECASE,
-)
 _TAKES_VALUE = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target"}
 _TAKES_VALUE |= {"--prefix", "--root", "--python", "-p", "--platform", "--python-version"}
 
@@ -270,7 +264,7 @@ def _lost_exports(script: Script) -> Iterator[Flaw]:
             exports.append(one)
     for one in exports:
         used = last.get(one.name, 0) > one.line
-        if not used and not _OWN.fullmatch(one.name):
+        if not used and not statements.OWN.fullmatch(one.name):
             why = "vLLM is started by another one. Put it into the recipe's `env`"
             yield Flaw("lost-export", one.line, f"{one.name} ends with this process: {why}")
 

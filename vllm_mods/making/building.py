@@ -63,7 +63,9 @@ def _set(shell: ReadShell, one: Instruction) -> None:
     for word in words:
         name, equals, value = word.partition("=")
         if equals or one.name == "ENV":
-            shell.variables[name] = _filled(shell, value)
+            known = shell.variables[name] = _filled(shell, value)
+            if one.name == "ENV":
+                shell.export(shell.here, name, known, value)
 
 
 def _copy(shell: ReadShell, one: Instruction, place: ScriptPlace) -> list[str]:

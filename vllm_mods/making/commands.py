@@ -7,8 +7,8 @@ import posixpath
 import re
 from collections.abc import Callable
 
-from vllm_mods.making import conditions, file_commands, tools
-from vllm_mods.making.effects import Clear
+from vllm_mods.making import advice, conditions, fetching, file_commands, tools
+from vllm_mods.making.effects import Advise, Clear
 from vllm_mods.making.shell_state import DONE, EndedError, Result, ShellCommand, ShellState
 from vllm_mods.scripts import bash, statements
 
@@ -64,11 +64,13 @@ def _end(shell: ShellState, command: ShellCommand) -> Result:
 # --- what asks
 
 
-def _echo(_shell: ShellState, command: ShellCommand) -> Result:
+def _echo(shell: ShellState, command: ShellCommand) -> Result:
     argv = command.argv[1:]
     plain = not (argv and argv[0].startswith("-") and argv[0] != "-n")
     end = "" if argv[:1] == ["-n"] else "\n"
     text = " ".join(argv[1:] if argv[:1] == ["-n"] else argv)
+    if args := advice.flags(text):
+        shell.effects.append(Advise(command.place, args))
     return Result(status=True, out=f"{text}{end}" if plain else None)
 
 
@@ -254,16 +256,15 @@ _HANDLERS: dict[str, Handler] = {
     "chmod": file_commands.chmod,
     "find": _find,
     "xargs": _xargs,
+    "curl": fetching.command,
+    "wget": fetching.command,
     "patch": tools.patch,
     "git": tools.git,
     "pip": tools.pip,
     "uv": tools.uv,
     "python": tools.python,
 }
-_NETWORK = "what the network sends is not in the mod: keep a copy in its folder"
 _WHY = {
-    "curl": _NETWORK,
-    "wget": _NETWORK,
     "apt": "it changes the system, and a mod changes Python packages",
     "apt-get": "it changes the system, and a mod changes Python packages",
     "ln": "a mod makes no links",

@@ -10,13 +10,16 @@ from typing import NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
-from vllm_mods.formats import diff, diff_writer, toml_writer
+from vllm_mods.formats import diff, diff_writer, platforms, toml_writer
 from vllm_mods.formats.toml_table import NAME
+from vllm_mods.formats.tree_names import canonical
 from vllm_mods.library import mod_folder
+from vllm_mods.making.fetching import TakenFile
 from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
 ANY = ">=0"
+FILES = "files"
 
 
 class Wanted(NamedTuple):
@@ -28,6 +31,16 @@ class Wanted(NamedTuple):
     vllm: str | None = None
     variant: str | None = None
     python: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    serve_args: tuple[str, ...] = ()
+    fetched: tuple[TakenFile, ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
+    """Files that only an image gets, by their paths there."""
+
+    def brought(self) -> dict[str, bytes]:
+        """Return the files of the mod's folder that no patch is made of."""
+        placed = {f"{FILES}{path}": data for path, data in self.files}
+        return {**placed, **{one.file: one.data for one in self.fetched}}
 
 
 class Parts(NamedTuple):
@@ -42,6 +55,10 @@ class Parts(NamedTuple):
     vllm: str = ANY
     made_on: str = "# Which vLLM it was written for, nobody has said."
     python: tuple[str, ...] = ()
+    packages: tuple[tuple[str, str], ...] = ()
+    """Name and range of the distributions beside vLLM that it changes."""
+    fetched: tuple[TakenFile, ...] = ()
+    binary: Sequence[dict[str, object]] = ()
 
 
 class Composed(NamedTuple):
@@ -105,6 +122,7 @@ def _composed(
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
     files: dict[str, bytes] = {}
     overlay: list[dict[str, object]] = []
+    binary: list[dict[str, object]] = []
     name, patch = f"{variant}/{wanted.name}.patch", b""
     for change in sorted(changes, key=lambda change: change.path):
         if _as_patch(change):
@@ -119,17 +137,24 @@ def _composed(
         files[source] = change.after
         entry: dict[str, object] = {"source": source, "path": change.path}
         known = {} if change.before is None else {"replaces": [sha256(change.before)]}
-        overlay.append(entry | known)
+        built = platforms.of_code(change.after)
+        if built is not None and re.search(r"\.so(?:\.\d+)*\Z", change.path):
+            binary.append(entry | {"sha256": sha256(change.after), "platform": built} | known)
+        else:
+            overlay.append(entry | known)
     if patch:
         files[name] = patch
     files.update(template_files(templates))
     optional = {f"{variant}/{stem}.patch": data for stem, data in more.items()}
     files.update(optional)
+    files.update(wanted.brought())
     paths = [change.path for change in changes]
     paths += [part.path for file, data in optional.items() for part in diff.parse(data, file)]
     beyond = outside.of(paths, planner.WORKSPACE)
     patches = [*([name] if patch else ()), *optional]
-    parts = Parts(variant, patches, overlay, list(templates), beyond, tuple(optional))
+    parts = Parts(
+        variant, patches, overlay, list(templates), beyond, tuple(optional), binary=binary
+    )
     files[mod_folder.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
@@ -191,7 +216,18 @@ def stated(wanted: Wanted, parts: Parts, tree: Tree | None) -> Parts:
         parts = parts._replace(
             vllm=f"=={tree.version}", made_on=f"# Made on vLLM {tree.version or tree.spec}."
         )
-    return parts._replace(vllm=wanted.vllm or parts.vllm, python=wanted.python)
+        parts = parts._replace(packages=tuple(_packages(parts.outside, tree)))
+    return parts._replace(
+        vllm=wanted.vllm or parts.vllm, python=wanted.python, fetched=wanted.fetched
+    )
+
+
+def _packages(outside: Sequence[str], tree: Tree) -> Iterator[tuple[str, str]]:
+    owner = getattr(tree, "owner", None)
+    owners = {owner(path) for path in outside} if owner is not None else set()
+    for name, version in sorted(one for one in owners if one is not None):
+        if canonical(name) != "vllm":
+            yield canonical(name), f"=={version}"
 
 
 def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
@@ -208,6 +244,14 @@ def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
         f"license = {value(wanted.license or UNSTATED)}",
         *([f"outside = {value(beyond)}"] if beyond else ()),
     ]
+    if wanted.serve_args:
+        rows += ["", "[serve]", f"args = {value(wanted.serve_args)}"]
+    if wanted.env:
+        named = (f"{toml_writer.key(name)} = {value(text)}" for name, text in wanted.env)
+        rows += ["", "[env]", *named]
+    for path, data in wanted.files:
+        rows += ["", "[[files]]", f"path = {value(path)}", f"source = {value(f'{FILES}{path}')}"]
+        rows += ['mode = "0755"'] if data.startswith((b"#!", b"\x7fELF")) else []
     for parts in variants:
         rows += ["", *_variant(parts)]
     return "\n".join([*rows, ""])
@@ -221,16 +265,29 @@ def _variant(parts: Parts) -> Iterator[str]:
         f"id = {value(parts.id)}",
         f"vllm = {value(parts.vllm)}",
     )
+    if len(parts.packages) == 1:
+        (package,) = parts.packages
+        yield from (f"package = {value(package[0])}", f"version = {value(package[1])}")
+    elif parts.packages:
+        named = " and ".join(f"{name} {spec}" for name, spec in parts.packages)
+        yield f"# It changes {named}, and a variant states one `package`."
     if parts.patches:
         yield f"patches = {value(parts.patches)}"
     if parts.optional:
         yield f"optional = {value(list(parts.optional))}"
     if parts.overlay:
         yield from ("overlay = [", *(f"  {value(entry)}," for entry in parts.overlay), "]")
+    if parts.binary:
+        yield from ("binary = [", *(f"  {value(entry)}," for entry in parts.binary), "]")
     if parts.templates:
         names = _names(parts.templates)
         entries = [{"name": names[file], "file": file} for file in parts.templates]
         yield from ("templates = [", *(f"  {value(entry)}," for entry in entries), "]")
+    if parts.fetched:
+        rows = (
+            {"url": one.url, "sha256": sha256(one.data), "file": one.file} for one in parts.fetched
+        )
+        yield from ("fetch = [", *(f"  {value(row)}," for row in rows), "]")
     if parts.python:
         yield f"python = {value(parts.python)}"
 

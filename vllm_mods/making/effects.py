@@ -65,11 +65,38 @@ class Install(NamedTuple):
 
 
 class Export(NamedTuple):
-    """A variable for what the script itself starts: it ends with the script."""
+    """A variable for what the script itself starts: it ends with the script.
+
+    ``brought`` says that it is known and meant for vLLM, so that the mod brings it to a pairing.
+    """
 
     place: ScriptPlace
     name: str
     value: str
+    brought: bool = False
+
+
+class OutsideFile(NamedTuple):
+    """A file outside of Python's packages, at an absolute path: only an image gets it."""
+
+    place: ScriptPlace
+    path: str
+    data: bytes
+
+
+class Fetch(NamedTuple):
+    """A file from the network, and the sha256 of what was taken there."""
+
+    place: ScriptPlace
+    url: str
+    sha256: str
+
+
+class Advise(NamedTuple):
+    """Flags for ``vllm serve`` that the script says are needed."""
+
+    place: ScriptPlace
+    args: tuple[str, ...]
 
 
 class Clear(NamedTuple):
@@ -96,19 +123,33 @@ class Assume(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A statement that is not understood, and why."""
+    """A statement that is not understood, and why; ``url`` is what it lacks, if that is all."""
 
     place: ScriptPlace
     text: str
     why: str
+    url: str = ""
 
 
-Effect = Patch | Whole | Remove | Install | Export | Clear | Edit | Assume | Left
+Effect = (
+    Patch
+    | Whole
+    | Remove
+    | Install
+    | Export
+    | Advise
+    | Fetch
+    | OutsideFile
+    | Clear
+    | Edit
+    | Assume
+    | Left
+)
 
 
 def changes(effect: Effect) -> bool:
-    """Tell whether an effect lasts: a variable or a cache does not."""
-    return not isinstance(effect, Export | Clear | Assume)
+    """Tell whether an effect lasts: a variable, a word to the reader or a cache does not."""
+    return not isinstance(effect, Export | Advise | Fetch | Clear | Assume)
 
 
 def normal(path: str) -> str:

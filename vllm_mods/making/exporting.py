@@ -17,7 +17,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod, ModPlan, Variant
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedTree
-from vllm_mods.library import mod_folder, trust
+from vllm_mods.library import mod_folder, packed_mod, trust
 from vllm_mods.planning import known_trees, lock_entries, outside, patching
 from vllm_mods.planning.part_step import Part
 
@@ -43,6 +43,16 @@ def export(
     that is not trusted or does not say what it changes outside of vLLM.
     """
     trust.demand([mod])
+    if built := [one for each in mod.variants for one in each.binary]:
+        raise Refused(
+            f"{mod.name} has {built[0].path} for {built[0].platform}, and a launcher's mod does not know its platform",
+            hint="vllm-mods build PAIRING, or vllm-mods apply in the container",
+        )
+    if mod.files:
+        raise Refused(
+            f"{mod.name} has {mod.files[0].path}, which only an image gets, and a launcher's mod changes Python packages",
+            hint="vllm-mods build PAIRING",
+        )
     locked = _extended(mod, planned)
     _check_outside(mod, locked)
     kept = _mod_files(mod, locked)
@@ -125,11 +135,7 @@ def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:
 
 def _mod_files(mod: Mod, locked: Lock) -> dict[str, bytes]:
     files = {mod_folder.MANIFEST: mod.manifest, mod_folder.LOCK: mod_lock.dump(locked)}
-    for variant in mod.variants:
-        files.update((one.source, one.data) for one in variant.patches)
-        files.update((one.source, one.data) for one in variant.overlay)
-        files.update((one.source, one.data) for one in variant.templates)
-    return files
+    return {**files, **packed_mod.files_of(mod)}
 
 
 def _state(mod: Mod, tree: LockedTree, files: dict[str, bytes]) -> dict[str, Any]:

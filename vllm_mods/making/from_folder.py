@@ -34,7 +34,7 @@ def make(
 
     def read(tree: Tree) -> ScriptEffect | None:
         try:
-            effects = reading.read(source.name, source.files, tree)
+            effects = reading.read(source.name, source.files, tree, limits.fetched)
         except BashError as error:
             handed.append(f"{SCRIPT}:{error.line}: {error.why}")
             return None

@@ -17,6 +17,7 @@ from vllm_mods.making.effects import (
     Effect,
     Install,
     Left,
+    OutsideFile,
     Patch,
     Remove,
     Whole,
@@ -58,7 +59,12 @@ def understand(effects: Sequence[Effect], tree: Tree | None) -> Understood:
         path for path in wholes if "/" not in path
     }  # modules, and packages that are brought whole
     own |= {path.partition("/")[0] for path in wholes if path.endswith("/__init__.py")}
+    alone = not any(isinstance(one, Patch | Whole | Remove | Edit) for one in effects)
     for one in effects:
+        if isinstance(one, OutsideFile) and alone:
+            why = f"a mod changes Python packages and brings chat templates, and {one.path} is neither"
+            found.append(Left(one.place, one.path, why))
+            continue
         if isinstance(one, Patch):
             try:
                 parts = tuple(_parts(one))
@@ -136,6 +142,7 @@ def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
         optional=tuple(f"any/{name}.patch" for name, one, _ in named if one.optional),
     )
     wanted = wanted._replace(python=installed(understood.effects))
+    files.update(wanted.brought())
     return {**files, "mod.toml": compose.encoded(compose.manifest(wanted, parts, None))}
 
 

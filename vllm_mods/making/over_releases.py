@@ -18,6 +18,7 @@ from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
 from vllm_mods.making.compose import Composed, Wanted
 from vllm_mods.planning import planner
+from vllm_mods.planning.layered_tree import LayeredTree
 
 
 class Release(NamedTuple):
@@ -110,10 +111,9 @@ def _settled(
     tell: Callable[[str], None],
 ) -> tuple[dict[str, bytes], dict[str, ModPlan], _Variants]:
     """Take releases out of ranges until each variant does on all of its own what the script does."""
-    every = [one.version for one in releases]
     effects = {one.release.version: one.effect for one in useful}
     while variants:
-        mod, files = _joined(wanted, variants, every)
+        mod, files = _joined(wanted, variants, releases)
         plans = dict(_proven(mod, releases, tell))
         right = {version for version, effect in effects.items() if _same(plans[version], effect)}
         held = [(made, [one for one in covered if one in right]) for made, covered in variants]
@@ -251,11 +251,12 @@ def _same(planned: ModPlan, effect: ScriptEffect | None) -> bool:
 
 
 def _joined(
-    wanted: Wanted, variants: _Variants, every: Sequence[str]
+    wanted: Wanted, variants: _Variants, releases: Sequence[Release]
 ) -> tuple[Mod, dict[str, bytes]]:
     """Put variants, oldest first, into one mod with the ranges that they hold in."""
     files: dict[str, bytes] = {}
     parts = []
+    every = [one.version for one in releases]
     many = len(variants) > 1
     for made, covered in reversed(variants):
         part = made.parts
@@ -265,16 +266,34 @@ def _joined(
             if name != mod_folder.MANIFEST
         }
         files |= {moved[name]: made.files[name] for name in moved}
-        overlay = [{**one, "source": moved[str(one["source"])]} for one in part.overlay]
+        overlay, binary = (
+            [{**one, "source": moved[str(one["source"])]} for one in group]
+            for group in (part.overlay, part.binary)
+        )
         spec = span(covered, every)
         on = max(covered, key=versions.sort_key)
-        parts.append(part._replace(overlay=overlay, vllm=spec, made_on=f"# Made on vLLM {on}."))
+        part = part._replace(
+            overlay=overlay, binary=binary, vllm=spec, made_on=f"# Made on vLLM {on}."
+        )
+        trees = [one.tree for one in releases if one.version in covered]
+        parts.append(part._replace(packages=_ranges(part.packages, trees)))
     files[mod_folder.MANIFEST] = compose.encoded(
         compose.written(wanted, parts, f"vLLM {parts[-1].vllm}")
     )
     folder = f"/{wanted.name}"
     mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
     return mod, files
+
+
+def _ranges(
+    packages: Sequence[tuple[str, str]], trees: Sequence[Tree]
+) -> tuple[tuple[str, str], ...]:
+    """Return the ranges of other packages that some releases are read with."""
+    found = []
+    for name, _ in packages:
+        there = {version for tree in trees if (version := LayeredTree(tree).package(name))}
+        found.append((name, span([*there], [*there])))
+    return tuple(found)
 
 
 def span(covered: Sequence[str], every: Sequence[str]) -> str:

@@ -15,7 +15,6 @@ from vllm_mods.base.model import Tree
 from vllm_mods.making import conditions, words
 from vllm_mods.making.effects import (
     Effect,
-    Export,
     ScriptPlace,
 )
 from vllm_mods.making.shell_state import (
@@ -46,12 +45,17 @@ from vllm_mods.scripts.statements import (
 """Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
 
 
-def read(name: str, files: Mapping[str, bytes], tree: Tree | None) -> tuple[Effect, ...]:
-    """Read the ``run.sh`` of a mod of these files. ``tree`` tells which files of vLLM there are.
+def read(
+    name: str,
+    files: Mapping[str, bytes],
+    tree: Tree | None,
+    fetched: Mapping[str, bytes] = {},
+) -> tuple[Effect, ...]:
+    """Read the ``run.sh`` of a mod of these files.
 
-    Raises ``BashError`` for a script that bash would not read.
+    ``tree`` tells which files of vLLM there are, ``fetched`` what lies at URLs. Raises ``BashError`` for a script that bash would not read.
     """
-    shell = ReadShell(name, files, tree)
+    shell = ReadShell(name, files, tree, fetched)
     shell.source(f"{MODS}/{name}/run.sh", ())
     return tuple(shell.effects)
 
@@ -181,7 +185,7 @@ class ReadShell(SurvivingShell):
                 self.one(part)
             if not one.body and one.text.startswith("export "):
                 for name in one.text.split()[1:]:
-                    self.effects.append(Export(place, name, self.variables.get(name) or ""))
+                    self.export(place, name, self.variables.get(name), "")
             return DONE
         if one.kind in {"unset_command", "comment"}:
             for name in one.text.split()[1:]:
@@ -320,6 +324,5 @@ class ReadShell(SurvivingShell):
         self.spend(known)
         self.variables[one.name] = known
         if one.exported:
-            value = one.value.text if known is None else known
-            self.effects.append(Export(ScriptPlace(self.file, one.line), one.name, value))
+            self.export(ScriptPlace(self.file, one.line), one.name, known, one.value.text)
         return Result(status=None if known is None else True, out="")

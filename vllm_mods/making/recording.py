@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Tree
-from vllm_mods.making import sandbox, watching
+from vllm_mods.making import fetching, sandbox, served, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
 from vllm_mods.making.sandbox import Ran
 from vllm_mods.making.watching import Watched, WatchedCommand
@@ -100,6 +100,8 @@ class Limits(NamedTuple):
     also: tuple[str, ...] = ()
     environ: tuple[str, ...] = ()
     """Variables of the container, each ``NAME=value``."""
+    fetched: Mapping[str, bytes] = {}
+    """What lies at URLs: ``curl`` and ``wget`` are served that."""
 
 
 def record(
@@ -122,6 +124,8 @@ def record(
         customize += watching.AUDIT.replace("__HOME__", _PYTHON).replace("__SITE__", SITE)
         _put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
         watching.prepare(folders[_PYTHON], _PYTHON)
+        if limits.fetched and not limits.network:
+            fetching.serve(folders[_PYTHON], _PYTHON, limits.fetched)
         copied = _lay_out(whole, folders[SITE], limits.also)
         home = f"{WORKSPACE}/mods/{name}"
         _put_all(os.path.join(folders[WORKSPACE], "mods", name), files)
@@ -138,10 +142,13 @@ def record(
         roots = SITE, folders[SITE]
         seen = watching.read(folders[_PYTHON], files, roots, network=limits.network)
         if ran.code:
-            alone = None if limits.network else "it had no network; if that is why: --allow-network"
+            lonely = (
+                "it had no network; if that is why: --fetch takes URLs once, or --allow-network"
+            )
+            alone = None if limits.network else lonely
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
             why = f"the command failed with exit code {ran.code}; nothing was written{last}"
-            raise Refused(why + _listed(seen.lacked) + told(ran.output), hint=alone)
+            raise _lacking(why + _listed(seen.lacked) + told(ran.output), alone, seen)
         written, gone = _written(folders[SITE], before, copied)
         if rejects := [path for path in written if path.endswith(".rej")]:
             raise Refused(
@@ -197,9 +204,10 @@ def _check(seen: Watched, ran: Ran) -> None:
     """Refuse a run that lacked something, or survived the failure of a step: nobody knows the mod whole."""
     if seen.lacked or ran.unreached:
         lines = _listed(seen.lacked) or "\n  something in it reached for the network"
-        raise Refused(
+        raise _lacking(
             f"it was not given what it asked for, so that what it does is not known; nothing was written{lines}",
-            hint="keep a copy of what it fetches in the mod's folder; or --allow-network",
+            "--fetch, or keep a copy of what it fetches in the mod's folder; or --allow-network",
+            seen,
         )
     if seen.failed:
         raise Refused(
@@ -207,6 +215,14 @@ def _check(seen: Watched, ran: Ran) -> None:
             f"written{_listed(seen.failed)}{told(ran.output)}",
             hint="--tree TREE, the vLLM that it was written for",
         )
+
+
+def _lacking(message: str, hint: str | None, seen: Watched) -> fetching.Lacked:
+    """Return a refusal that knows the URLs that were asked for in vain."""
+    error = fetching.Lacked(message, hint=hint)
+    asked = (served.parse([*one.argv]) for one in seen.lacked if one.argv[0] in {"curl", "wget"})
+    error.urls = tuple(one[0] for one in asked if one is not None)
+    return error
 
 
 def _listed(steps: Sequence[WatchedCommand]) -> str:

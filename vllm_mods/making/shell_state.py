@@ -11,13 +11,17 @@ from typing import NamedTuple, Self
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
+from vllm_mods.formats import image_paths
+from vllm_mods.formats.toml_table import SECRET
 from vllm_mods.making.effects import (
     HOME,
     SITE,
     WORKSPACE,
     Assume,
     Effect,
+    Export,
     Left,
+    OutsideFile,
     Remove,
     ScriptPlace,
     Whole,
@@ -25,6 +29,7 @@ from vllm_mods.making.effects import (
     is_template,
     normal,
 )
+from vllm_mods.scripts import statements
 from vllm_mods.scripts.statements import BashFunction, Statement
 
 MODS = f"{WORKSPACE}/mods"
@@ -80,8 +85,15 @@ class ShellState(ABC):
     What statements do to it, ``reading`` says.
     """
 
-    def __init__(self, name: str, files: Mapping[str, bytes], tree: Tree | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        tree: Tree | None,
+        fetched: Mapping[str, bytes] = {},
+    ) -> None:
         self.tree = tree
+        self.fetched = fetched
         self.home = f"{MODS}/{name}"
         self.files: dict[str, bytes | None] = {
             f"{self.home}/{path}": data for path, data in files.items()
@@ -244,6 +256,9 @@ class ShellState(ABC):
             return
         elif not self.lasts(path):
             self.files[path] = data
+        elif data is not None and self.is_for_image(path):
+            self.files[path] = data
+            self.effects.append(OutsideFile(place, path, data))
         elif not (in_site(path) or is_template(path)):
             why = f"a mod changes Python packages and brings chat templates, and {path} is neither"
             self.left(place, text, why)
@@ -259,6 +274,25 @@ class ShellState(ABC):
         self.files.pop(path, None)
         self.gone.add(path)
         self.effects.append(Remove(place, path))
+
+    def is_for_image(self, path: str) -> bool:
+        """Tell whether a mod may have a file there that only an image gets."""
+        inside = (
+            in_site(path) or is_template(path) or path.startswith((f"{HOME}/", f"{WORKSPACE}/"))
+        )
+        return not inside and image_paths.objection(path) is None
+
+    def export(self, place: ScriptPlace, name: str, value: str | None, text: str) -> None:
+        """Take note of a variable, written as ``text``; one that a script of the mod uses is meant for itself."""
+        used = re.compile(rf"\$\{{?{name}\b".encode())
+        scripts = (
+            data
+            for path, data in self.files.items()
+            if data and path.endswith((".sh", "Dockerfile"))
+        )
+        theirs = statements.OWN.fullmatch(name) or re.match(SECRET, name) or "\0" in (value or "")
+        brought = value is not None and not theirs and not any(map(used.search, scripts))
+        self.effects.append(Export(place, name, text if value is None else value, brought))
 
     def lasts(self, path: str) -> bool:
         """Tell whether what is written there is seen after the script has ended."""

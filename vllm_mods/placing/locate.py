@@ -348,7 +348,7 @@ def splice(lines: Sequence[bytes], placed: Sequence[tuple[int, Hunk]]) -> bytes 
 def _listed(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:
     shown = []
     for line in lines[:5]:
-        scope = scope_of(hunk, target, line) if target.scopes is not None else ""
+        scope = scope_of(hunk, target, line)
         shown.append(f"line {line} (`{scope}`)" if scope else f"line {line}")
     more = f" and {len(lines) - 5} more" if len(lines) > 5 else ""
     return ", ".join(shown) + more

@@ -22,7 +22,6 @@ class Search(Protocol):
 
     def __call__(self, tree: Tree, name: str, path: str) -> tuple[str, str]:
         """Tell where ``name`` is: a code and words."""
-        ...
 
 
 def search(tree: Tree, name: str, path: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from vllm_mods.base import limits, line_diff
 from vllm_mods.placing.scopes import Scope, Scopes
@@ -24,32 +25,22 @@ class Target:
     def __init__(self, data: bytes, parse: Callable[[bytes], Scopes] | None) -> None:
         self.data = data
         self.parse = parse
-        self._scopes: Scopes | None = None
-        self._lines: tuple[bytes, ...] | None = None
-        self._heads: dict[int, Scope] | None = None
-        self._tops: list[int] | None = None
 
-    @property
+    @cached_property
     def scopes(self) -> Scopes | None:
         """The file's scopes; None where it has none."""
-        if self._scopes is None and self.parse is not None:
-            self._scopes = self.parse(self.data)
-        return self._scopes
+        return None if self.parse is None else self.parse(self.data)
 
-    @property
+    @cached_property
     def heads(self) -> dict[int, Scope]:
         """The classes and functions by the line of their ``class`` or ``def``."""
-        if self._heads is None:
-            known = self.scopes
-            self._heads = {one.head: one for one in known.definitions()} if known else {}
-        return self._heads
+        known = self.scopes
+        return {one.head: one for one in known.definitions()} if known else {}
 
-    @property
+    @cached_property
     def tops(self) -> list[int]:
         """The numbers of the lines that begin in column 0 as git's do, in order."""
-        if self._tops is None:
-            self._tops = [n for n, text in enumerate(self.lines, 1) if re.match(_COLUMN_0, text)]
-        return self._tops
+        return [n for n, text in enumerate(self.lines, 1) if re.match(_COLUMN_0, text)]
 
     @property
     def dead(self) -> tuple[Scope, ...]:
@@ -57,12 +48,10 @@ class Target:
         known = self.scopes
         return tuple(one for one in known.definitions() if not one.live) if known else ()
 
-    @property
+    @cached_property
     def lines(self) -> tuple[bytes, ...]:
         """The file's lines with their terminators; only a line feed ends a line."""
-        if self._lines is None:
-            self._lines = line_diff.split(self.data)
-        return self._lines
+        return line_diff.split(self.data)
 
     def is_blob(self, name: str | None) -> bool:
         """Tell whether git calls this content so (gitformat-object: ``blob SIZE NUL`` and the bytes).

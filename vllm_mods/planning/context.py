@@ -33,6 +33,7 @@ class PlanContext:
         self.origin = origin or (lambda _mod, _variant: None)
         self.locks: dict[str, Lock] = {}
         self._parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
+        self._packages: dict[str, str | None] = {}
 
     def take_lock(self, mod: Mod) -> bool:
         """Keep a mod's lock if it was made from this very mod; False for a stale one."""
@@ -49,7 +50,9 @@ class PlanContext:
         """Return a variant's parts, read once. Raises ``DiffError`` for a bad patch."""
         key = (mod.name, variant.id)
         if key not in self._parsed:
-            self._parsed[key] = patching.parts_of(mod, variant, self.workspace, vouched=vouched)
+            self._parsed[key] = patching.parts_of(
+                mod, variant, self.workspace, vouched=vouched, platform=self.platform(variant)
+            )
         return self._parsed[key]
 
     def says(
@@ -64,7 +67,29 @@ class PlanContext:
         return sorted(mod.variants, key=lambda variant: not self.in_range(mod, variant))
 
     def in_range(self, mod: Mod, variant: Variant) -> bool:
-        """Tell whether a variant is meant for the tree: by the lock, else by the range."""
+        """Tell whether a variant is meant for the tree: by the lock, else by the range, and for its package."""
+        return self._is_for_vllm(mod, variant) and self._is_for_package(variant) is not False
+
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution of the tree; None if that is not known. Raises ``TreeError``."""
+        if name not in self._packages:
+            self._packages[name] = self.tree.package(name)
+        return self._packages[name]
+
+    def platform(self, variant: Variant) -> str | None:
+        """Return the platform of the tree, looked up for variants with prebuilt code only."""
+        from vllm_mods.planning import platforms  # noqa: PLC0415  (few have any)
+
+        return platforms.of(self.tree) if variant.binary else None
+
+    def _is_for_package(self, variant: Variant) -> bool | None:
+        if not variant.package:
+            return None
+        from vllm_mods.base import versions  # noqa: PLC0415
+
+        return versions.in_range(self.package(variant.package), variant.package_version)
+
+    def _is_for_vllm(self, mod: Mod, variant: Variant) -> bool:
         locked = self.locks.get(mod.name)
         for tree in locked.trees if locked is not None else ():
             if tree.variant == variant.id and self.tree.version in tree.vllm:
@@ -96,8 +121,22 @@ class PlanContext:
 
     def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
         """Say what a user should know of a variant that goes in."""
-        found = []
-        if not self.in_range(mod, variant):
+        found = [
+            note(
+                "image-only", f"{file.path} is outside of Python's packages: only an image gets it"
+            )
+            for file in mod.files
+        ]
+        if variant.package:
+            said = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
+            found.append(note("package", f"beside this vLLM is {said}"))
+        if self._is_for_package(variant) is False:
+            message = (
+                f"variant `{variant.id}` is for {variant.package} {variant.package_version}, and "
+                f"{self.package(variant.package)} has the source that it was written for"
+            )
+            found.append(note("version-range", message))
+        if not self._is_for_vllm(mod, variant):
             version = self.tree.version
             said = f"calls itself {version}" if version else "does not say its version"
             message = (

@@ -51,6 +51,17 @@ class LayeredTree:
         """Return the names of the folders in the site root, none where the tree below does not know them."""
         return getattr(self._tree, "folders", tuple)()
 
+    @property
+    def platform(self) -> str | None:
+        """What the tree below is built for, None where it does not say."""
+        return getattr(self._tree, "platform", None)
+
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution, None where the tree below does not know it."""
+        known = getattr(self._tree, "package", None)
+        version: str | None = None if known is None else known(name)
+        return version
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Ask the tree below whether these bytes are what was shipped."""
         return self._tree.is_released(path, data)

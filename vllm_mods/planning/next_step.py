@@ -60,7 +60,7 @@ def _of(
         what, how = f"{other} differs from RECORD", again()
         said = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
     elif one.verdict is Verdict.UNREADABLE:
-        return _elsewhere(one, bundled) if "not-in-tree" in codes else None
+        return _elsewhere(one, made, bundled) if "not-in-tree" in codes else None
     elif one.verdict is Verdict.PARTIAL:
         said = again()
     else:
@@ -68,9 +68,15 @@ def _of(
     return said
 
 
-def _elsewhere(one: ModPlan, bundled: str) -> str:
+def _elsewhere(one: ModPlan, made: Plan, bundled: str) -> str:
     """Return how to look at a mod where the packages are that it is for."""
-    words = ["vllm-mods check", one.mod.name, _library(one, bundled), "--target SITE_PACKAGES"]
+    words = ["vllm-mods check", one.mod.name, _library(one, bundled)]
+    named = next((each.package for each in one.mod.variants if each.package), None)
+    here = made.spec.startswith(("pypi:", "wheel:", "sdist:"))
+    if named and here:
+        words.append(f"--target {shlex.quote(made.spec)} --with {named}==VERSION")
+        return " ".join(filter(None, words))
+    words.append("--target SITE_PACKAGES")
     return f"{' '.join(filter(None, words))}  # an installation that has the package"
 
 

@@ -57,8 +57,9 @@ class Origins:
     def __call__(self, mod: Mod, variant: Variant) -> Tree | None:
         """Return the origin of a variant. Raises ``DiffError`` for a bad patch."""
         key = (mod.digest, variant.id)
+        own = variant.patches and not variant.package  # a release is nearest in what it has itself
         if key not in self._known:
-            self._known[key] = self._find(mod, variant) if variant.patches else None
+            self._known[key] = self._find(mod, variant) if own else None
         return self._known[key]
 
     def _find(self, mod: Mod, variant: Variant) -> Tree | None:

@@ -206,7 +206,7 @@ class PatchingStep:
             return False
         message = (
             f"{path} is of the package {package}, which this tree does not hold: whether it goes in, "
-            "a tree says that has it, such as an installed one"
+            "a tree says that has it, such as an installed one, or --with NAME==VERSION"
         )
         self.fail("not-in-tree", message, path=path)
         return True

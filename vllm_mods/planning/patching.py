@@ -68,10 +68,16 @@ class Attempt(NamedTuple):
 
 
 def parts_of(
-    mod: Mod, variant: Variant, workspace: str, *, vouched: bool = False
+    mod: Mod,
+    variant: Variant,
+    workspace: str,
+    *,
+    vouched: bool = False,
+    platform: str | None = None,
 ) -> tuple[Part, ...]:
     """Return a variant's parts in the order they apply. Raises ``DiffError`` for a bad patch.
 
+    Of prebuilt code those for ``platform``, the first of each path where that is not known.
     ``vouched`` says that mod.lock knows the patches, so that one reading of them is enough.
     """
     reader = diff.read if vouched else diff.parse
@@ -95,6 +101,11 @@ def parts_of(
     parts += [
         Part(source=file.source, path=file.path, whole=file.data, replaces=file.replaces)
         for file in variant.overlay
+    ]
+    built = [file for file in variant.binary if platform in {None, file.platform}]
+    parts += [
+        Part(source=file.source, path=file.path, whole=file.data, replaces=file.replaces)
+        for file in {file.path: file for file in reversed(built)}.values()
     ]
     parts += [
         Part(source=file.source, path=f"{workspace}/{file.file}", whole=file.data)

@@ -33,6 +33,7 @@ from vllm_mods.planning import (
     known_trees,
     outside,
     patching,
+    platforms,
     refusal,
     requirements,
 )
@@ -112,6 +113,8 @@ class _Planner(NamedTuple):
             else:
                 one = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
                 one = outside.judged(one, self.context.workspace)
+            if one.variant is not None and one.variant.binary:
+                one = platforms.judged(one, self.context.platform(one.variant))
             one = requirements.judged(one, self.context.tree)
             if mod.name in stale:
                 message = (

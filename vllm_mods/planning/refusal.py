@@ -34,7 +34,7 @@ def unreadable(mod: Mod, error: TreeError) -> ModPlan:
 
 def undecided(mod: Mod, good: Sequence[Attempt]) -> ModPlan:
     """Return the plan of a mod of which several variants go in."""
-    named = " and ".join(f"`{one.variant.id}` ({one.variant.vllm})" for one in good)
+    named = " and ".join(f"`{one.variant.id}` ({one.variant.meant})" for one in good)
     message = f"the variants {named} both fit, with different results, and nothing says which one is meant"
     return refused(mod, Verdict.UNSUPPORTED, Finding("two-variants", message))
 
@@ -62,7 +62,7 @@ def nothing_fits(
 ) -> ModPlan:
     """Say why none of what was tried fits; ``inside`` are the variants that are meant for the tree."""
     version = context.tree.version
-    ranges = ", ".join(f"`{variant.id}` ({variant.vllm})" for variant in mod.variants)
+    ranges = ", ".join(f"`{variant.id}` ({variant.meant})" for variant in mod.variants)
     if not failed:
         message = f"no variant is meant for vLLM {version}: there are {ranges}"
         return refused(mod, Verdict.UNSUPPORTED, Finding("no-variant", message))

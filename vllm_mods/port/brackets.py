@@ -161,12 +161,6 @@ def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> I
         if [key for key in base if key in side] != [key for key in side if key in base]:
             raise BothChangedError  # another order
     _check_places(base, ours, theirs)
-    if any(
-        one.said != theirs[key].said
-        for key, one in ours.items()
-        if key in theirs and key not in base
-    ):
-        raise BothChangedError  # both add it
     there = list(theirs)
     spans = {key: pair.there.span(one.first, one.last) for key, one in theirs.items()}
     for key, old in base.items():

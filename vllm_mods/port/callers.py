@@ -119,7 +119,7 @@ Span = tuple[int, int]
 Edit = Callable[[ast.AST], set[Span]]
 
 
-class Shown(NamedTuple):
+class Witness(NamedTuple):
     """What of an edit the target has: of the places ``seen`` in scopes that it still has, the ``proven`` ones."""
 
     seen: frozenset[Span]
@@ -131,7 +131,7 @@ class Shown(NamedTuple):
         return self.proven >= self.seen
 
 
-def shown(was: Pieces, now: Pieces, edit: Edit) -> Shown:
+def shown(was: Pieces, now: Pieces, edit: Edit) -> Witness:
     """Look for pieces, edited, that the target has in that scope and the base had not.
 
     ``edit`` changes a copy and returns what it changed in it. What is edited to itself may be in both.
@@ -147,7 +147,7 @@ def shown(was: Pieces, now: Pieces, edit: Edit) -> Shown:
             new = ast.dump(edited) if spans else ""
             if new in there and (new == text or (new not in mine and text not in there)):
                 proven |= spans
-    return Shown(frozenset(seen), frozenset(proven))
+    return Witness(frozenset(seen), frozenset(proven))
 
 
 def span(node: ast.expr) -> Span:

@@ -12,7 +12,7 @@ from vllm_mods.port.structure import MergeProblem
 from vllm_mods.port.text import Ported
 
 if TYPE_CHECKING:
-    from vllm_mods.trees.history import History
+    from vllm_mods.trees.history import CommitHistory
 
 
 class FilePort(NamedTuple):
@@ -37,7 +37,7 @@ def port(
     changes: Iterable[FileChange],
     tree: Tree,
     base: Tree | None = None,
-    history: History | None = None,
+    history: CommitHistory | None = None,
 ) -> tuple[FilePort, ...]:
     """Carry changes of ``base`` over to a tree, one of a file that was split to each file that it is now.
 
@@ -47,7 +47,7 @@ def port(
 
 
 def _file(
-    change: FileChange, tree: Tree, base: Tree | None, history: History | None
+    change: FileChange, tree: Tree, base: Tree | None, history: CommitHistory | None
 ) -> list[FilePort]:
     path, there = change.path, tree.read(change.path)
     if change.before is None or change.after is None:

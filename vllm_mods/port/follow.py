@@ -16,7 +16,7 @@ from vllm_mods.port import outline
 from vllm_mods.port.outline import Outline
 
 if TYPE_CHECKING:
-    from vllm_mods.trees.history import History
+    from vllm_mods.trees.history import CommitHistory
 
 _LIKE = 0.5
 """How much of a definition has to be there under another name for it to be the same one."""
@@ -54,7 +54,7 @@ def homes(
     path: str,
     base: bytes,
     names: Collection[str],
-    between: tuple[Tree | None, History | None],
+    between: tuple[Tree | None, CommitHistory | None],
 ) -> dict[Home, frozenset[str]]:
     """Find the files that ``path`` became, each with those of ``names`` that it defines.
 
@@ -78,7 +78,7 @@ def homes(
 
 
 def _by_history(
-    tree: Tree, path: str, base: bytes, name: str, history: History | None
+    tree: Tree, path: str, base: bytes, name: str, history: CommitHistory | None
 ) -> Home | None:
     """Return the file that upstream's commits put a definition, or without a name the file itself, into."""
     if history is None:

@@ -86,7 +86,9 @@ def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
         there = lines[first:last]
         indent = there[0][: node.col_offset]
         end = b"\r\n" if there[-1].endswith(b"\r\n") else b"\n"
-        if indent.strip() or there[-1][node.end_col_offset :].strip():
+        if not there[0].startswith(indent + b"from") or indent.strip():
+            continue
+        if there[-1][node.end_col_offset :].strip():
             continue
         gone = [one.alias for one in own]
         rest = [one for one in node.names if one not in gone]
@@ -99,14 +101,20 @@ def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
             there = []
         else:
             kept = []
-            alone = re.compile(rb"\s*\w+(?:\s+as\s+\w+)?\s*,?\s*\Z")
             rows = {one.lineno - 1 for one in gone}
-            if not rest or any(n + 1 not in added or not alone.match(lines[n]) for n in rows):
+            if not rest or not rows <= {n - 1 for n in added}:
+                continue
+            if not all(_alone(one, lines[one.lineno - 1]) for one in gone):
                 continue
             there = [line for n, line in enumerate(there, first) if n not in rows]
         text = [indent + ast.unparse(one).encode() + end for one in (*kept, *new)]
         lines[first:last] = [*there, *text]
     return b"".join(lines)
+
+
+def _alone(alias: ast.alias, line: bytes) -> bool:
+    name = re.escape(alias.name.encode())
+    return re.fullmatch(rb"\s*%b(?:\s+as\s+\w+)?\s*,?\s*" % name, line) is not None
 
 
 def _bound(alias: ast.alias, name: str) -> str | None:

@@ -8,7 +8,7 @@ likeness of names. Only lines that the mod adds are edited, at the place of the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange, Finding, Tree
@@ -25,8 +25,9 @@ from vllm_mods.fit.things import Thing
 from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
-from vllm_mods.port import callers, imports
+from vllm_mods.port import callers, imports, renaming
 from vllm_mods.port.callers import Caller, Callers
+from vllm_mods.port.renaming import Renaming
 from vllm_mods.port.repair import Repair
 
 _NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
@@ -40,15 +41,6 @@ class _Definition(NamedTuple):
     name: str
 
 
-class _Edit(NamedTuple):
-    """A name at the end of a line's column ``end`` (in bytes) that is another one by now."""
-
-    line: int
-    end: int
-    old: str
-    new: str
-
-
 def follow(
     cuts: Sequence[FileChange], findings: Sequence[Finding], base: Tree, target: Tree
 ) -> Repair:
@@ -58,7 +50,7 @@ def follow(
     """
     cache = SummaryCache()
     now = World(target, {}, cache)
-    sides = _Sides(
+    sides = _Worlds(
         World(base, {}, cache),
         now,
         World(target, {cut.path: cut.after for cut in cuts}, cache, dict(now.texts)),
@@ -77,7 +69,7 @@ class _Spot(NamedTuple):
     added: frozenset[int]
 
 
-class _Sides:
+class _Worlds:
     """The base, the target and the target with the mod's changes."""
 
     def __init__(self, before: World, now: World, after: World) -> None:
@@ -88,45 +80,29 @@ class _Sides:
 
 
 def _file(
-    sides: _Sides, cut: FileChange, findings: Sequence[Finding]
+    sides: _Worlds, cut: FileChange, findings: Sequence[Finding]
 ) -> tuple[FileChange, tuple[str, ...]]:
     own = [one for one in findings if one.path == cut.path and one.line and one.level == "error"]
     tree = syntax_tree.module(cut.after) if cut.after is not None and own else None
-    if tree is None or cut.after is None or not _is_utf8(cut.after):
+    if tree is None or cut.after is None or not renaming.is_utf8(cut.after):
         return cut, ()
     added = added_lines(cut.before, cut.after)
-    found: list[str | _Edit | imports.Move] = []
+    found: list[str | Renaming | imports.Move] = []
     for one in own:
         find = _FINDERS.get(one.code)
         if find is not None and one.line is not None and one.line in added:
             found += find(sides, _Spot(cut.path, tree, one.line, added))
-    data = _edited(cut.after, {one for one in found if isinstance(one, _Edit)})
+    data = renaming.done(cut.after, {one for one in found if isinstance(one, Renaming)})
     moves = [one for one in found if isinstance(one, imports.Move)]
     data = imports.moved(data, moves, added)
     told = tuple(one for one in found if isinstance(one, str))
     return cut._replace(after=data), told if data != cut.after else ()
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        return syntax_tree.decoded(data).encode() == data
-    except (SyntaxError, UnicodeDecodeError):
-        return False
-
-
-def _edited(data: bytes, edits: Iterable[_Edit]) -> bytes:
-    lines = data.splitlines(keepends=True)
-    for one in sorted(edits, reverse=True):
-        row, old = lines[one.line - 1], one.old.encode()
-        if row[one.end - len(old) : one.end] == old:
-            lines[one.line - 1] = row[: one.end - len(old)] + one.new.encode() + row[one.end :]
-    return b"".join(lines)
-
-
 # --- the imports
 
 
-def _moves(sides: _Sides, spot: _Spot) -> Iterator[str | imports.Move]:
+def _moves(sides: _Worlds, spot: _Spot) -> Iterator[str | imports.Move]:
     """Find where the names are by now of which the import on a line fails."""
     for node in ast.walk(spot.tree):
         if not isinstance(node, ast.ImportFrom):
@@ -141,16 +117,16 @@ def _moves(sides: _Sides, spot: _Spot) -> Iterator[str | imports.Move]:
                 yield imports.Move(node, alias, new.module, new.name)
 
 
-class _Home(NamedTuple):
+class _NewPlace(NamedTuple):
     module: str
     name: str
     told: str
 
 
-def _moved(sides: _Sides, path: str, module: str, name: str) -> _Home | None:
+def _moved(sides: _Worlds, path: str, module: str, name: str) -> _NewPlace | None:
     """Return where upstream's callers have a name from by now; None if that is not one place."""
     old = callers.symbols(sides.before, module, name)
-    found: dict[object, _Home] = {}
+    found: dict[object, _NewPlace] = {}
     for caller in sides.callers.of(name, path):
         was, now = (callers.imports(one, caller.path) for one in (caller.was, caller.now))
         for bound in [one for one, what in was.items() if what == (module, name)]:
@@ -159,14 +135,14 @@ def _moved(sides: _Sides, path: str, module: str, name: str) -> _Home | None:
                     continue
                 if not _same_use(caller, bound, local):
                     if local == bound:
-                        found[home] = _Home(*home, "")  # another thing, for all one can tell
+                        found[home] = _NewPlace(*home, "")  # another thing, for all one can tell
                     continue
                 new = callers.symbols(sides.now, *home)
                 if not old or len(new) != 1 or not _is_new(sides, home, old):
                     return None
                 if not imports.alike(sides.before, old[0], sides.now, new[0]):
                     return None
-                found.setdefault(new[0], _Home(*home, f"by now, as {caller.path} has it"))
+                found.setdefault(new[0], _NewPlace(*home, f"by now, as {caller.path} has it"))
     (one,) = found.values() if len(found) == 1 else (None,)
     return one if one is not None and one.told else None
 
@@ -179,7 +155,7 @@ def _same_use(caller: Caller, old: str, new: str) -> bool:
     return bool(found.proven) and (found.whole or old == new)
 
 
-def _is_new(sides: _Sides, home: tuple[str, str], old: Sequence[Symbol]) -> bool:
+def _is_new(sides: _Worlds, home: tuple[str, str], old: Sequence[Symbol]) -> bool:
     """Tell whether the base had nothing of that name there, or the same thing as in the old place."""
     return _there(sides.before, *home) is False or callers.symbols(sides.before, *home) == old
 
@@ -191,7 +167,7 @@ def _there(world: World, module: str, name: str) -> bool | None:
 # --- members
 
 
-def _members(sides: _Sides, spot: _Spot) -> Iterator[str | _Edit]:
+def _members(sides: _Worlds, spot: _Spot) -> Iterator[str | Renaming]:
     """Rename what the mod reads on something of a class that has it under another name by now."""
     inference = Inference(sides.after, spot.path)
     read = [
@@ -207,7 +183,7 @@ def _members(sides: _Sides, spot: _Spot) -> Iterator[str | _Edit]:
         for other, its in read:
             if (other.attr, its) == (node.attr, owner):
                 line, end = other.end_lineno or 0, other.end_col_offset or 0
-                yield _Edit(line, end, node.attr, new[0])
+                yield Renaming(line, end, node.attr, new[0])
 
 
 def _owner(inference: Inference, node: ast.Attribute, scope: CodeScope) -> _Definition | None:
@@ -223,7 +199,7 @@ def _of_class(found: Symbol) -> _Definition:
     return _Definition(found.path, "", found.cls.name)
 
 
-def _member(sides: _Sides, owner: _Definition, old: str) -> tuple[str, str] | None:
+def _member(sides: _Worlds, owner: _Definition, old: str) -> tuple[str, str] | None:
     """Return what a class has in place of a member, and the file that shows it."""
     then, there = (_class(world, owner) for world in (sides.before, sides.now))
     if then is None or there is None:
@@ -258,7 +234,7 @@ def _member(sides: _Sides, owner: _Definition, old: str) -> tuple[str, str] | No
     return new, path
 
 
-def _uses(sides: _Sides, caller: Caller, owner: _Definition, old: str) -> dict[callers.Span, bool]:
+def _uses(sides: _Worlds, caller: Caller, owner: _Definition, old: str) -> dict[callers.Span, bool]:
     """Return where a caller uses a member of a class, and whether it reads it there."""
     inference = Inference(sides.before, caller.path)
     return {
@@ -300,7 +276,7 @@ def _is_of(inference: Inference, value: ast.expr, scope: CodeScope, owner: _Defi
 # --- keywords
 
 
-def _keywords(sides: _Sides, spot: _Spot) -> Iterator[str | _Edit]:
+def _keywords(sides: _Worlds, spot: _Spot) -> Iterator[str | Renaming]:
     """Rename the keywords of calls to what takes them under another name by now."""
     inference = Inference(sides.after, spot.path)
     given = [
@@ -321,7 +297,7 @@ def _keywords(sides: _Sides, spot: _Spot) -> Iterator[str | _Edit]:
         for other, _, its in given:
             if (other.arg, its) == (old, what):
                 end = other.col_offset + len(old.encode())
-                yield _Edit(other.lineno, end, old, new[0])
+                yield Renaming(other.lineno, end, old, new[0])
 
 
 def _callee(inference: Inference, node: ast.Call, scope: CodeScope) -> _Definition | None:
@@ -355,7 +331,7 @@ def _parameters(world: World, what: _Definition) -> tuple[Parameter, ...]:
     return () if any(one.kind is Kind.DOUBLE_STAR for one in found) else found
 
 
-def _keyword(sides: _Sides, what: _Definition, old: str) -> tuple[str, str] | None:
+def _keyword(sides: _Worlds, what: _Definition, old: str) -> tuple[str, str] | None:
     """Return what a definition takes in place of a keyword, and the file that shows it."""
     had, has = (
         {one.name: one for one in _parameters(world, what) if one.kind in _NAMED}

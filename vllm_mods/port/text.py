@@ -67,9 +67,11 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
         scope = ".".join(key.split(" ")[0] for key in chain)
         new = ".".join([*scope.split(".")[:-1], one.new.split(" ")[0]])
         followed.append(Followed(scope, new, one.likeness))
-    found = [structure.merge(base, ours, theirs, way) for way in (diff3.merge, textual.merge)]
-    by_scope = [one.text for one in found]
+    found = [structure.merge(base, ours, theirs, diff3.merge)]
     done = Ported(None, whole, touched=found[0].touched, followed=tuple(followed))
+    if by_text is None or by_text != found[0].text:
+        found.append(structure.merge(base, ours, theirs, textual.merge))
+    by_scope = [one.text for one in found]
     if by_text is not None and by_text in by_scope:
         return done._replace(text=by_text, proof="file")
     if by_text is None and by_scope[0] is not None and by_scope[0] == by_scope[1]:

@@ -80,13 +80,9 @@ def matrix(result: MatrixResult) -> dict[str, Any]:
 def cell(one: Cell) -> dict[str, Any]:
     """Return one mod on one tree."""
     return {
-        "mod": one.mod,
-        "version": one.version,
-        "tree": one.tree,
-        "variant": one.variant,
+        **fields(one, "mod", "version", "tree", "variant"),
         "verdict": one.verdict.value,
-        "in_range": one.in_range,
-        "computed": one.computed,
+        **fields(one, "in_range", "computed"),
         "findings": [finding(found) for found in one.findings],
     }
 
@@ -109,9 +105,6 @@ def disagreement(one: Disagreement) -> dict[str, Any]:
 def applied(entry: ReceiptMod) -> dict[str, Any]:
     """Return one mod of a receipt."""
     return {
-        "name": entry.name,
-        "version": entry.version,
-        "variant": entry.variant,
-        "digest": entry.digest,
+        **fields(entry, "name", "version", "variant", "digest"),
         "files": [file._asdict() for file in entry.files],
     }

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 import posixpath
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.making.effects import (
+    Advise,
     Assume,
     Clear,
     Edit,
     Effect,
     Export,
+    Fetch,
     Install,
     Left,
+    OutsideFile,
     Patch,
     Remove,
     Whole,
@@ -69,7 +73,7 @@ def _patch(one: Patch, paths: list[str]) -> str:
     return f"patch {one.source}{back}: {', '.join(dict.fromkeys(paths))}{free}"
 
 
-def _one(one: Effect) -> str:  # noqa: PLR0911  (one for each kind)
+def _one(one: Effect) -> str:  # noqa: C901, PLR0911  (one for each kind)
     if isinstance(one, Whole):
         path = in_site(one.path)
         return f"whole file {path}" if path else f"chat template {posixpath.basename(one.path)}"
@@ -78,7 +82,20 @@ def _one(one: Effect) -> str:  # noqa: PLR0911  (one for each kind)
     if isinstance(one, Install):
         return f"installs {one.requirement}: the mod states it, and `apply` does not install it"
     if isinstance(one, Export):
-        return f"{one.name}={one.value} ends with the script: it belongs into the pairing's [env]"
+        said = (
+            "the mod brings it to a pairing, as its [env]"
+            if one.brought
+            else "the mod is without it"
+        )
+        return f"{one.name}={one.value} ends with the script: {said}"
+    if isinstance(one, Advise):
+        return (
+            f"says that vLLM is to be served with {shlex.join(one.args)}: [serve] args of the mod"
+        )
+    if isinstance(one, Fetch):
+        return f"has {one.url} from the network: taken, sha256 {one.sha256}"
+    if isinstance(one, OutsideFile):
+        return f"whole file {one.path}, outside of Python's packages: only an image gets it"
     if isinstance(one, Clear):
         return f"clears {one.what}: `apply` removes stale bytecode, and keeps originals, by itself"
     if isinstance(one, Assume):

@@ -115,7 +115,7 @@ def changed(one: ModPlan) -> list[str]:
 
 
 def serve_arguments(planned: Plan, templates: str) -> list[str]:
-    """Return what to add to ``vllm serve`` for the mods of a plan that is in, quoted for a shell.
+    """Return the variables, and what to add to ``vllm serve``, for the mods of a plan, quoted for a shell.
 
     ``templates`` is the folder that chat templates are in, also those of earlier runs.
     """
@@ -126,8 +126,11 @@ def serve_arguments(planned: Plan, templates: str) -> list[str]:
         arguments = list(one.mod.serve_args)
         for file in one.variant.templates:
             arguments += ["--chat-template", f"{templates}/{file.file}"]
-        if arguments:
-            lines.append(f"serve with ({one.mod.name}): {shlex.join(arguments)}")
+        if arguments or one.mod.env:
+            variables = [f"{name}={shlex.quote(value)}" for name, value in one.mod.env]
+            lines.append(
+                f"serve with ({one.mod.name}): {' '.join((*variables, *map(shlex.quote, arguments)))}"
+            )
     return lines
 
 

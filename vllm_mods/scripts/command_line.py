@@ -72,6 +72,14 @@ def read(text: str) -> CommandScript:
     return _CommandLineReader(text).read()
 
 
+def exported(script: CommandScript) -> dict[str, str]:
+    """Return the variables that a script exports."""
+    words_of = (one.argv[1:] for one in script.commands if one.argv[:1] == ("export",))
+    pairs = (word.partition("=") for argv in words_of for word in argv if "=" in word)
+    alone = (pair for one in script.commands if not one.argv for pair in one.assignments)
+    return {**{name: value for name, _, value in pairs}, **dict(alone)}
+
+
 class _CommandLineReader:
     def __init__(self, text: str) -> None:
         self.text = text

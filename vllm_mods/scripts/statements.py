@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+# What a script's own programs read: their settings, and not vLLM's.
+OWN = re.compile(
+    r"(?:https?|ftp|all|no)_proxy|(?:PIP|UV|GIT|CURL|WGET|SSL|REQUESTS|APT|DEBIAN|LC)_\w+|PATH|PYTHONPATH"
+    r"|LD_LIBRARY_PATH|TMPDIR|LANG|MAX_JOBS|NVCC_\w+|TORCH_CUDA_ARCH_LIST",
+    re.IGNORECASE,
+)
 
 
 class BashError(ValueError):

@@ -32,19 +32,15 @@ class ReceiptPlace(Protocol):
 
     def mode(self, path: str) -> int | None:
         """Return the permission bits of a regular file, None if there is none."""
-        ...
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a regular file, None if there is none."""
-        ...
 
     def names(self, folder: str) -> Iterable[str]:
         """Return the names in a folder, none if it is not there."""
-        ...
 
     def is_there(self, path: str) -> bool:
         """Tell whether there is anything at a path."""
-        ...
 
 
 def verify(root: str) -> tuple[Finding, ...]:

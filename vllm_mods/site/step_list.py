@@ -86,7 +86,7 @@ class Steps:
         absolute = self.site.absolute(path)
         folder, name = os.path.split(absolute)
         # 200 bytes of the name: the whole may be as long as a file system allows.
-        stem = os.fsencode(name)[:200].decode("utf-8", "surrogateescape")
+        stem = os.fsdecode(os.fsencode(name)[:200])
         n = len(self.ops)
         while os.path.lexists(temp := f"{folder}/.{stem}.vllm-mods{n}"):
             n += 1000

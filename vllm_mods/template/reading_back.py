@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from packaging.version import Version
 
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.template.about import OPENAI
+from vllm_mods.template import replay
 from vllm_mods.template.conversation import Conversation, Message
 from vllm_mods.template.parser_process import ReadingJob, ReleaseParsers, as_text
 from vllm_mods.template.rendering import Rendered
@@ -42,15 +42,11 @@ TOOLS = (
 )  # fmt: skip
 
 
-def _said(content: str, *calls: tuple[str, dict[str, Any]], reasoning: str = "") -> Message:
-    message: Message = {"role": "assistant", "content": content}
-    if reasoning:  # vLLM hands it over by both names
-        message |= {"reasoning": reasoning, "reasoning_content": reasoning}
-    made = [
-        {"id": f"call{i:05}", "type": "function", "function": {"name": name, "arguments": given}}
-        for i, (name, given) in enumerate(calls)
-    ]
-    return message | {"tool_calls": made} if made else message
+def _said(
+    content: str, *calls: tuple[str, dict[str, Any]], reasoning: str | None = None
+) -> Message:
+    made = (replay.called(i, name, given) for i, (name, given) in enumerate(calls))
+    return replay.answered(content, reasoning, *made)
 
 
 ANSWERS = {
@@ -163,7 +159,7 @@ def answers_of(
     question: Message = {"role": "user", "content": "Well?"}
     jobs = []
     for message in asked.values():
-        turns = [_handed_over(one, content_format) for one in (question, message)]
+        turns = [replay.handed_over(one, content_format) for one in (question, message)]
         tools = TOOLS if with_tools else None
         jobs.append(Conversation("asked", tuple(turns[:1]), tools))
         jobs.append(Conversation("told", tuple(turns), tools, add_generation_prompt=False))
@@ -187,12 +183,6 @@ def answers_of(
             found.append(WrittenAnswer(name, message, told.prompt[:same], text, opened, ended, ()))
     tags = tuple({tag: None for one in found for tag in _TAG.findall(one.prompt + one.text)})
     return [one._replace(tags=tags) for one in found], findings
-
-
-def _handed_over(message: Message, content_format: str) -> Message:
-    if content_format != OPENAI or not message["content"]:
-        return message
-    return message | {"content": [{"type": "text", "text": message["content"]}]}
 
 
 def _pairs(release: ReleaseParsers, written: Sequence[WrittenAnswer]) -> list[ParserPair]:

@@ -42,16 +42,22 @@ def _user(text: str) -> Message:
     return {"role": "user", "content": text}
 
 
-def _answer(text: str, reasoning: str | None = None, *calls: Message) -> Message:
+def answered(text: str, reasoning: str | None = None, *calls: Message) -> Message:
+    """Return an assistant's message as vLLM hands it over."""
     message: Message = {"role": "assistant", "content": text}
     if reasoning is not None:  # vLLM hands it over by both names
         message |= {"reasoning": reasoning, "reasoning_content": reasoning}
     return message | {"tool_calls": list(calls)} if calls else message
 
 
-def _call(number: int, word: str) -> Message:
-    function = {"name": "look_up", "arguments": {"word": word}}
+def called(number: int, name: str, arguments: dict[str, Any]) -> Message:
+    """Return a call as vLLM hands it over, by an id that every family takes."""
+    function = {"name": name, "arguments": arguments}
     return {"id": f"call{number:05}", "type": "function", "function": function}
+
+
+def _call(number: int, word: str) -> Message:
+    return called(number, "look_up", {"word": word})
 
 
 def _result(number: int, text: str) -> Message:
@@ -69,15 +75,15 @@ def _agent(*, reasoning: bool) -> tuple[Message, ...]:
 
     return (
         _user("What is an abacus?"),
-        _answer("", thought("It is a basalt matter."), _call(1, "citadel")),
+        answered("", thought("It is a basalt matter."), _call(1, "citadel")),
         _result(1, "a device of dolomite"),
-        _answer("", thought("So an eclipse it is."), _call(2, "flint")),
+        answered("", thought("So an eclipse it is."), _call(2, "flint")),
         _result(2, "see granite"),
-        _answer("An harbour of beads.", thought("That is the island.")),
+        answered("An harbour of beads.", thought("That is the island.")),
         _user("And a juniper?"),
-        _answer("", thought("Once more a kestrel."), _call(3, "lantern")),
+        answered("", thought("Once more a kestrel."), _call(3, "lantern")),
         _result(3, "a tree of marble"),
-        _answer("A nettle of trees.", thought("Now it is the obsidian.")),
+        answered("A nettle of trees.", thought("Now it is the obsidian.")),
         _user("Thanks, no pelican?"),
     )
 
@@ -92,9 +98,9 @@ _WORDS = {
 }
 _CHAT = (
     _user("First the raven."),
-    _answer("Then the saffron."),
+    answered("Then the saffron."),
     _user("And the thistle?"),
-    _answer("Next the umber."),
+    answered("Next the umber."),
     _user("Last the violet."),
 )
 SCENES = (
@@ -106,27 +112,27 @@ SCENES = (
         "parallel-calls",
         (
             _user("Two words: walnut."),
-            _answer("", None, _call(1, "xenon"), _call(2, "yarrow")),
+            answered("", None, _call(1, "xenon"), _call(2, "yarrow")),
             _result(1, "a gas of zinc"),
             _result(2, "a herb of amber"),
-            _answer("Both are bronze."),
+            answered("Both are bronze."),
             _user("And cobalt?"),
         ),
         _TOOLS,
     ),
     Conversation(
         "thinking-off",
-        (_user("Is it dahlia?"), _answer("It is ebony."), _user("Is it fennel?")),
+        (_user("Is it dahlia?"), answered("It is ebony."), _user("Is it fennel?")),
         kwargs={"enable_thinking": False},
     ),
     Conversation(
         _RARE,
         (
             _user("Is it garnet?"),
-            _answer("It is hazel."),
+            answered("It is hazel."),
             {"role": "system", "content": "From now on be indigo."},
             _user("Is it jasmine?"),
-            _answer("It is kelp."),
+            answered("It is kelp."),
             _user("Is it lilac?"),
         ),
     ),
@@ -163,7 +169,7 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
         if reasons and b"reasoning" not in text:
             continue
         on = dict.fromkeys(read.intersection(_SWITCHES), True) if reasons else {}
-        messages = tuple(_handed_over(message, content_format) for message in one.messages)
+        messages = tuple(handed_over(message, content_format) for message in one.messages)
         asked.append(one._replace(messages=messages, kwargs={**one.kwargs, **on}))
     return tuple(asked)
 
@@ -315,7 +321,8 @@ def _strings(message: Message) -> Iterator[tuple[str, str]]:
         yield "call", call["function"]["arguments"]["word"]
 
 
-def _handed_over(message: Message, content_format: str) -> Message:
+def handed_over(message: Message, content_format: str) -> Message:
+    """Return a message with its content as vLLM hands it to templates of a format."""
     content = message["content"]
     if content_format != OPENAI or not content:
         return message

@@ -12,11 +12,12 @@ import tempfile
 import weakref
 import zipfile
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.formats import tars, tree_names, zips
+from vllm_mods.formats import platforms, tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
 
 if TYPE_CHECKING:
@@ -33,17 +34,36 @@ class Archive(Protocol):
     @property
     def names(self) -> frozenset[str]:
         """Every entry but folders."""
-        ...
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
+
+
+class OtherPackage(NamedTuple):
+    """A distribution that is read beside vLLM."""
+
+    name: str
+    version: str
+    archive: Archive
+
+
+class BesideArchive(Protocol):
+    """The distributions beside a vLLM; both raise ``TreeError``."""
+
+    def package(self, name: str) -> OtherPackage | None:
+        """Return a distribution; None where vLLM says nothing of it."""
+        ...
+
+    def holding(self, path: str) -> OtherPackage | None:
+        """Return the distribution that a path would be of."""
         ...
 
 
 class ArchiveTree:
     """A tree in an archive: as released, unless somebody rebuilt the archive.
 
-    ``identity`` is the archive's sha256, where somebody has said it.
+    ``identity`` is the archive's sha256, where somebody has said it; ``others`` are the packages beside it,
+    where it is known which.
     """
 
     pristine = True
@@ -66,51 +86,82 @@ class ArchiveTree:
         self.remote = remote
         self.workspace = workspace
         self.identity = identity
+        self.others: BesideArchive | None = None
         self._archive = archive
-        self._version: str | bool | None = False
 
-    @property
+    @cached_property
     def version(self) -> str | None:
         """The version in the dist-info folder's name, else in ``PKG-INFO`` or ``_version.py``."""
-        if isinstance(self._version, bool):
-            self._version = self._find_version()
-        return self._version
+        found = {info[1] for top in self._tops if (info := tree_names.dist_info(top))}
+        if len(found) == 1:
+            return found.pop()
+        return tree_names.pkg_info_version(
+            self._archive.read("PKG-INFO")
+        ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none; ``TreeError`` if it is broken."""
         if path.startswith("/"):
             return read_in_workspace(path, self.workspace, self.spec)
         tree_names.split(path, self.spec)
-        return self._archive.read(path)
+        return self._holding(path).read(path)
+
+    @property
+    def platform(self) -> str | None:
+        """What a wheel is built for, None for sources."""
+        return platforms.of_wheel(self._own("WHEEL"))
+
+    def _own(self, name: str) -> bytes | None:
+        """Return a file of its distribution's metadata."""
+        own = [top for top in self._tops if tree_names.dist_info(top)]
+        return self._archive.read(f"{own[0]}/{name}") if len(own) == 1 else None
+
+    @cached_property
+    def _tops(self) -> frozenset[str]:
+        return frozenset(name.split("/", 1)[0] for name in self._archive.names)
+
+    def metadata(self) -> bytes | None:
+        """Return the metadata of its distribution."""
+        return self._own("METADATA") or self._archive.read("PKG-INFO")
+
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution beside it. Raises ``TreeError``."""
+        found = None if self.others is None else self.others.package(name)
+        return None if found is None else found.version
+
+    def owner(self, path: str) -> tuple[str, str] | None:
+        """Return name and version of the other distribution that a path is of. Raises ``TreeError``."""
+        ours = self.others is None or path.partition("/")[0] in self._tops
+        found = None if ours or self.others is None else self.others.holding(path)
+        return None if found is None else (found.name, found.version)
+
+    def _holding(self, path: str) -> Archive:
+        """Return the archive that has what a path begins with: its own, or that of another package."""
+        if self.others is None or path.partition("/")[0] in self._tops:
+            return self._archive
+        found = self.others.holding(path)
+        return self._archive if found is None else found.archive
 
     def digest(self, path: str) -> str | None:
         """Return a file's sha256 if it is known without reading the file."""
-        digest = getattr(self._archive, "digest", None)
+        digest = getattr(self._holding(path), "digest", None)
         known: str | None = digest(path) if digest is not None else None
         return known
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every file below ``under``; ``""`` is the whole archive."""
         prefix = "/".join(tree_names.split(under, self.spec)) + "/" if under else ""
-        return (name for name in self._archive.names if name.startswith(prefix))
+        archive = self._holding(prefix) if under else self._archive
+        return (name for name in archive.names if name.startswith(prefix))
 
     def folders(self) -> frozenset[str]:
         """Return the names of what lies at the top."""
-        return frozenset(name.split("/", 1)[0] for name in self._archive.names)
+        return self._tops
 
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Compare with the archive itself; ``None`` for a file that it does not have."""
         mine = self.read(path)
         return None if mine is None else mine == data
-
-    def _find_version(self) -> str | None:
-        tops = {name.split("/", 1)[0] for name in self._archive.names}
-        found = {info[1] for top in tops if (info := tree_names.dist_info(top))}
-        if len(found) == 1:
-            return found.pop()
-        return tree_names.pkg_info_version(
-            self._archive.read("PKG-INFO")
-        ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
 
 
 class ZipArchive:

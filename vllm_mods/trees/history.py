@@ -19,7 +19,7 @@ class HistoryMove(NamedTuple):
     commit: Commit
 
 
-class History:
+class CommitHistory:
     """The commits along first parents from one commit of upstream to another."""
 
     def __init__(self, repository: Repository, since: str, until: str) -> None:
@@ -86,11 +86,11 @@ class Upstream:
         """Open it. Raises ``UsageError`` if there is none."""
         self.repository = Repository(folder)
 
-    def between(self, base: Tree, target: Tree) -> History:
+    def between(self, base: Tree, target: Tree) -> CommitHistory:
         """Return the history from one tree to another. Raises ``UsageError`` where it has not both."""
-        return History(self.repository, self.commit(base), self.commit(target))
+        return CommitHistory(self.repository, self.commit(base), self.commit(target))
 
-    def known(self, base: Tree, target: Tree) -> History | None:
+    def known(self, base: Tree, target: Tree) -> CommitHistory | None:
         """Return the history from one tree to another, None where the repository has not both."""
         try:
             return self.between(base, target)

@@ -44,10 +44,13 @@ class ByteSpan:
 class Http:
     """A connection pool. ``received`` counts the body bytes that came over the wire.
 
-    ``backoff`` is the first wait between two tries in seconds; each further one is twice as long.
+    ``backoff`` is the first wait between two tries in seconds; each further one is twice as long. An ``anonymous``
+    one gives nobody's login to anybody, not what ``.netrc`` has either.
     """
 
-    def __init__(self, settings: PipSettings, *, backoff: float = 0.25) -> None:
+    def __init__(
+        self, settings: PipSettings, *, backoff: float = 0.25, anonymous: bool = False
+    ) -> None:
         self.received = 0
         self._settings = settings
         self._backoff = backoff
@@ -63,6 +66,7 @@ class Http:
         for host in settings.trusted_hosts:
             # A context of one's own insists on host names, also where nothing is to be checked.
             self._session.mount(f"https://{host}", Adapter(settings.retries, backoff=backoff))
+        self._anonymous = anonymous
         self._logins = {
             place(url): login
             for url in (*settings.index_urls, *settings.find_links)
@@ -186,7 +190,7 @@ class Http:
             return self._session.get(
                 url,
                 headers=dict(headers),
-                auth=_login(url) or self._logins.get(place(url)),
+                auth=_as_it_is if self._anonymous else _login(url) or self._logins.get(place(url)),
                 cert=self._settings.client_cert,
                 proxies={"http": proxy, "https": proxy} if proxy else None,
                 timeout=self._settings.timeout or None,
@@ -274,6 +278,11 @@ def _content_range(response: requests.Response, start: int, end: int) -> int | N
     if unit != "bytes" or extent != f"{start}-{end - 1}":
         return None
     return number_of(total)
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Stand for a login, so that none is looked for."""
+    return request
 
 
 def _login(url: str) -> tuple[str, str] | None:

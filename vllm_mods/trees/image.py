@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
@@ -39,15 +40,11 @@ class ImageTree:
         self.site_root = site_root
         self.spec = f"image:{base.reference}" if spec is None else spec
         self.workspace = workspace
-        self._version: str | bool | None = False  # False: not looked for yet
-        self._record: bytes | None = None
 
-    @property
+    @cached_property
     def version(self) -> str | None:
         """What ``vllm/_version.py`` says: an image can't be asked for the names in a folder cheaply."""
-        if isinstance(self._version, bool):
-            self._version = tree_names.module_version(self.read("vllm/_version.py"))
-        return self._version
+        return tree_names.module_version(self.read("vllm/_version.py"))
 
     @property
     def dist_info(self) -> str | None:
@@ -83,15 +80,29 @@ class ImageTree:
         """Return vLLM's own ``.dist-info``: to list all of a site root, an engine sends its contents."""
         return (self.dist_info,) if self.dist_info else ()
 
+    @property
+    def platform(self) -> str:
+        """What the image is for, as its configuration says."""
+        from vllm_mods.images.oci import platform_of  # noqa: PLC0415
+
+        return "/".join(platform_of(self.base.config).split("/")[:2])
+
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution in the site root, all of which is listed for it."""
+        top = f"{self.site_root}/"
+        paths = (entry.path.removeprefix(top) for entry in self.base.paths(self.site_root))
+        return tree_names.version_of({path.partition("/")[0] for path in paths}, name)
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Compare with vLLM's ``RECORD``; ``None`` for what it does not list."""
         if path.startswith("/"):
             return None
-        if self._record is None:
-            folder = self.dist_info
-            self._record = (folder and self.read(f"{folder}/RECORD")) or b""
         recorded = tree_names.recorded_hash(self._record, path)
         return None if recorded is None else tree_names.hash_agrees(recorded, data)
+
+    @cached_property
+    def _record(self) -> bytes:
+        return (self.read(f"{self.dist_info}/RECORD") if self.dist_info else None) or b""
 
     @property
     def directory(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -49,7 +50,7 @@ class ReleaseFile:
 
     ``kind`` is ``wheel`` or ``sdist``; ``build`` the wheel's build tag as (number, rest) or ``()``;
     ``platforms`` its platform tags; ``yanked`` the reason, ``None`` if it is not yanked; ``size``
-    in bytes; the hashes in hexadecimal, of the file and of its ``METADATA``. Whatever the index
+    in bytes; the hashes in hexadecimal, of the file and of its ``METADATA``; ``uploaded`` a time as ISO 8601 has it. Whatever the index
     does not say is ``None``. ``page`` is the URL of what links to it, ``""`` where nothing has to.
     """
 
@@ -64,26 +65,29 @@ class ReleaseFile:
     metadata_sha256: str | None = None
     size: int | None = None
     requires_python: str | None = None
+    uploaded: str | None = None
     yanked: str | None = None
     page: str = ""
 
 
-def parse_page(body: bytes, content_type: str, url: str) -> tuple[ReleaseFile, ...]:
-    """Return the files of vLLM that a page links to, in the page's order.
+def parse_page(
+    body: bytes, content_type: str, url: str, project: str = PROJECT
+) -> tuple[ReleaseFile, ...]:
+    """Return the files of a project that a page links to, in the page's order.
 
     Links to anything else are passed over. Raises ``ValueError`` for a page that is no index page.
     """
     if len(body) > limits.PAGE:
         raise ValueError(f"it has more than {limits.PAGE}")
     if content_type.split(";", maxsplit=1)[0].strip().lower().endswith(("+json", "/json")):
-        found = _from_json(body, url)
+        found = _from_json(body, url, project)
     else:
-        found = _from_html(body, url)
+        found = _from_html(body, url, project)
     return tuple(replace(file, page=url) for file in found if file is not None)
 
 
-def release_file(filename: str, url: str) -> ReleaseFile | None:
-    """Read what a file name says; ``None`` if it names no wheel or sdist of vLLM."""
+def release_file(filename: str, url: str, project: str = PROJECT) -> ReleaseFile | None:
+    """Read what a file name says; ``None`` if it names no wheel or sdist of the project."""
     build: tuple[int, str] | tuple[()] = ()
     interpreters: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
@@ -100,7 +104,7 @@ def release_file(filename: str, url: str) -> ReleaseFile | None:
             return None
     except (InvalidWheelFilename, InvalidSdistFilename):
         return None
-    if canonicalize_name(name) != PROJECT:
+    if canonicalize_name(name) != project:
         return None
     return ReleaseFile(
         filename=filename,
@@ -113,7 +117,7 @@ def release_file(filename: str, url: str) -> ReleaseFile | None:
     )
 
 
-def _from_json(body: bytes, url: str) -> Iterator[ReleaseFile | None]:
+def _from_json(body: bytes, url: str, project: str) -> Iterator[ReleaseFile | None]:
     page = json_of(body)
     if not isinstance(page, dict) or not isinstance(page.get("files"), list):
         raise ValueError("the JSON has no list of files")  # noqa: TRY004  (wrong data, not a wrong call)
@@ -122,7 +126,7 @@ def _from_json(body: bytes, url: str) -> Iterator[ReleaseFile | None]:
     if version.split(".", maxsplit=1)[0] != "1":
         raise ValueError(f"its API version is {version}, and 1 is the one known here")
     _check_count(len(page["files"]))
-    return (_json_file(entry, url) for entry in page["files"] if isinstance(entry, dict))
+    return (_json_file(entry, url, project) for entry in page["files"] if isinstance(entry, dict))
 
 
 def _check_count(links: int) -> None:
@@ -130,7 +134,7 @@ def _check_count(links: int) -> None:
         raise ValueError(f"it has more than {limits.LINKS}")
 
 
-def _json_file(entry: dict[str, Any], url: str) -> ReleaseFile | None:
+def _json_file(entry: dict[str, Any], url: str, project: str) -> ReleaseFile | None:
     if not isinstance(entry.get("filename"), str) or not isinstance(entry.get("url"), str):
         return None
     hashes = entry.get("hashes")
@@ -138,18 +142,19 @@ def _json_file(entry: dict[str, Any], url: str) -> ReleaseFile | None:
     size = entry.get("size")
     python = entry.get("requires-python")
     yanked = entry.get("yanked", False)
-    file = release_file(entry["filename"], urljoin(url, entry["url"]))
+    file = release_file(entry["filename"], urljoin(url, entry["url"]), project)
     return file and replace(
         file,
         sha256=_hex(hashes.get("sha256")) if isinstance(hashes, dict) else None,
         metadata_sha256=_hex(metadata.get("sha256")) if isinstance(metadata, dict) else None,
         size=size if isinstance(size, int) else None,
         requires_python=python if isinstance(python, str) else None,
+        uploaded=_time(entry.get("upload-time")),
         yanked=None if yanked is False else (yanked if isinstance(yanked, str) else ""),
     )
 
 
-def _from_html(body: bytes, url: str) -> Iterator[ReleaseFile | None]:
+def _from_html(body: bytes, url: str, project: str) -> Iterator[ReleaseFile | None]:
     parser = _Anchors(url)
     text = body.decode("utf-8", "replace")
     try:
@@ -161,13 +166,13 @@ def _from_html(body: bytes, url: str) -> Iterator[ReleaseFile | None]:
         parser.close()
     except AssertionError as error:  # what the standard library says of a broken declaration
         raise ValueError(str(error)) from error
-    return (_html_file(anchor, parser.base) for anchor in parser.anchors)
+    return (_html_file(anchor, parser.base, project) for anchor in parser.anchors)
 
 
-def _html_file(anchor: dict[str, str | None], base: str) -> ReleaseFile | None:
+def _html_file(anchor: dict[str, str | None], base: str, project: str) -> ReleaseFile | None:
     target, fragment = urldefrag(urljoin(base, anchor["href"] or ""))
     metadata = anchor.get("data-core-metadata", anchor.get("data-dist-info-metadata")) or ""
-    file = release_file(unquote(urlsplit(target).path).rpartition("/")[2], target)
+    file = release_file(unquote(urlsplit(target).path).rpartition("/")[2], target, project)
     return file and replace(
         file,
         sha256=_named(fragment),
@@ -184,6 +189,15 @@ def _named(text: str) -> str | None:
         if name == "sha256":
             return _hex(value)
     return None
+
+
+def _time(value: object) -> str | None:
+    """Return a time of PEP 700 as it is, with its zone."""
+    try:
+        read = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return str(value) if read is not None and read.tzinfo is not None else None
 
 
 def _hex(value: object) -> str | None:

@@ -3,11 +3,15 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Tree
 from vllm_mods.trees.folder import FolderTree, find_site_root
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.archive import ArchiveTree
 
 _FORMS = (
     "a TREE is a path to the vllm folder or its site root, pypi:VERSION, pypi:WHEEL-FILE-NAME, "
@@ -25,6 +29,7 @@ def open_tree(
     cache_dir: str | None = None,
     verify: bool = False,
     commits: str | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> Tree:
     """Open a vLLM source tree to read: a folder, a release, a wheel, a revision, an image.
 
@@ -38,7 +43,8 @@ def open_tree(
     the default cache. ``verify`` has all of a release's file once, and holds it to the hash that the
     index states: what is read of it in parts is held to that from then on. ``commits`` is where a build is
     found whose version names its commit (``pypi:0.22.1rc1.dev124+gace95c9cf``): a clone of vLLM's
-    repository, or the URL of an index that has a folder for each commit.
+    repository, or the URL of an index that has a folder for each commit. ``others`` are versions of
+    other packages, by name, to be read beside a release, a wheel or an sdist; a release knows itself which it takes.
 
     Returns a ``Tree``. It may hold something that has to be given back (a container, a mount): one
     that has a ``close`` wants it called.
@@ -54,6 +60,11 @@ def open_tree(
     if verify and kind != "pypi":
         raise UsageError(
             f"{spec} is no release of an index, and only these are verified", hint="pypi:VERSION"
+        )
+    if others and kind not in {"pypi", "wheel", "sdist"}:
+        raise UsageError(
+            f"{spec} has its own packages, and only releases, wheels and sdists are read with others",
+            hint="pypi:VERSION",
         )
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
         if colon and kind.isalnum() and "/" not in kind and not os.path.lexists(spec):
@@ -90,11 +101,23 @@ def open_tree(
             cache_dir=cache_dir,
             commits=commits,
         )
-        return releases.open(rest, spec=spec, verify=verify)
-    return _open_archive(kind, rest, spec=spec, workspace=workspace)
+        return releases.open(rest, spec=spec, verify=verify, named=others)
+    tree = _open_archive(kind, rest, spec=spec, workspace=workspace)
+    return tree if not others else _with_others(tree, others, offline=offline, cache_dir=cache_dir)
 
 
-def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> Tree:
+def _with_others(
+    tree: "ArchiveTree", named: Mapping[str, str], *, offline: bool, cache_dir: str | None
+) -> Tree:
+    from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415
+
+    releases = Releases(offline=offline, cache_dir=cache_dir)
+    tree.others = OtherPackages(releases.of, tree.metadata, named=named)
+    return tree
+
+
+def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> "ArchiveTree":
     from vllm_mods.trees import archive  # noqa: PLC0415  (zipfile, tarfile: 15 ms)
 
     path = os.path.expanduser(path)  # No shell does it behind a colon.

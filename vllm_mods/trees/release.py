@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,14 +15,15 @@ from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
-from vllm_mods.trees.index import ReleaseFile, release_file
+from vllm_mods.trees.index import PROJECT, ReleaseFile, release_file
+from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
 from vllm_mods.trees.spans import NoRangesError, NotKeptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
     from vllm_mods.base.model import Tree
@@ -76,6 +78,22 @@ class Releases:
         self._told: set[str] = set()
         self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
         self._sources = IndexSources(settings, self._cache, self.http, note=note)
+        self._project = PROJECT
+        self._others: dict[str, Releases] = {}
+
+    def of(self, project: str) -> Releases:
+        """Return the releases of another project, with the same connections and the same cache."""
+        if project not in self._others:
+            other = self._others[project] = copy.copy(self)
+            other._project = project  # noqa: SLF001  (it is of this class)
+            other._sources = IndexSources(  # noqa: SLF001
+                self._settings, self._cache, self.http, note=self._note, project=project
+            )
+        return self._others[project]
+
+    def archive(self, version: str) -> Archive:
+        """Open a release of whatever project. Raises ``TreeError``."""
+        return self._archive(choose(version, self.files()))[0]
 
     def files(self) -> tuple[ReleaseFile, ...]:
         """Return every file of every release that any source has.
@@ -88,8 +106,17 @@ class Releases:
         self._tell(answer.failures)
         return answer.files
 
-    def open(self, name: str, *, spec: str | None = None, verify: bool = False) -> Tree:
+    def open(
+        self,
+        name: str,
+        *,
+        spec: str | None = None,
+        verify: bool = False,
+        named: Mapping[str, str] | None = None,
+    ) -> Tree:
         """Open a release by its version or by the name of one of its files; ``verify`` it first.
+
+        ``named`` are versions of other packages to read beside it, by their names.
 
         Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
         """
@@ -127,6 +154,7 @@ class Releases:
         )
         tree.releases = self
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
+        tree.others = OtherPackages(self.of, tree.metadata, file.uploaded, named or {})
         return tree
 
     def _ask_also(self, url: str) -> None:
@@ -319,12 +347,13 @@ class Releases:
             hint=f"pypi:{versions[0]}",
         )
 
-    def _nothing(self, answer: IndexAnswer, what: str = "no release of vllm found") -> TreeError:
+    def _nothing(self, answer: IndexAnswer, what: str = "") -> TreeError:
         hint = _SETTINGS
         if self.http is None and answer.failures:
             hint = "run once without --offline"
         why = "".join(f"\n  {failure}" for failure in answer.failures)
         kind = Unreachable if answer.failures else TreeError
+        what = what or f"no release of {self._project} found"
         return kind(f"{what}{why or ': no index or folder has it'}", hint=hint)
 
 

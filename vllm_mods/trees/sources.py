@@ -1,4 +1,4 @@
-"""Ask every index and folder that pip would ask for the files of vLLM."""
+"""Ask every index and folder that pip would ask for the files of a project."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class IndexAnswer:
 
 
 class IndexSources:
-    """The sources of ``settings``. ``http`` is ``None`` when no connection may be opened."""
+    """The sources of ``settings`` for a project. ``http`` is ``None`` when no connection may be opened."""
 
     def __init__(
         self,
@@ -50,8 +50,10 @@ class IndexSources:
         *,
         note: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.time,
+        project: str = PROJECT,
     ) -> None:
         self._settings = settings
+        self._project = project
         self._cache = cache
         self._http = http
         self._note = note
@@ -60,7 +62,7 @@ class IndexSources:
         self._answer: IndexAnswer | None = None
 
     def ask(self, *, fresh: bool) -> IndexAnswer:
-        """Return every file of vLLM, the first source that has a file name winning.
+        """Return every file of the project, the first source that has a file name winning.
 
         With ``fresh`` every index is asked anew; without, the last answer will do, or a page kept
         for less than ten minutes. A source that cannot be asked is answered for by the page kept
@@ -87,17 +89,17 @@ class IndexSources:
     def _urls(self) -> Iterator[str]:
         yield from self._settings.find_links
         for url in self._settings.index_urls:
-            yield f"{url.rstrip('/')}/{PROJECT}/"
+            yield f"{url.rstrip('/')}/{self._project}/"
 
     def _ask_one(self, url: str, *, fresh: bool) -> tuple[ReleaseFile, ...]:
         place = local_path(url)
         if place is not None:
-            return _local_files(place)
+            return _local_files(place, self._project)
         page = self._page(url, fresh=fresh)
         if page is None:
             return ()
         try:
-            return parse_page(page.body, page.content_type, page.url)
+            return parse_page(page.body, page.content_type, page.url, self._project)
         except ValueError as error:
             raise TreeError(f"{redact(url)}: not a page of a package index: {error}") from error
 
@@ -157,7 +159,7 @@ def local_path(url: str) -> str | None:
     return unquote(parts.path) if parts.scheme == "file" else None
 
 
-def _local_files(place: str) -> tuple[ReleaseFile, ...]:
+def _local_files(place: str, project: str) -> tuple[ReleaseFile, ...]:
     """Read a page, or a folder: its ``index.html`` first, then the archives in it."""
     is_folder = os.path.isdir(place)
     page = os.path.join(place, "index.html") if is_folder else place
@@ -166,11 +168,17 @@ def _local_files(place: str) -> tuple[ReleaseFile, ...]:
         if os.path.isfile(page):
             with open(page, "rb") as file:
                 files += parse_page(
-                    limits.bounded(file, limits.PAGE, page), "text/html", f"file://{quote(page)}"
+                    limits.bounded(file, limits.PAGE, page),
+                    "text/html",
+                    f"file://{quote(page)}",
+                    project,
                 )
         if is_folder:
             archives = sorted(os.listdir(place))
-            files += (release_file(name, f"file://{quote(f'{place}/{name}')}") for name in archives)
+            files += (
+                release_file(name, f"file://{quote(f'{place}/{name}')}", project)
+                for name in archives
+            )
         # Neither: an extra index that does not have the project.
         return tuple(file for file in files if file is not None)
     except OSError as error:

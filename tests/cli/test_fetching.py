@@ -1,0 +1,201 @@
+"""``import --fetch``: what a script has from the network is taken once, pinned, and lies in the mod from then on."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mod_folders import FAST, FIX, SITE, TOP
+from package_server import PackageServer, serving, settings_of_none
+
+from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.library import mod_folder
+from vllm_mods.making import fetching, served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Answer
+
+    Call = Callable[..., Answer]
+
+HOST = "diffs.example"
+PIN = hashlib.sha256(FIX.encode()).hexdigest()
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageServer]:
+    """Serve the patch by https, under a name and with a certificate of its own authority."""
+    settings_of_none(tmp_path, monkeypatch)
+    made = tmp_path / "made.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", made,
+         "-out", tmp_path / "cert.pem", "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    both = tmp_path / "both.pem"
+    both.write_bytes(made.read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    monkeypatch.setenv("PIP_CERT", str(tmp_path / "cert.pem"))
+    real = socket.getaddrinfo
+
+    def found(host: Any, *given: Any, **more: Any) -> Any:
+        return real("127.0.0.1" if host == HOST else host, *given, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with serving(PackageServer(files={"fix.diff": FIX.encode()}), certificate=str(both)) as running:
+        running.url = running.url.replace("127.0.0.1", HOST)
+        yield running
+
+
+def folder(tmp_path: Path, text: str, **files: bytes) -> Path:
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "run.sh").write_text(TOP + text)
+    for name, data in files.items():
+        (place / name).write_bytes(data)
+    return place
+
+
+FORMS = [
+    "curl -sL {url} | patch -p1 -F0 -d {site}",
+    "curl -fsSL -o /tmp/x.diff {url}\npatch -p1 -F0 -d {site} < /tmp/x.diff",
+    "curl -LO {url}\ngit -C {site} apply -p1 $PWD/fix.diff",
+    "wget -q {url}\npatch -p1 -F0 -d {site} < fix.diff",
+    "wget -qO- {url} | patch -p1 -F0 -d {site}",
+    'U={url}\nwget -O p.diff "$U" || exit 1\npatch -p1 -F0 -d {site} < p.diff',
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("record", [False, True])
+def test_it_is_taken_once_and_pinned(
+    call: Call, site: Path, tmp_path: Path, server: PackageServer, form: str, *, record: bool
+) -> None:
+    url = f"{server.url}/files/fix.diff"
+    source = folder(tmp_path, form.format(url=url, site=SITE) + "\n")
+    made = tmp_path / "library-of-mine"
+    more = ("--record",) if record else ()
+    answer = call("import", source, "--tree", site, "--library", made, "--fetch", *more)
+    assert answer.code == 0, answer.err
+    assert f"fetching {url}" in answer.err
+    assert len(server.requests) == 1
+    text = (made / "patches/mine/mod.toml").read_text()
+    assert f'{{ url = "{url}", sha256 = "{PIN}", file = "fetched/fix.diff" }}' in text
+    assert (made / "patches/mine/fetched/fix.diff").read_bytes() == FIX.encode()
+    assert call("apply", "mine", "--library", made, "--target", site).code == 0
+    assert (site / "vllm/loader.py").read_text() == FAST
+    assert call("revert", "--target", site).code == 0
+    assert len(server.requests) == 1
+
+
+def test_what_only_a_run_asks_for_is_taken_and_the_run_made_again(
+    call: Call, site: Path, tmp_path: Path, server: PackageServer
+) -> None:
+    url = f"{server.url}/files/fix.diff"
+    text = (
+        f"U=$(python3 -c 'print(\"{url}\"[::-1][::-1])')\ncurl -sL $U | patch -p1 -F0 -d {SITE}\n"
+    )
+    answer = call("import", folder(tmp_path, text), "--tree", site, "--record", "--fetch")
+    assert answer.code == 0, answer.err
+    assert f'url = "{url}"' in answer.out
+    assert len(server.requests) == 1
+
+
+def test_without_it_nothing_is_taken_and_the_hint_names_it(
+    call: Call, site: Path, tmp_path: Path, server: PackageServer
+) -> None:
+    url = f"{server.url}/files/fix.diff"
+    source = folder(tmp_path, FORMS[0].format(url=url, site=SITE) + "\n")
+    assert "--fetch" in call("import", source, "--tree", site).err
+    recorded = call("import", source, "--tree", site, "--record")
+    assert recorded.code == 3
+    assert "--fetch" in recorded.err
+    assert call("import", source, "--fetch", "--offline").code == 2
+    assert server.requests == []
+
+
+def test_what_is_not_there_refuses_the_import(
+    call: Call, site: Path, tmp_path: Path, server: PackageServer
+) -> None:
+    text = f"curl -sL {server.url}/files/gone.diff | patch -p1 -F0 -d {SITE} || true\n"
+    answer = call("import", folder(tmp_path, text), "--tree", site, "--fetch")
+    assert answer.code != 0
+    assert "404" in answer.err
+
+
+def test_a_file_that_is_another_by_now_is_a_problem_of_the_mod(
+    call: Call, site: Path, tmp_path: Path, server: PackageServer
+) -> None:
+    url = f"{server.url}/files/fix.diff"
+    source = folder(tmp_path, FORMS[0].format(url=url, site=SITE) + "\n")
+    made = tmp_path / "library-of-mine"
+    assert call("import", source, "--tree", site, "--library", made, "--fetch").code == 0
+    (made / "patches/mine/fetched/fix.diff").write_text(FIX + "\n")
+    with pytest.raises(
+        ManifestError, match=r"fetch\[0\]\.file: the sha256 of fetched/fix\.diff is"
+    ):
+        mod_folder.load_mod(str(made / "patches/mine"))
+    (made / "patches/mine/fetched/fix.diff").unlink()
+    assert call("check", "mine", "--library", made, "--target", site).code == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://h.example/x", "only https"),
+        ("ftp://h.example/x", "only https"),
+        ("file:///etc/passwd", "only https"),
+        ("https://user:word@h.example/x", "login"),
+        ("https://127.0.0.1/x", "address"),
+        ("https://[::1]/x", "address"),
+        ("https://169.254.169.254/latest/meta-data", "address"),
+        ("https://localhost/x", "this machine"),
+        ("https:///x", "this machine"),
+    ],
+)
+def test_what_is_never_asked_for(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        fetching.check(url)
+    assert "word" not in str(caught.value)
+
+
+def test_a_redirect_to_plain_http_is_refused_and_nobodys_login_is_sent(
+    tmp_path: Path, server: PackageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/.netrc").write_text(f"machine {HOST} login me password s3cret\n")
+    (tmp_path / "home/.netrc").chmod(0o600)
+    monkeypatch.setenv("PIP_INDEX_URL", server.url.replace("//", "//me:s3cret@") + "/simple")
+    server.login = "me:s3cret"
+    with pytest.raises(Exception, match="401"):
+        fetching.Fetcher(lambda _: None).take([f"{server.url}/files/fix.diff"])
+    server.login = None
+    server.moved = f"http://{HOST}/files/fix.diff"
+    with pytest.raises(Exception, match="refused"):
+        fetching.Fetcher(lambda _: None).take([f"{server.url}/files/fix.diff"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "asked"),
+    [
+        ("curl -H x:y https://h/a", None),
+        ("curl -X POST https://h/a", None),
+        ("curl -d @/etc/passwd https://h/a", None),
+        ("curl https://h/a https://h/b", None),
+        ("curl -o - https://h/a", ("https://h/a", "")),
+        ("curl -O https://h/d/a?b=c/d", ("https://h/d/a?b=c/d", "a")),
+        ("curl --create-dirs --output-dir d -o a https://h/", ("https://h/", "d/a")),
+        ("curl -O https://h/", None),
+        ("wget -P d https://h/a", ("https://h/a", "d/a")),
+        ("wget --post-file=x https://h/a", None),
+        ("wget -i list", None),
+    ],
+)
+def test_only_uses_that_get_what_lies_at_a_url_are_known(
+    argv: str, asked: tuple[str, str] | None
+) -> None:
+    assert served.parse(argv.split()) == asked

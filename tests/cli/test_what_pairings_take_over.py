@@ -1,0 +1,149 @@
+"""Variables and flags of a mod in every command that knows a pairing; ``import`` fills them in."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import serve_tree
+import small_site
+from paired import NAME
+from test_lock_and_build import SITE, Caller, base, caller
+
+from vllm_mods.build import resolving
+from vllm_mods.formats.taken_over import TakenOver
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Caller:
+    made = caller(tmp_path, capfd, monkeypatch)
+    made.base = f"oci:{base(tmp_path / 'flags', more=flags())}"
+    return made
+
+
+def flags() -> dict[str, bytes]:
+    """Return the files of a vLLM that knows a few flags and variables."""
+    return {path: data for path, data in serve_tree.FILES.items() if path != "vllm/__init__.py"}
+
+
+def says(call: Caller, text: str, mod: str = "patching") -> None:
+    place = call.library / f"patches/{mod}/mod.toml"
+    head, variant, rest = place.read_text().partition("[[variant]]")
+    place.write_text(head + text + variant + rest)
+
+
+def settings(call: Caller, tmp_path: Path, name: str) -> Any:
+    call("build", NAME, "--base", call.base, "--output", f"oci:{tmp_path / name}")
+    index = json.loads((tmp_path / name / "index.json").read_bytes())
+    blobs = tmp_path / name / "blobs/sha256"
+    manifest = json.loads((blobs / index["manifests"][-1]["digest"][7:]).read_bytes())
+    return json.loads((blobs / manifest["config"]["digest"][7:]).read_bytes())["config"]
+
+
+def test_an_image_serves_with_what_its_mods_bring(call: Caller, tmp_path: Path) -> None:
+    says(call, '[serve]\nargs = ["--quiet"]\n[env]\nVLLM_LEVEL = "low"\n')
+    said = call("lock", NAME, "--base", call.base)
+    assert "patching brings VLLM_LEVEL=low, which the pairing takes over" in said.err
+    assert "patching brings --quiet, which the pairing takes over" in said.err
+    found = settings(call, tmp_path, "made")
+    assert "VLLM_LEVEL=low" in found["Env"]
+    assert found["Entrypoint"][2:5] == ["org/small", "--quiet", "--chat-template"]
+    call("image", "verify", f"oci:{tmp_path}/made", "--lock", call.lock)
+    recipe = call("export", NAME).out
+    assert "VLLM_LEVEL: low" in recipe
+    assert "vllm serve org/small --quiet --chat-template small.jinja" in recipe
+    checked = call("serve-check", NAME, "--target", f"image:{call.base}").out
+    assert "VLLM_LEVEL=low, which the pairing takes over" in checked
+    assert "mod-flag-absent" not in checked
+
+
+def test_two_mods_that_do_not_agree_refuse_the_lock_and_the_pairing_settles_it(
+    call: Caller, tmp_path: Path
+) -> None:
+    says(call, '[env]\nVLLM_LEVEL = "low"\n')
+    says(call, '[env]\nVLLM_LEVEL = "high"\n', "writing")
+    refused = call("lock", NAME, "--base", call.base, code=2)
+    assert "`patching` brings VLLM_LEVEL=low and `writing` brings VLLM_LEVEL=high" in refused.err
+    assert not call.lock.exists()
+    place = call.library / f"pairings/{NAME}.toml"
+    place.write_text(place.read_text() + '[env]\nVLLM_LEVEL = "high"\n')
+    said = call("lock", NAME, "--base", call.base)
+    assert "patching brings VLLM_LEVEL=low, and the pairing's own VLLM_LEVEL=high stays" in said.err
+    assert "VLLM_LEVEL=high" in settings(call, tmp_path, "made")["Env"]
+
+
+def test_a_lock_from_before_anything_was_taken_over_builds_what_it_built(
+    call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(call, '[serve]\nargs = ["--quiet"]\n')
+    with monkeypatch.context() as older:
+        older.setattr(resolving, "taken_over", lambda pairing, _mods: TakenOver(pairing, ()))
+        call("lock", NAME, "--base", call.base)
+    assert call("lock", NAME, "--check", "--base", call.base).out == f"{call.lock} holds\n"
+    assert "--quiet" not in settings(call, tmp_path, "made")["Entrypoint"]
+
+
+def test_apply_prints_what_to_serve_with(call: Caller, tmp_path: Path) -> None:
+    says(call, '[serve]\nargs = ["--quiet"]\n[env]\nVLLM_LEVEL = "a b"\n')
+    files = {**small_site.FILES, "vllm/a.py": b"A = 1\n"}
+    site = small_site.build(tmp_path / "own", files)
+    exported = call("export", "patching", "--tree", site, "--output", tmp_path / "out")
+    assert "put it under the recipe's env" in exported.err
+    assert "patching needs --quiet: put it into the recipe's command" in exported.err
+    alone = call("apply", "patching", "--target", site)
+    assert "serve with (patching): VLLM_LEVEL='a b' --quiet" in alone.out
+    script = json.loads(call("apply", "--pairing", NAME, "--target", site, "--json").out)["serve"]
+    assert script.startswith(
+        "export VLLM_LEVEL='a b'\nvllm serve org/small --quiet --chat-template"
+    )
+    assert json.loads(call("show", "patching", "--json").out)["env"] == {"VLLM_LEVEL": "a b"}
+    assert "variable    VLLM_LEVEL='a b'" in call("show", "patching").out
+
+
+@pytest.mark.parametrize(
+    ("lines", "env", "args"),
+    [
+        ("export VLLM_A=1\nB=2\nexport B", {"VLLM_A": "1", "B": "2"}, []),
+        ("export MAX_JOBS=4 PATH=/x HF_TOKEN=a", {}, []),
+        ('export WHERE=$PWD/x\necho "$WHERE"', {}, []),
+        ("export A=1\nexport A=2", {}, []),
+        ("export A=$(date)", {}, []),
+        ('echo "use --quiet --level 3."', {}, ["--quiet", "--level", "3"]),
+        ('echo "  --moe-backend flashinfer"', {}, ["--moe-backend", "flashinfer"]),
+        ('echo "use --quiet to see less"', {}, []),
+        ('echo "now use git apply --check"', {}, []),
+        ('echo "use --chat-template x.jinja"', {}, []),
+        ('echo "checking --quiet"', {}, []),
+    ],
+)
+def test_import_fills_in_what_a_script_exports_and_tells(
+    call: Caller, tmp_path: Path, lines: str, env: dict[str, str], args: list[str]
+) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "x.patch").write_bytes((call.library / "patches/patching/x.patch").read_bytes())
+    (folder / "run.sh").write_text(
+        f"#!/bin/bash\nset -e\npatch -p1 -F0 -d /usr/local/lib/python3.12/dist-packages < x.patch\n{lines}\n"
+    )
+    mine = tmp_path / "mine"
+    call("import", folder, "--library", mine, code=0)
+    shown = json.loads(call("show", "theirs", "--library", mine, "--json").out)
+    assert (shown["env"], shown["serve_args"]) == (env, args)
+
+
+def test_import_takes_the_variables_of_a_dockerfile(call: Caller, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "x.patch").write_bytes((call.library / "patches/patching/x.patch").read_bytes())
+    (folder / "Dockerfile").write_text(
+        f"FROM b\nENV VLLM_A=1 PATH=/x\nARG B=2\nCOPY x.patch /tmp/\nRUN patch -p1 -d /{SITE} < /tmp/x.patch\n"
+    )
+    call("import", folder, "--library", tmp_path / "mine")
+    shown = json.loads(call("show", "theirs", "--library", tmp_path / "mine", "--json").out)
+    assert shown["env"] == {"VLLM_A": "1"}

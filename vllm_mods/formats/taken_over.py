@@ -1,0 +1,164 @@
+"""What a pairing takes over of its mods: their variables, and flags for the command that serves. Pure.
+
+The pairing's own value always stays. Flags go in behind the model, in front of all that the pairing has
+itself: of a flag that is given twice under two names vLLM takes the last.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Mod
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.scripts import command_line
+
+_MODEL = r"""(?:'[^']*'|"[^"]*"|\{\w+\}|[^\s\\'"{}$;&|<>()`-][^\s\\'"{}$;&|<>()`]*)"""
+_SERVES = rf"(?:vllm[ \t]+serve|vllm\.entrypoints\.openai\.api_server)(?:(?:[ \t]|\\\n)+{_MODEL})?"
+
+
+class TakenOver(NamedTuple):
+    """A pairing with what its mods bring; ``said`` are mods, each with what was taken of it, or why not."""
+
+    pairing: Pairing
+    said: tuple[tuple[str, str], ...]
+
+
+class _Brought(NamedTuple):
+    """A value that mods want: ``shown`` as a shell takes it."""
+
+    words: tuple[str, ...]
+    shown: str
+    mods: tuple[str, ...]
+
+
+def taken_over(pairing: Pairing, mods: Sequence[Mod]) -> TakenOver:
+    """Return a pairing with the variables and flags of its mods.
+
+    Raises ``ManifestError`` where two mods want different values and the pairing has none of its own,
+    ``UsageError`` for a command that no shell reads.
+    """
+    serving, _ = pairings.serve_command(pairing)
+    own = environment(pairing)
+    given = [_named(word) for word in serving.argv if word.startswith("-")]
+    said: list[tuple[str, str]] = []
+    problems: list[str] = []
+    env: dict[str, str] = {}
+    for name, wanted in _grouped((mod.name, *pair) for mod in mods for pair in _variables(mod)):
+        if name in own:
+            said += _kept(wanted, f"{name}={shlex.quote(own[name])}")
+        elif len(wanted) > 1:
+            problems.append(_conflict(f"env.{name}", wanted, f"{name} under [env]"))
+        else:
+            env[name] = wanted[0].words[1]
+            said += _taken(wanted[0])
+    flags: list[_Brought] = []
+    for name, wanted in _grouped((mod.name, *flag) for mod in mods for flag in _flags(mod)):
+        if any(_same(name, one) for one in given):
+            continue  # the check of the command says where it differs
+        if len(wanted) > 1:
+            problems.append(_conflict(f"command: {name}", wanted, f"{name} in the command"))
+        flags.append(wanted[0])
+    if problems:
+        hint = f"say in pairings/{pairing.name}.toml which one is meant: it stays"
+        raise ManifestError(f"pairing {pairing.name}", tuple(problems), hint=hint)
+    words = tuple(word for one in flags for word in one.words)
+    made = _with_words(pairing, words) if words else None
+    said += [line for one in flags for line in _taken(one) if made]
+    return TakenOver((made or pairing)._replace(env={**pairing.env, **env}), tuple(said))
+
+
+def environment(pairing: Pairing) -> dict[str, str]:
+    """Return the variables of what serves: the pairing's, and those of its command. Raises ``UsageError``."""
+    serving, script = pairings.serve_command(pairing)
+    return {**pairing.env, **command_line.exported(script), **dict(serving.assignments)}
+
+
+def _variables(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    for name, value in mod.env:
+        yield name, (name, value), f"{name}={shlex.quote(value)}"
+
+
+def _flags(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Yield each flag of a mod by its name, with its words."""
+    groups: dict[str, list[str]] = {}
+    last: list[str] = []
+    for word in mod.serve_args:
+        if re.match(r"--?[A-Za-z]", word):
+            last = groups.setdefault(_named(word), [])
+        last.append(word)
+    for name, group in groups.items():
+        yield name, tuple(group), shlex.join(group)
+
+
+def _grouped(
+    found: Iterator[tuple[str, str, tuple[str, ...], str]],
+) -> list[tuple[str, list[_Brought]]]:
+    """Return the different values of each name; one name may be the head of another (``--a``, ``--a.b``)."""
+    groups: list[tuple[str, list[_Brought]]] = []
+    for mod, name, words, shown in found:
+        group = next((one for known, one in groups if _same(known, name)), None)
+        if group is None:
+            groups.append((name, [_Brought(words, shown, (mod,))]))
+            continue
+        same = next((i for i, one in enumerate(group) if one.words == words), None)
+        if same is None:
+            group.append(_Brought(words, shown, (mod,)))
+        else:
+            group[same] = group[same]._replace(mods=(*group[same].mods, mod))
+    return groups
+
+
+def _named(word: str) -> str:
+    """Return the name of a flag, the same for one that turns it off; keys behind a dot stay."""
+    name, dot, key = word.partition("=")[0].partition(".")
+    name = re.sub(r"^--no-", "--", name.replace("_", "-"))
+    return f"{name}{dot}{key}"
+
+
+def _same(one: str, other: str) -> bool:
+    return one == other or f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
+def _conflict(key: str, wanted: Sequence[_Brought], way: str) -> str:
+    values = " and ".join(f"`{', '.join(one.mods)}` brings {one.shown}" for one in wanted)
+    return f"{key}: {values}; the pairing has to say: {way}"
+
+
+def _taken(one: _Brought) -> list[tuple[str, str]]:
+    return [(mod, f"brings {one.shown}, which the pairing takes over") for mod in one.mods]
+
+
+def _kept(wanted: Sequence[_Brought], own: str) -> list[tuple[str, str]]:
+    others = [one for one in wanted if one.shown != own]
+    return [
+        (mod, f"brings {one.shown}, and the pairing's own {own} stays")
+        for one in others
+        for mod in one.mods
+    ]
+
+
+def _with_words(pairing: Pairing, words: tuple[str, ...]) -> Pairing | None:
+    """Put words behind the model of the command that serves; None where no place does that and no more."""
+    text = " ".join(shlex.quote(word) for word in words).replace("{", "{{").replace("}", "}}")
+    for found in re.finditer(_SERVES, pairing.command):
+        command = f"{pairing.command[: found.end()]} {text}{pairing.command[found.end() :]}"
+        made = pairing._replace(command=command)
+        if not pairings.faults(made) and _adds(pairing, made, words):
+            return made
+    return None
+
+
+def _adds(pairing: Pairing, made: Pairing, words: tuple[str, ...]) -> bool:
+    (old, before), (new, after) = (pairings.serve_command(one) for one in (pairing, made))
+    others = [list(one.commands) for one in (before, after)]
+    for script, commands in zip((before, after), others, strict=True):
+        del commands[pairings.serving(script)]
+    same = others[0] == others[1] and old.assignments == new.assignments
+    return same and any(
+        new.argv == (*old.argv[:i], *words, *old.argv[i:]) for i in range(2, len(old.argv) + 1)
+    )

@@ -1,0 +1,162 @@
+"""What a mod's script has from the network: taken once, outside of every sandbox, when the mod is imported.
+
+https only, by name and not by address, without anybody's login; what came is pinned by its sha256 and
+lies in the mod's folder from then on.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import posixpath
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from vllm_mods.base import limits
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.hops import is_local, redact
+from vllm_mods.making import served
+from vllm_mods.making.effects import Fetch, Left
+from vllm_mods.making.shell_state import DONE, Result, ShellCommand, ShellState, short
+
+FOLDER = "fetched"
+_ROUNDS = 8
+_NETWORK = (
+    "what the network sends is not in the mod: --fetch takes it once, or keep a copy in its folder"
+)
+
+
+class Lacked(Refused):
+    """A run that lacked what lies at these URLs."""
+
+    urls: tuple[str, ...] = ()
+
+
+class TakenFile(NamedTuple):
+    """What came from a URL, and its file in the mod's folder."""
+
+    url: str
+    data: bytes
+    file: str
+
+
+def command(shell: ShellState, command: ShellCommand) -> Result:
+    """``curl`` or ``wget`` in a script that is read."""
+    asked = served.parse(command.argv)
+    if asked is None:
+        return shell.leave(command, f"this use of `{command.argv[0]}` is not known")
+    url, name = asked
+    data = shell.fetched.get(url)
+    if data is None:
+        shell.effects.append(Left(command.place, short(command.text), _NETWORK, url))
+        return Result(status=True)
+    shell.effects.append(Fetch(command.place, url, sha256(data) or ""))
+    if not name:
+        return Result(status=True, out=data.decode("utf-8", "surrogateescape"))
+    shell.write(command.place, command.text, shell.path(name), data)
+    return DONE
+
+
+def all_of(fetched: Mapping[str, bytes]) -> Iterator[TakenFile]:
+    """Yield what was taken, each with a file name of its own."""
+    names: set[str] = set()
+    for url, data in fetched.items():
+        stem = re.sub(r"[^A-Za-z0-9._-]", "-", posixpath.basename(urlsplit(url).path)).lstrip(".-")
+        name = stem or "file"
+        while name in names:
+            name = f"{len(names)}-{name}"
+        names.add(name)
+        yield TakenFile(url, data, f"{FOLDER}/{name}")
+
+
+def check(url: str) -> None:
+    """Raise ``UsageError`` for a URL that is not taken."""
+    parts = urlsplit(url)
+    why = ""
+    if parts.scheme != "https":
+        why = "only https is taken: anybody on the way could change what comes"
+    elif parts.username is not None or parts.password is not None:
+        why = "it has a login in it, and a mod is passed on"
+    elif not parts.hostname or _is_address(parts.hostname):
+        why = "it names this machine, or a machine by its address"
+    if why:
+        raise UsageError(f"{redact(url)}: {why}", hint="keep a copy of it in the mod's folder")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return is_local(host)
+    return True
+
+
+class Fetcher:
+    """Takes what scripts ask for, each URL once. ``note`` is told of each before it is asked for."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.taken: dict[str, bytes] = {}
+        self._note = note
+
+    def take(self, urls: Iterable[str]) -> bool:
+        """Take what lies at URLs, and tell whether anything is new. Raises ``TreeError``, ``UsageError``."""
+        new = [url for url in dict.fromkeys(urls) if url not in self.taken]
+        for url in new:
+            check(url)
+            self._note(f"fetching {url}")
+            self.taken[url] = data = _downloaded(url)
+            self._note(f"{len(data):,} bytes, sha256 {sha256(data)}")
+        return bool(new)
+
+    def until_read(self, read: Callable[[Mapping[str, bytes]], tuple[object, ...]]) -> None:
+        """Read a script until it asks for nothing more that could be taken."""
+        for _ in range(_ROUNDS):
+            left = (one for one in read(self.taken) if isinstance(one, Left) and one.url)
+            if not self.take(one.url for one in left):
+                return
+
+
+def _downloaded(url: str) -> bytes:
+    from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
+    from vllm_mods.trees.pip_config import read_settings  # noqa: PLC0415
+
+    def bounded(done: int, _total: int | None) -> None:
+        if done > limits.MOD_BYTES:
+            raise UsageError(
+                f"{redact(url)}: more than {limits.MOD_BYTES}", hint="a copy in the mod's folder"
+            )
+
+    with tempfile.TemporaryFile() as file:
+        Http(read_settings(os.environ), anonymous=True).download(url, file, bounded)
+        file.seek(0)
+        return file.read()
+
+
+def serve(folder: str, home: str, fetched: Mapping[str, bytes]) -> None:
+    """Put what was taken into the folder of a recording that its command sees as ``home``."""
+    place = os.path.join(folder, FOLDER)
+    os.mkdir(place)
+    index = {}
+    for number, (url, data) in enumerate(fetched.items()):
+        index[url] = str(number)
+        with open(os.path.join(place, str(number)), "wb") as file:
+            file.write(data)
+    with open(os.path.join(place, "index.json"), "w", encoding="utf-8") as out:
+        json.dump(index, out)
+    with open(served.__file__, encoding="utf-8") as source:
+        text = source.read()
+    with open(os.path.join(place, "served.py"), "w", encoding="utf-8") as out:
+        out.write(text)
+    for name in ("curl", "wget"):
+        program = os.path.join(folder, "bin", name)
+        with open(program, "w", encoding="utf-8") as out:
+            out.write(
+                f"#!/bin/sh\nVLLM_MODS_FETCHED={home}/{FOLDER} exec "
+                f'"$(PATH=$VLLM_MODS_PATH; command -v python3)" -I {home}/{FOLDER}/served.py {name} "$@"\n'
+            )
+        os.chmod(program, 0o755)  # noqa: S103  (to be run)

@@ -1,0 +1,174 @@
+"""The packages beside a vLLM that lies in an archive: which version it is served with, and its files.
+
+A release says in its METADATA which versions it takes. Of these the newest that lay on the index when the
+release was uploaded is what people got on that day; a version that was named stands instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.trees.archive import OtherPackage
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.archive import Archive
+    from vllm_mods.trees.index import ReleaseFile
+
+# What vLLM's images have, whoever asks.
+_PYTHON = "3.12"
+_MACHINE = {
+    "python_version": _PYTHON,
+    "python_full_version": f"{_PYTHON}.0",
+    "platform_machine": "x86_64",
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "os_name": "posix",
+    "implementation_name": "cpython",
+    "extra": "",
+}
+# vLLM does not name its compiler: torch pins it.
+_VIA = {"triton": "torch"}
+
+
+class Project(Protocol):
+    """The releases of one distribution. Both raise ``TreeError``."""
+
+    def files(self) -> tuple[ReleaseFile, ...]:
+        """Return every file of every release."""
+        ...
+
+    def archive(self, version: str) -> Archive:
+        """Open a release."""
+        ...
+
+
+class OtherPackages:
+    """The distributions beside one vLLM, each found when it is first asked for.
+
+    ``project`` gives the releases of a name, ``metadata`` returns vLLM's own; ``day`` is when it was uploaded, None where nobody says;
+    ``named`` are versions by name that somebody chose.
+    """
+
+    def __init__(
+        self,
+        project: Callable[[str], Project],
+        metadata: Callable[[], bytes | None],
+        day: str | None = None,
+        named: Mapping[str, str] = {},
+    ) -> None:
+        self._project = project
+        self._metadata = metadata
+        self._day = day
+        self._named = {str(canonicalize_name(name)): version for name, version in named.items()}
+        self._found: dict[str, OtherPackage | None] = {}
+
+    def package(self, name: str) -> OtherPackage | None:
+        """Return a distribution; None where vLLM says nothing of it. Raises ``TreeError``, ``UsageError``."""
+        name = str(canonicalize_name(name))
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def holding(self, path: str) -> OtherPackage | None:
+        """Return the distribution that a path would be of, by the package that it begins with."""
+        top = path.partition("/")[0].removesuffix(".py")
+        if not top.isidentifier() or top == "vllm":
+            return None
+        for known in self._found.values():
+            if known is not None and any(n.startswith(f"{top}/") for n in known.archive.names):
+                return known
+        for name in (top, f"{top}-python"):
+            found = self.package(name)
+            if found is not None:
+                return found
+        return None
+
+    def _find(self, name: str) -> OtherPackage | None:
+        wanted = self._named.get(name)
+        allowed = self._allowed(name) if wanted is None else SpecifierSet(f"=={wanted}")
+        if allowed is None:
+            return None
+        other = self._project(name)
+        files = [file for file in other.files() if allowed.contains(file.version, prereleases=True)]
+        exact = any(one.operator == "==" and "*" not in one.version for one in allowed)
+        if not exact:
+            files = [file for file in files if self._could_be_had(name, file)]
+        finals = [file for file in files if not Version(file.version).is_prerelease] or files
+        newest = max((Version(file.version) for file in finals), default=None)
+        if newest is None:
+            when = "" if exact else f", of those that were there on {self._day}"
+            raise TreeError(
+                f"{name}: no release of it is in {allowed}{when}", hint=f"--with {name}==VERSION"
+            )
+        archive = other.archive(str(newest))
+        return OtherPackage(name, str(newest), archive)
+
+    def _could_be_had(self, name: str, file: ReleaseFile) -> bool:
+        """Tell whether an installer would have taken a file on the day of vLLM's own."""
+        if self._day is None or file.uploaded is None:
+            raise TreeError(
+                f"which {name} this vLLM was served with is not known: nobody says when it was uploaded",
+                hint=f"--with {name}==VERSION",
+            )
+        if file.yanked is not None or not _takes_python(file.requires_python):
+            return False
+        return datetime.fromisoformat(file.uploaded) <= datetime.fromisoformat(self._day)
+
+    def _allowed(self, name: str) -> SpecifierSet | None:
+        """Return the versions that vLLM takes; None where it says nothing of the name."""
+        found = _required(self._metadata(), name)
+        if found is None and name in _VIA and (via := self.package(_VIA[name])) is not None:
+            folder = f"{via.name.replace('-', '_')}-{via.version}.dist-info"
+            found = _required(via.archive.read(f"{folder}/METADATA"), name)
+        return found
+
+
+def chosen(texts: tuple[str, ...]) -> dict[str, str]:
+    """Read ``NAME==VERSION`` as ``--with`` takes it. Raises ``UsageError``."""
+    found = {}
+    for text in texts:
+        name, equals, version = (part.strip() for part in text.partition("=="))
+        try:
+            Requirement(f"{name}=={version}")
+        except InvalidRequirement as error:
+            raise UsageError(f"--with {text}: {error}", hint="--with NAME==VERSION") from error
+        if not equals or "*" in version or "," in version:
+            raise UsageError(f"--with {text}: not one version", hint="--with NAME==VERSION")
+        found[name] = version
+    return found
+
+
+def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
+    """Return what all of a METADATA's lines on a distribution allow together."""
+    sets = [one.specifier for one in _requirements(metadata) if canonicalize_name(one.name) == name]
+    allowed = SpecifierSet()
+    for one in sets:
+        allowed &= one
+    return allowed if sets else None
+
+
+def _requirements(metadata: bytes | None) -> Iterator[Requirement]:
+    head = (metadata or b"").decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
+    for line in head.splitlines():
+        if line.startswith("Requires-Dist:"):
+            try:
+                found = Requirement(line.partition(":")[2].strip())
+            except InvalidRequirement:
+                continue  # of an index that takes anything
+            if found.marker is None or found.marker.evaluate(_MACHINE):
+                yield found
+
+
+def _takes_python(requires: str | None) -> bool:
+    try:
+        return requires is None or SpecifierSet(requires).contains(f"{_PYTHON}.0")
+    except InvalidSpecifier:
+        return False
