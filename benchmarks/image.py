@@ -1,15 +1,16 @@
-"""Time ``vllm-mods build`` beside ``docker build`` of the same mods, in one run, on bases of three sizes.
+"""Time ``vllm-mods build`` beside the engines' own builds of the same mods, in one run, on bases of three sizes.
 
-    python benchmarks/image.py [--gigabytes 0.1 1 4] [--rounds N]
+    python benchmarks/image.py [--gigabytes 0.1 1 4] [--rounds N] [--engines docker podman buildah]
 
-As root, with dockerd installed: a daemon of its own is started in a temporary folder, which needs
-the room of the largest base twice, and everything is removed at the end. The bases hold the Python
+As root, with the engines installed: a daemon and a storage of its own are made in a temporary folder, which
+needs the room of the largest base three times, and everything is removed at the end. The bases hold the Python
 that runs this, the sources of vLLM 0.21.0 from the package index, and noise that does not compress.
 
 Compared are, from a lock on: ``vllm-mods build`` (in no cache: nothing of the base is remembered; and
 again), ``docker build`` of a Dockerfile with ``FROM`` and ``RUN vllm-mods apply``, the tool copied in,
 and ``docker build`` of the folder that ``build --output dockerfile:`` writes, without docker's cache.
-``docker load`` of the finished layer alone is what no way to build can do without.
+``docker load`` of the finished layer alone is what no way to build can do without. In podman and buildah,
+it is the latter folder that they build from.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sysconfig
 import tarfile
 import tempfile
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,12 +35,10 @@ from apply import KNOWN, lay_out
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from real_engines import LEFT_OUT, SITE, VERSION, libraries, started
+from real_engines import LEFT_OUT, SITE, VERSION, Engine, libraries, started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from real_engines import Engine
 
 PAIRING = "qwen3.5-122b-hybrid"
 CHUNK = 1 << 20
@@ -69,7 +69,8 @@ def lay_out_python(root: Path) -> None:
 
 def import_base(engine: Engine, root: Path, name: str, gigabytes: float) -> None:
     """Make an image of a folder and a file of noise."""
-    command = ["docker", "import", "-c", "ENV PATH=/usr/local/bin:/bin", "-", name]
+    program = "docker" if engine.tool == "docker" else "podman"  # which shares buildah's storage
+    command = [program, "import", "-c", "ENV PATH=/usr/local/bin:/bin", "-", name]
     environ = {**os.environ, **engine.environ}
     with subprocess.Popen(
         command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -95,7 +96,11 @@ class Noise(io.RawIOBase):
 
 
 def contexts(tool: Tool, folder: Path, base: str) -> dict[str, Path]:
-    """Write the two folders that docker builds from."""
+    """Write the folders that an engine builds from."""
+    made = {"FROM + ADD layer.tar": folder / "made"}
+    tool("build", PAIRING, "--base", base, "--output", f"dockerfile:{folder}/made")
+    if not base.startswith("docker:"):
+        return made
     context = folder / "context"
     context.mkdir()
     root = Path(__file__).parent.parent
@@ -113,12 +118,11 @@ def contexts(tool: Tool, folder: Path, base: str) -> dict[str, Path]:
         check=True,
     )
     (context / "Dockerfile").write_text(
-        f"FROM {base}\nCOPY tool /opt/vllm-mods\n"
+        f"FROM {base.removeprefix('docker:')}\nCOPY tool /opt/vllm-mods\n"
         "RUN PYTHONPATH=/opt/vllm-mods SOURCE_DATE_EPOCH=0 python3 -B -m vllm_mods apply "
         f"--pairing {PAIRING} --target /{SITE}\n"
     )
-    tool("build", PAIRING, "--base", base, "--output", f"dockerfile:{folder}/made")
-    return {"FROM + RUN vllm-mods apply": context, "FROM + ADD layer.tar": folder / "made"}
+    return {"FROM + RUN vllm-mods apply": context, **made}
 
 
 class Tool:
@@ -154,7 +158,7 @@ def measured(
     tool = Tool(folder, engine)
     tool("lock", PAIRING, "--base", base)
     places = contexts(tool, folder, base)
-    tag = "bench:built"
+    tag = "localhost/bench:built"
     thin = folder / "thin.tar"
     tool("build", PAIRING, "--base", base, "--tag", tag, "--output", f"thin:{thin}")
     times: dict[str, list[float]] = {}
@@ -168,9 +172,10 @@ def measured(
         ours = partial(tool, "build", PAIRING, "--base", base, "--tag", tag)
         take("vllm-mods build, nothing remembered", ours)
         take("vllm-mods build", ours)
-        take("docker load of the layer alone", lambda: _load(engine, thin))
+        if engine.tool == "docker":
+            take("docker load of the layer alone", lambda: _load(engine, thin))
         for name, context in places.items():
-            take(f"docker build: {name}", partial(docker_build, engine, tag, context))
+            take(f"{engine.tool} build: {name}", partial(build, engine, tag, context))
     yield from times.items()
 
 
@@ -178,36 +183,55 @@ def _load(engine: Engine, thin: Path) -> None:
     engine("load", "-q", "-i", thin)
 
 
-def docker_build(engine: Engine, tag: str, context: Path) -> None:
-    engine("build", "-q", "--no-cache", "--network=none", "-t", tag, context)
+def build(engine: Engine, tag: str, context: Path) -> None:
+    how = "--network=none" if engine.tool == "docker" else "--isolation=chroot"
+    engine("build", "-q", "--no-cache", how, "-t", tag, context)
+
+
+@contextmanager
+def running(tool: str, folder: Path) -> Iterator[Engine]:
+    """Start a dockerd, or give podman and buildah a storage of their own."""
+    if tool == "docker":
+        with started(folder) as engine:
+            yield engine
+        return
+    settings = folder / "storage.conf"
+    settings.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/root"\nrunroot = "{folder}/run"\n'
+    )
+    yield Engine(tool, {"CONTAINERS_STORAGE_CONF": str(settings)}, settings)
+    subprocess.run(["umount", "-q", "-l", folder / "root/overlay"], check=False)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--gigabytes", type=float, nargs="+", default=[0.1, 1.0, 4.0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--engines", nargs="+", default=["docker", "podman", "buildah"])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="vm-bench-") as name:
         folder = Path(name)
-        (folder / "dockerd").mkdir()
         root = folder / "root"
         lay_out(KNOWN, root / SITE)
         lay_out_python(root)
-        with started(folder / "dockerd") as engine:
-            told = engine("version", "--format", "{{.Server.Version}}")
-            print(f"{options.rounds} rounds; Python {sys.version.split()[0]}; docker {told}")
-            print(f"{'base':>8}  {'':45}{'median s':>9}{'ratio':>7}")
-            for size in options.gigabytes:
-                base = f"bench-base:{size}"
-                import_base(engine, root, base, size)
-                place = folder / f"at-{size}"
-                place.mkdir()
-                results = dict(measured(engine, place, base, options.rounds))
-                ours = statistics.median(results["vllm-mods build"])
-                for what, values in results.items():
-                    median = statistics.median(values)
-                    print(f"{size:>5} GB  {what:45}{median:9.2f}{median / ours:7.1f}", flush=True)
-                engine("rmi", "-f", base)
+        for tool in options.engines:
+            (folder / tool).mkdir()
+            with running(tool, folder / tool) as engine:
+                told = engine("--version")
+                print(f"{options.rounds} rounds; Python {sys.version.split()[0]}; {told}")
+                print(f"{'base':>8}  {'':45}{'median s':>9}{'ratio':>7}")
+                for size in options.gigabytes:
+                    base = f"localhost/bench-base:{size}"
+                    import_base(engine, root, base, size)
+                    place = folder / f"{tool}-{size}"
+                    place.mkdir()
+                    found = dict(measured(engine, place, f"{tool}:{base}", options.rounds))
+                    ours = statistics.median(found["vllm-mods build"])
+                    for what, values in found.items():
+                        median = statistics.median(values)
+                        line = f"{size:>5} GB  {what:45}{median:9.2f}{median / ours:7.1f}"
+                        print(line, flush=True)
+                    engine("rmi", "-f", base)
 
 
 if __name__ == "__main__":

@@ -18,14 +18,20 @@ from vllm_mods.build import layer
 from vllm_mods.build.content import content
 from vllm_mods.build.layer import Node
 from vllm_mods.formats import receipt
+from vllm_mods.formats.pairing_lock import LAYER_FORMAT
 from vllm_mods.site import transaction
-from vllm_mods.site.state_folder import read_receipt
+from vllm_mods.site.integrity import verify
+from vllm_mods.site.state_folder import Pristine, read_receipt
 from vllm_mods.site.transaction import Transition
+from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vllm_mods.formats.receipt import Receipt
+
 SITE = "usr/local/lib/python3.12/dist-packages"
+RECORD = f"{SITE}/{small_site.RECORD}"
 EPOCH = 1_700_000_000
 A, B = small_site.FILES["vllm/a.py"], small_site.FILES["vllm/b.py"]
 
@@ -58,9 +64,14 @@ CHANGES = transition(
 )
 
 
-def layer_of(base: FolderBase, wanted: Transition, site: str = SITE) -> bytes:
+KEPT = f"{SITE}/{receipt.original(small_site.RECORD)}"
+
+
+def layer_of(
+    base: FolderBase, wanted: Transition, site: str = SITE, layer_format: int = LAYER_FORMAT
+) -> bytes:
     there = read_receipt(str(base.root / site))
-    found = content(base, site, there, wanted, epoch=EPOCH)
+    found = content(base, site, there, wanted, epoch=EPOCH, layer_format=layer_format)
     return layer.write(base, found.nodes, found.gone, epoch=EPOCH)
 
 
@@ -81,16 +92,90 @@ def members(archive: bytes) -> dict[str, tarfile.TarInfo]:
         return {one.name: one for one in opened}
 
 
-def test_it_is_what_apply_writes(image: FolderBase, tmp_path: Path) -> None:
+@pytest.mark.parametrize("layer_format", [1, 2])
+def test_it_is_what_apply_writes(image: FolderBase, tmp_path: Path, layer_format: int) -> None:
     applied = tmp_path / "applied"
     shutil.copytree(image.root, applied, symlinks=True)
     transaction.commit(str(applied / SITE), CHANGES, source_date_epoch=EPOCH)
     before = seen(image.root)
-    made = layer_of(image, CHANGES)
+    made = layer_of(image, CHANGES, layer_format=layer_format)
     assert seen(image.root) == before
     lay(made, image.root)
-    assert seen(image.root) == seen(applied)
+    found, wanted = seen(image.root), seen(applied)
+    if layer_format > 1:
+        assert found.pop(KEPT)[:2] == wanted.pop(KEPT)[:2]
+    assert found == wanted
     assert not (image.root / SITE / small_site.PYC).exists()
+
+
+def test_a_record_is_in_it_once_and_comes_back_as_it_was(image: FolderBase) -> None:
+    rows = b"".join(small_site.row(f"vllm/_{n}.py", b"%d" % n) for n in range(3000))
+    untouched = image.root / SITE / small_site.RECORD
+    untouched.write_bytes(rows + untouched.read_bytes())
+    os.utime(untouched, (EPOCH - 7, EPOCH - 7))
+    before = seen(image.root)
+    whole, made = (len(layer_of(image, CHANGES, layer_format=n)) for n in (1, 2))
+    assert made < whole - len(rows)
+    lay(layer_of(image, CHANGES), image.root)
+    assert verify(str(image.root / SITE)) == ()
+    there = read_receipt(str(image.root / SITE))
+    assert there is not None
+    site = str(image.root / SITE)
+    assert Pristine(FolderTree(site), there).read(small_site.RECORD) == before[RECORD][-1]
+    transaction.commit(site, back(there))
+    found = seen(image.root)
+    for one in (before, found):  # removed from the image for good
+        for path in [path for path in one if "__pycache__" in path]:
+            del one[path]
+    assert found == before
+
+
+def test_a_record_that_was_edited_since_is_left_as_it_is(image: FolderBase) -> None:
+    lay(layer_of(image, CHANGES), image.root)
+    site = image.root / SITE
+    with (site / small_site.RECORD).open("ab") as file:
+        file.write(b"more.py,,\n")
+    before = seen(image.root)
+    found = {(one.code, one.path) for one in verify(str(site))}
+    assert found == {("original-damaged", small_site.RECORD), ("changed-since", small_site.RECORD)}
+    there = read_receipt(str(site))
+    assert there is not None
+    with pytest.raises(Refused, match="RECORD was changed"):
+        transaction.commit(str(site), back(there))
+    assert seen(image.root) == before
+
+
+def back(there: Receipt) -> Transition:
+    """Everything out again."""
+    writes = [
+        transaction.Write(path=one.path, expected=one.after, restore=True)
+        for one in there.files
+        if one.kind == receipt.FILE
+    ]
+    return Transition(writes=tuple(writes), before=there.mods, mods=(), vllm=there.vllm)
+
+
+@pytest.mark.parametrize("in_image", [False, True])
+def test_another_mod_goes_in_on_top_of_such_a_layer(image: FolderBase, *, in_image: bool) -> None:
+    site = image.root / SITE
+    untouched = (site / small_site.RECORD).read_bytes()
+    lay(layer_of(image, CHANGES), image.root)
+    there = read_receipt(str(site))
+    assert there is not None
+    second = write("vllm/sub/c.py", small_site.FILES["vllm/sub/c.py"], b"C = 2\n")
+    mods = (*there.mods, small_site.entry("two", second))
+    more = Transition((second,), there.mods, mods, "0.19.1", sources=(("two", b"2"),))
+    if in_image:
+        lay(layer_of(image, more), image.root)
+    else:
+        transaction.commit(str(site), more)
+    assert ((image.root / KEPT).read_bytes() == untouched) is not in_image
+    assert (image.root / KEPT).stat().st_mtime == small_site.OLD // 10**9
+    assert verify(str(site)) == ()
+    now = read_receipt(str(site))
+    assert now is not None
+    transaction.commit(str(site), back(now))
+    assert (site / small_site.RECORD).read_bytes() == untouched
 
 
 def test_the_second_mod_keeps_the_first_ones_originals(image: FolderBase, tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def test_a_layout_holds_every_blob_under_its_digest(tmp_path: Path) -> None:
     base = based(tmp_path)
     one, two = built(base), built(base, b"2")
     place = tmp_path / "layout"
-    files.layout(one, base, str(place), TAG)
-    files.layout(one, base, str(place), TAG)
-    files.layout(two, base, str(place), "p:other")
+    files.layout([(one, base)], str(place), TAG)
+    files.layout([(one, base)], str(place), TAG)
+    files.layout([(two, base)], str(place), "p:other")
     for blob in (place / "blobs/sha256").iterdir():
         assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
     index = json.loads((place / "index.json").read_bytes())
@@ -80,7 +80,7 @@ def test_a_layout_holds_every_blob_under_its_digest(tmp_path: Path) -> None:
             assert (place / oci.blob_path(layer["digest"])).stat().st_size == layer["size"]
     before = sorted(path.name for path in place.rglob("*"))
     with pytest.raises(Refused, match="a tag is not moved"):
-        files.layout(two, base, str(place), TAG)
+        files.layout([(two, base)], str(place), TAG)
     assert sorted(path.name for path in place.rglob("*")) == before
 
 
@@ -89,8 +89,13 @@ def test_a_damaged_base_leaves_nothing_behind(kind: str, tmp_path: Path) -> None
     base = based(tmp_path, b"other bytes")
     place = tmp_path / "there/x"
     place.parent.mkdir()
+    image = built(base)
+    write = {
+        "layout": lambda: files.layout([(image, base)], str(place), TAG),
+        "archived": lambda: files.archived(image, base, str(place), TAG),
+    }
     with pytest.raises((TreeError, ValueError)):
-        getattr(files, kind)(built(base), base, str(place), TAG)
+        write[kind]()
     assert os.listdir(place.parent) == []
 
 
@@ -99,7 +104,7 @@ def test_something_else_in_the_way_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_bytes(b"")
     with pytest.raises(Refused, match="is no OCI layout"):
-        files.layout(built(base), base, str(tmp_path / "mine"), TAG)
+        files.layout([(built(base), base)], str(tmp_path / "mine"), TAG)
     (tmp_path / "x.tar").write_bytes(b"mine")
     with pytest.raises(Refused, match="is there already and is another file"):
         files.archived(built(base), base, str(tmp_path / "x.tar"), TAG)
@@ -110,7 +115,7 @@ def test_something_else_in_the_way_is_left_alone(tmp_path: Path) -> None:
 def test_layers_that_only_an_engine_has_are_not_made_up(tmp_path: Path) -> None:
     base = FolderBase(tmp_path, where="buildah", reference="buildah:small")
     with pytest.raises(Refused, match="buildah does not give out the layers of buildah:small"):
-        files.layout(built(base), base, str(tmp_path / "layout"), TAG)
+        files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
 
 
 @pytest.mark.parametrize("text", ["oci", "oci:", "tar:x", "registry"])
@@ -196,7 +201,10 @@ class Fake(BaseHTTPRequestHandler):
     sent: ClassVar[list[tuple[str, str, int]]] = []
 
     def do_HEAD(self) -> None:
-        self._answer(404 if self.there is None else 200)
+        # As docker's registry does: what is no answer to "Accept" is not there.
+        kind = json.loads(self.there or b"{}").get("mediaType", oci.MANIFEST)
+        taken = kind in (self.headers.get("Accept") or kind)
+        self._answer(404 if self.there is None or not taken else 200)
 
     def do_GET(self) -> None:
         self._answer(200)
@@ -245,7 +253,8 @@ def from_registry(host: str, root: Path) -> WithBlobs:
 
 
 def pushed_to(made: Built, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
-    return registry.push(registry.prepare(made, base, ref, tag), base, registry.Attached())
+    push = registry.prepare([(made, base)], ref, tag)
+    return registry.push(push, [base], [registry.Attached()])
 
 
 def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Path) -> None:
@@ -288,6 +297,28 @@ def test_a_registry_that_does_not_let_us_write(
         pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert hint in (error.value.hint or "")
     assert not [path for method, path, _ in Fake.sent if method == "PUT" and "manifests" in path]
+
+
+def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> None:
+    base = from_registry(host, tmp_path)
+    images = [(built(base), base), (built(base, b"2"), base)]
+    push = registry.prepare(images, f"{host}/me/it", TAG)
+    pushed = registry.push(push, [base, base], [registry.Attached()] * 2)
+    puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
+    named = [f"/v2/me/it/manifests/{one.image.manifest_digest}" for one, _ in images]
+    assert puts == [*named, "/v2/me/it/manifests/1-2"]
+    assert pushed.digest == oci.digest(oci.platforms([one.image for one, _ in images]))
+
+
+def test_a_tag_of_an_index_is_not_moved_by_an_image(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = from_registry(host, tmp_path)
+    there = {"mediaType": oci.INDEX, "manifests": []}
+    monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
+    with pytest.raises(Refused, match="a tag is not moved"):
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
+    assert not [path for method, path, _ in Fake.sent if method == "PUT"]
 
 
 def test_an_image_that_another_zlib_packed_is_there_already(
@@ -370,6 +401,6 @@ def test_the_readers_of_layers_can_be_linked(tmp_path: Path) -> None:
     base = based(tmp_path)
     opener = base.blobs[0]
     opener.open = lambda: cast("BinaryIO", layer.open("rb"))  # type: ignore[method-assign]
-    files.layout(built(base), base, str(tmp_path / "layout"), TAG)
+    files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
     place = tmp_path / "layout" / oci.blob_path(oci.digest(BELOW))
     assert place.samefile(layer)

@@ -66,20 +66,120 @@ def test_one_of_several_platforms_is_chosen_and_the_lock_says_which(
     assert "it is for linux/arm64, not for linux/amd64" in refused.err
 
 
-def test_an_index_says_which_platform_was_taken_where_nobody_has(
+def test_an_index_says_which_platform_was_read_where_nobody_has(
     call: Call, mods: Path, tmp_path: Path
 ) -> None:
     del mods
     base = several(tmp_path / "base", "linux/amd64", ARM, "linux/s390x")
-    done = call("lock", NAME, "--base", base)
+    done = call("check", "--pairing", NAME, "--target", f"image:{base}")
     taken, other = ("linux/amd64", ARM)
     if f"read for {ARM}" in done.err:
         taken, other = other, taken
     assert f"read for {taken}; it is there for {other}, linux/s390x too (--platform)" in done.err
-    assert f", {taken})" in done.out
     quiet = call("check", "--pairing", NAME, "--target", f"image:{base}", "--platform", ARM)
     assert quiet.code == 0
     assert "--platform" not in quiet.err
+
+
+BOTH = ["linux/amd64", ARM]
+
+
+def entry_of(place: Path) -> dict[str, Any]:
+    """Return the only entry of a layout's index.json, and what it names as ``document``."""
+    (entry,) = json.loads((place / "index.json").read_bytes())["manifests"]
+    blob = place / f"blobs/{entry['digest'].replace(':', '/')}"
+    return {**entry, "document": json.loads(blob.read_bytes())}
+
+
+def test_an_index_in_is_an_index_out_by_one_lock(call: Call, mods: Path, tmp_path: Path) -> None:
+    base = several(tmp_path / "base", ARM, "linux/amd64")
+    lock, place = mods / f"pairings/{NAME}.lock", tmp_path / "made"
+    locked = call("lock", NAME, "--base", base, "--json")
+    assert (locked.code, locked.json["platforms"]) == (0, BOTH)
+    assert "locked for linux/amd64 and linux/arm64 (--platform takes some of them)" in locked.err
+    assert call("lock", NAME, "--check", "--base", base).code == 0
+    build = ("build", NAME, "--base", base, "--output", f"oci:{place}")
+    made = call(*build, "--json").json
+    assert list(made["platforms"]) == BOTH
+    found = entry_of(place)
+    assert found["annotations"]["io.containerd.image.name"].endswith(made["tag"])
+    images = {one["platform"]["architecture"]: one for one in found["document"]["manifests"]}
+    assert [made["platforms"][f"linux/{name}"]["manifest"] for name in sorted(images)] == [
+        images[name]["digest"] for name in sorted(images)
+    ]
+    assert found["document"]["annotations"]["vllm-mods.lock"] == f"sha256:{made['lock']}"
+    beside = sorted(path.name for path in lock.parent.glob("*.json"))
+    ends = ("cdx.json", "intoto.json")
+    assert beside == [f"{NAME}.linux-{name}.{end}" for name in ("amd64", "arm64") for end in ends]
+    # Once more is no change, and each image alone is the one of the index.
+    before = (place / "index.json").read_bytes()
+    assert call(*build).code == 0
+    assert (place / "index.json").read_bytes() == before
+    verified = call("image", "verify", f"oci:{place}", "--lock", lock, "--json")
+    assert (verified.code, list(verified.json["platforms"])) == (0, BOTH)
+    assert call("image", "verify", f"oci:{place}", "--platform", ARM).code == 0
+    alone = (f"--output=thin:{tmp_path}/thin.tar", "--platform", ARM, "--json")
+    assert call(*build[:4], *alone).json["image"] == made["platforms"][ARM]["image"]
+
+
+def test_of_three_platforms_two_are_named(call: Call, mods: Path, tmp_path: Path) -> None:
+    base = several(tmp_path / "base", "linux/amd64", ARM, "linux/s390x")
+    assert call("lock", NAME, "--base", base, "--platform", ",".join(BOTH)).code == 0
+    place = f"oci:{tmp_path}/made"
+    assert call("build", NAME, "--base", base, "--output", place).code == 0
+    assert call("image", "verify", place, "--lock", mods / f"pairings/{NAME}.lock").code == 0
+    refused = call("build", NAME, "--base", base, "--output", place, "--platform", "linux/s390x")
+    assert refused.code == 2
+    assert "the lock of small is of linux/amd64, linux/arm64, not of linux/s390x" in refused.err
+
+
+@pytest.mark.parametrize("kind", ["thin", "dockerfile", "oci-archive", "docker-archive"])
+def test_what_has_room_for_one_image_is_told_which(
+    call: Call, mods: Path, tmp_path: Path, kind: str
+) -> None:
+    del mods
+    base = several(tmp_path / "base", *BOTH)
+    call("lock", NAME, "--base", base)
+    refused = call("build", NAME, "--base", base, "--output", f"{kind}:{tmp_path}/made")
+    assert refused.code == 2
+    assert f"--output {kind} has room for one image" in refused.err
+    assert "hint: --platform linux/amd64, or --output registry:REF" in refused.err
+    assert not (tmp_path / "made").exists()
+    made = ("build", NAME, "--base", base, "--output", f"{kind}:{tmp_path}/made")
+    assert call(*made, "--platform", ARM).code == 0
+
+
+def test_what_no_document_can_lie_beside_is_no_index_either(
+    call: Call, mods: Path, tmp_path: Path
+) -> None:
+    base = several(tmp_path / "base", *BOTH)
+    call("lock", NAME, "--base", base)
+    before = sorted(mods.rglob("*"))
+    where = ("--output", f"oci:{tmp_path}/made", "--documents", tmp_path / "missing")
+    refused = call("build", NAME, "--base", base, *where)
+    assert refused.code == 2
+    assert "missing/small.linux-amd64.cdx.json cannot be written" in refused.err
+    assert not (tmp_path / "made").exists()
+    assert sorted(mods.rglob("*")) == before
+
+
+def test_a_base_that_changed_for_one_platform_is_refused_with_its_name(
+    call: Call, mods: Path, tmp_path: Path
+) -> None:
+    lock = mods / f"pairings/{NAME}.lock"
+    base = several(tmp_path / "base", *BOTH)
+    call("lock", NAME, "--base", base)
+    raw = json.loads(lock.read_bytes())
+    raw["platforms"][0]["base"]["diff_ids"] = [f"sha256:{'0' * 64}"]
+    lock.write_text(json.dumps(raw))
+    assert "linux/arm64 base.diff_ids" in call("lock", NAME, "--check", "--base", base).out
+    refused = call("build", NAME, "--base", base, "--output", f"oci:{tmp_path}/made")
+    assert (refused.code, "base.diff_ids" in refused.err) == (3, True)
+    assert not (tmp_path / "made").exists()
+    raw["platforms"].append(raw["platforms"][0])
+    lock.write_text(json.dumps(raw))
+    broken = call("build", NAME, "--base", base, "--output", f"oci:{tmp_path}/made")
+    assert (broken.code, "platforms: one is there twice" in broken.err) == (2, True)
 
 
 def test_a_platform_that_is_not_there_is_refused_with_those_that_are(

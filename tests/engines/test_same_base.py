@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from typing import TYPE_CHECKING
@@ -70,8 +71,8 @@ def test_one_lock_gives_one_image_wherever_the_base_comes_from(
     dockerd("rmi", "-f", rich.name)
 
 
-def test_an_index_in_a_registry_is_built_on_for_each_platform(
-    dockerd: Engine, registry: Registry, paired_base: Image, tmp_path: Path
+def test_an_index_in_a_registry_is_an_index_out(
+    dockerd: Engine, buildah: Engine, registry: Registry, paired_base: Image, tmp_path: Path
 ) -> None:
     need("skopeo")
     tool = Tool(library(tmp_path / "library", "several"), dockerd.environ)
@@ -81,24 +82,36 @@ def test_an_index_in_a_registry_is_built_on_for_each_platform(
     known = f"{registry.host}/lib/several:1"
     command = ["skopeo", "copy", "--all", "--dest-tls-verify=false", f"oci:{layout}"]
     subprocess.run([*command, f"docker://{known}"], check=True, capture_output=True)
-    pushed = {}
-    for name in names:
-        lock = tool.library / f"{name.replace('/', '-')}.lock"
-        base = ("--base", f"registry:{known}")
-        made = tool.json("lock", "small", *base, "--platform", name, "--output", lock)
-        assert made["platform"] == name
-        place = f"registry:{registry.host}/me/several:{name.rpartition('/')[2]}"
-        # The lock has chosen; the base's layers are mounted from the index's own image.
-        pushed[name] = tool.json("build", "small", *base, "--lock", lock, "--output", place)
-        tool("image", "verify", place, "--lock", lock, "--platform", name)
-        command = ["skopeo", "inspect", "--tls-verify=false", "--raw", "--config"]
-        command.append(place.replace("registry:", "docker://"))
-        raw = subprocess.run(command, check=True, capture_output=True).stdout
-        assert json.loads(raw)["architecture"] == name.rpartition("/")[2]
-    assert len({one["image"] for one in pushed.values()}) == 2
-    # An engine has one of them.
+    base = ("--base", f"registry:{known}")
+    assert tool.json("lock", "small", *base)["platforms"] == sorted(names)
+    ref = f"{registry.host}/me/several:1"
+    build = ("build", "small", *base, "--output", f"registry:{ref}")
+    made = tool.json(*build)
+    command = ["skopeo", "inspect", "--tls-verify=false", "--raw", f"docker://{ref}"]
+    raw = subprocess.run(command, check=True, capture_output=True).stdout
+    assert f"sha256:{hashlib.sha256(raw).hexdigest()}" == made["manifest"]
+    listed = {one["platform"]["architecture"]: one for one in json.loads(raw)["manifests"]}
+    assert {f"linux/{name}": one["digest"] for name, one in listed.items()} == {
+        name: one["manifest"] for name, one in made["platforms"].items()
+    }
+    assert ": 0 bytes sent" in tool(*build).stdout
+    tool("image", "verify", f"registry:{ref}", "--lock", tool.lock())
+    # One of them alone is the same image, and does not take the index's place.
+    alone = tool(*build, "--platform", names[0], code=3)
+    assert "a tag is not moved" in alone.stderr
+    dockerd("pull", "-q", ref)
+    image = made["platforms"][names[0]]["image"]
+    assert dockerd("image", "inspect", "--format", "{{.Id}}", ref) == image
+    dockerd("rmi", "-f", ref)
+    buildah("pull", "-q", "--tls-verify=false", f"--arch={other}", ref)
+    found = buildah("inspect", "--type", "image", "-f", "{{.FromImageID}}", ref)
+    assert f"sha256:{found}" == made["platforms"][names[1]]["image"]
+    # An engine has one of them: what is built into it is for that one.
     dockerd("pull", "-q", known)
+    assert tool.json("build", "small", "--base", known)["image"] == image
+    said = tool("build", "small", "--base", known, "--output", f"registry:{ref}-2", code=2).stderr
+    assert f"docker has one of them of {known}" in said
     said = tool("lock", "small", "--base", known, "--platform", names[1], code=2).stderr
     assert f"it is for {names[0]}, not for {names[1]}" in said
     assert "hint: docker pull --platform" in said
-    dockerd("rmi", known)
+    dockerd("rmi", "-f", known)

@@ -54,6 +54,7 @@ LOCK = PairingLock(
     command="vllm serve „org/model“",
     epoch=5,
     tool="vllm-mods 0.1.0",
+    layer_format=1,
 )
 # Not to be changed: every image is named by the sha256 of its lock.
 GOLDEN = "50832b4c9bb3a8c924c3c6a783f9f77f4a9e91af30978fb3ac8b4c104ca3ce68"

@@ -8,15 +8,14 @@ a tree is read that is to be changed.
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api import claims, ground, taking_out
 from vllm_mods.api.advice import left_out, next_command, refusal
 from vllm_mods.api.ground import Ground
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
-from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.base.errors import Refused, UsageError, refusing
 from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
@@ -297,15 +296,6 @@ def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:
     except UsageError:
         return ()  # told by whoever needs the tree; of a mod that is nowhere, the name is
     return tuple(ground.kept_mod(tree, entry.name) for entry in there.mods if entry.name in names)
-
-
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Make a refusal, with nothing changed, of a tree that cannot be read."""
-    try:
-        yield
-    except TreeError as error:
-        raise Refused(f"nothing was changed: {error.message}", hint=error.hint) from error
 
 
 def opened(

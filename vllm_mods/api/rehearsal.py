@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vllm_mods.api.apply import Folder, Terms, decided, opened, refusing, templates_of
+from vllm_mods.api.apply import Folder, Terms, decided, opened, templates_of
 from vllm_mods.api.outcomes import Applied
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import Refused, refusing
 from vllm_mods.base.model import Mod
 from vllm_mods.library import trust
 from vllm_mods.site import transaction

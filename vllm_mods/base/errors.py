@@ -6,6 +6,9 @@ exits. Whatever else reaches the command line is a bug (exit code 70).
 
 # No `from __future__ import annotations`: see model.py.
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from vllm_mods.base.model import Plan
 
 EXIT_OK = 0
@@ -151,3 +154,12 @@ class NotRestored(VllmModsError):
 
     code = "not-restored"
     exit_code = EXIT_NOT_RESTORED
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Make a refusal, with nothing changed, of a tree that cannot be read."""
+    try:
+        yield
+    except TreeError as error:
+        raise Refused(f"nothing was changed: {error.message}", hint=error.hint) from error

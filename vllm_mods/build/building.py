@@ -59,6 +59,7 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafte
             transitions.forward(resolved.planned, resolved.there),
             epoch=lock.epoch,
             tool=lock.tool,
+            layer_format=lock.layer_format,
         )
         nodes += written.nodes
         gone = written.gone

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.build.layer import Node
-from vllm_mods.formats import receipt
+from vllm_mods.formats import receipt, record
+from vllm_mods.formats.pairing_lock import LAYER_FORMAT
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import DIR, FILE, LINK, Base, ImageEntry
 from vllm_mods.site import bytecode, site
@@ -43,11 +44,12 @@ def content(
     *,
     epoch: int,
     tool: str = receipt.TOOL,
+    layer_format: int = LAYER_FORMAT,
 ) -> Content:
     """Return what a transition of the tree at ``site_root`` (resolved, no slash in front) comes to.
 
     ``there`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
-    who the receipt says has written it.
+    who the receipt says has written it, ``layer_format`` the one that a lock states.
     Absolute paths of the transition are the image's, for chat templates in a workspace.
     Raises ``Refused`` as ``apply`` does, with places as the image has them.
     """
@@ -58,7 +60,10 @@ def content(
             root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
         )
         drafted = draft(where, _moved_in(there, scratch), _inside(transition, scratch))
-        return _LayerReading(base, scratch, site_root, epoch, tool).content(drafted)
+        reading = _LayerReading(
+            base, scratch, site_root, epoch=epoch, tool=tool, layer_format=layer_format
+        )
+        return reading.content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
         hint = error.hint and error.hint.replace(scratch, f"{base.reference}:")
@@ -87,6 +92,8 @@ class _Slice:
         for file in there.files if there is not None else ():
             if file.kind == receipt.FOLDER:  # whether it will be empty depends on all that is in it
                 self.below(f"{self.site_root}/{file.path}")
+            elif file.kind == receipt.RECORD:
+                self.file(f"{self.site_root}/{file.path}")
         for write in transition.writes:
             if ".." not in write.path.split("/"):  # the draft refuses it without a look
                 self.target(write.path)
@@ -150,12 +157,15 @@ class _Slice:
 class _LayerReading:
     """Reads a draft on a slice as what it does to the image."""
 
-    def __init__(self, base: Base, scratch: str, site_root: str, epoch: int, tool: str) -> None:
+    def __init__(
+        self, base: Base, scratch: str, site_root: str, *, epoch: int, tool: str, layer_format: int
+    ) -> None:
         self.base = base
         self.scratch = scratch
         self.site_root = site_root
         self.epoch = epoch
         self.tool = tool
+        self.layer_format = layer_format
 
     def content(self, drafted: Draft) -> Content:
         nodes = [
@@ -163,16 +173,30 @@ class _LayerReading:
             for path in drafted.journal.made
         ]
         gone = []
+        records = self.records(drafted)
         for op in drafted.ops:
             path = self.place(op.step.path)
             if op.removes:
                 gone.append(path)
             else:
-                nodes.append(self.node(path, op, drafted.receipt))
+                nodes.append(self.node(path, op, drafted.receipt, records.get(op.step.path)))
         gone += [self.place(folder.path) for folder in drafted.journal.gone]
         return Content(nodes=tuple(nodes), gone=tuple(gone))
 
-    def node(self, path: str, op: Op, final: Receipt | None) -> Node:
+    def records(self, drafted: Draft) -> dict[str, bytes]:
+        """Return every RECORD as it will be, by where its original goes.
+
+        Half of a layer is hashes, which do not pack: of the original, what differs is kept.
+        """
+        files = drafted.receipt.files if drafted.receipt and self.layer_format > 1 else ()
+        owners = {file.path for file in files if file.kind == receipt.RECORD}
+        return {
+            receipt.original(op.step.path): op.data
+            for op in drafted.ops
+            if op.step.path in owners and op.data is not None and op.source is None
+        }
+
+    def node(self, path: str, op: Op, final: Receipt | None, now: bytes | None) -> Node:
         if op.step.path == receipt.RECEIPT and final is not None:
             data = receipt.dump(_moved_out(final, self.scratch)._replace(tool=self.tool))
             return Node(path=path, data=data, mode=NEW_FILE_MODE, mtime=self.epoch)
@@ -182,9 +206,10 @@ class _LayerReading:
         # An original: the file itself, with its mode, owner and time.
         info = os.lstat(op.source)
         source = self.base.entry(self.place(op.source))
+        data = site.read(op.source) or b"" if op.data is None else op.data
         return Node(
             path=path,
-            data=site.read(op.source) or b"",
+            data=data if now is None else record.reversal(data, now),
             mode=stat.S_IMODE(info.st_mode),
             mtime=int(info.st_mtime),
             owner=None if source is None else (source.uid, source.gid),

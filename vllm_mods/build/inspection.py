@@ -18,6 +18,7 @@ from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.model import DIR, FILE, LINK, resolve
+from vllm_mods.images.oci import platform_of
 from vllm_mods.planning import requirements
 from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
@@ -107,12 +108,30 @@ def _against(
     tree: ImageTree, there: Receipt | None, lock: PairingLock, data: bytes, found: Sequence[Finding]
 ) -> tuple[Finding, ...]:
     """Compare an image with a lock, whose bytes are ``data``; ``found`` was found already."""
+    platform, every = platform_of(tree.base.config), pairing_lock.by_platform(lock)
+    if len(every) > 1 and platform not in every:
+        said = f"the image is for {platform}, and the lock is of {' and '.join(every)}"
+        return (Finding(code="lock-differs", message=said, path=LOCK),)
+    lock = every.get(platform, lock)
     if lock.image is not None:
         known = {one.path for one in found if one.path is not None and one.level is Level.ERROR}
         return tuple(identity.differences(tree.base, lock, data, known))
     message = "the lock is of an earlier version and does not say all of the image: only what it says was compared"
     note = Finding(code="lock-says-less", message=message, path=LOCK, level=Level.NOTE)
     return (*_against_lock(tree, there, lock), note)
+
+
+def index_findings(found: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[Finding]:
+    """Yield where the images of an index are not those that one lock makes."""
+    locks = [one.lock for _, one in found if one.lock is not None and one.lock.platforms]
+    wanted = {name for lock in locks for name in pairing_lock.by_platform(lock)}
+    there = {platform_of(tree.base.config) for tree, _ in found}
+    if wanted and len({one.lock_digest for _, one in found}) > 1:
+        yield Finding("image-differs", "the images of the index are of different locks")
+    for name in sorted(wanted - there):
+        yield Finding("image-differs", f"the index has no image for {name}, and its lock has one")
+    for name in sorted(there - wanted if wanted else ()):
+        yield Finding("image-differs", f"the index has an image for {name}, and its lock has none")
 
 
 class FileDifference(NamedTuple):

@@ -182,9 +182,26 @@ def with_layers(image: BuiltImage, base_layers: Sequence[Descriptor]) -> BuiltIm
     return image._replace(manifest=_json(manifest), layers=layers, packed=packed)
 
 
-def index(manifest: bytes, ref: str | None, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
-    """Return an index.json that names the image of a manifest ``ref``, after the entries ``others``."""
-    entry: dict[str, Any] = _descriptor(Descriptor(MANIFEST, digest(manifest), len(manifest)))
+def platforms(images: Sequence[BuiltImage]) -> bytes:
+    """Return the index of one pairing's images, each with a manifest, for as many platforms.
+
+    Its annotations are those that all of them have.
+    """
+    listed = []
+    for one in images:
+        manifest, config = one.manifest or b"", json.loads(one.config)
+        place = {key: config[key] for key in _PLATFORM if key in config}
+        found = Descriptor(MANIFEST, digest(manifest), len(manifest))
+        listed.append({**_descriptor(found), "platform": place})
+    shared = set.intersection(*(set(one.annotations.items()) for one in images))
+    document = {"mediaType": INDEX, "manifests": listed, "annotations": dict(sorted(shared))}
+    return _json({"schemaVersion": 2, **document})
+
+
+def index(top: bytes, ref: str | None, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
+    """Return an index.json that names a manifest, or an index, ``ref``, after the entries ``others``."""
+    kind = str(json.loads(top)["mediaType"])
+    entry: dict[str, Any] = _descriptor(Descriptor(kind, digest(top), len(top)))
     if ref is not None:
         entry["annotations"] = {REF_NAME: ref.rpartition(":")[2], _CONTAINERD_NAME: full_name(ref)}
     return index_of([*others, entry])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -18,12 +17,12 @@ from vllm_mods.formats.decode import decode
 from vllm_mods.images.model import Base, ImageEntry
 
 _KIND = "image-files"
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST_FILE = 4 << 20
 
 
 class _Memory(NamedTuple):
-    """What is known of an image: entries but for their path, contents in base64, what a folder has in it."""
+    """What is known of an image: entries but for their path, contents by their sha256, what a folder has in it."""
 
     format: int = _FORMAT
     entries: Mapping[str, tuple[str, int, int, int, int, str, int] | None] = {}
@@ -62,10 +61,12 @@ class Remembered:
         """Return the bytes of a file."""
         if path in self._files:
             kept = self._files[path]
-            return None if kept is None else b64decode(kept)
+            data = None if kept is None else self._cache.get(kept)
+            if kept is None or data is not None:
+                return data
         data = self._base.read(path)
         if data is None or len(data) <= _LARGEST_FILE:
-            self._files[path] = None if data is None else b64encode(data).decode()
+            self._files[path] = None if data is None else self._cache.put(data)
             self._learnt = True
         return data
 
@@ -99,8 +100,6 @@ class Remembered:
         if packed is not None:
             try:
                 kept = decode(_Memory, json_of(zlib.decompress(packed)), whole=True)
-                for data in filter(None, kept.files.values()):
-                    b64decode(data, validate=True)
             except (zlib.error, ValueError):
                 return _Memory()  # of another version, or not what this wrote
             if kept.format == _FORMAT:

@@ -14,6 +14,7 @@ from vllm_mods.formats import container, pairing, receipt
 from vllm_mods.formats.container import Served
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import (
+    LAYER_FORMAT,
     LockedBase,
     LockedChange,
     LockedMod,
@@ -53,12 +54,14 @@ def resolve(
     epoch: int,
     wheels: Callable[[Sequence[str], str], tuple[LockedWheel, ...]],
     tool: str = receipt.TOOL,
+    layer_format: int = LAYER_FORMAT,
     locked: str | None = None,
 ) -> Resolved:
     """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
 
     ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if
-    they do; ``tool`` is who locks, or has locked. ``locked`` is the command of a lock: one from before pairings took
+    they do; ``tool`` is who locks, or has locked, ``layer_format`` what the layer is to be written in.
+    ``locked`` is the command of a lock: one from before pairings took
     anything over of their mods stays as it is. Raises ``Refused`` unless every mod is trusted and
     would end up in, ``ManifestError`` for a pairing that no image may be made of.
     """
@@ -97,9 +100,7 @@ def resolve(
                 diff_ids=base.diff_ids,
                 platform=platform,
             ),
-            vllm=LockedVllm(
-                version=tree.version, site_root=site_root, record=_record(base, tree, site_root)
-            ),
+            vllm=LockedVllm(version=tree.version, site_root=site_root, record=_record(tree, there)),
             mods=tuple(_mod(one) for one in planned.mods),
             templates=tuple(
                 LockedTemplate(path=f"{folder}/{file.file}", sha256=sha256(file.data) or "")
@@ -109,6 +110,7 @@ def resolve(
             command=pairing.serve_script(served, templates),
             epoch=epoch,
             tool=tool,
+            layer_format=layer_format,
         ),
         planned=planned,
         there=there,
@@ -162,11 +164,11 @@ def _requirements(one: ModPlan) -> tuple[str, ...]:
     return one.variant.python if one.variant is not None and one.verdict != "upstream" else ()
 
 
-def _record(base: Base, tree: Tree, site_root: str) -> str | None:
-    data = base.read(f"{site_root}/vllm-{tree.version}.dist-info/RECORD")
-    # A mod of an earlier build changed it: the untouched one is kept.
-    original = base.read(f"{site_root}/{receipt.original(f'vllm-{tree.version}.dist-info/RECORD')}")
-    return sha256(original or data)
+def _record(tree: Tree, there: Receipt | None) -> str | None:
+    path = f"vllm-{tree.version}.dist-info/RECORD"
+    # A mod of an earlier build may have changed it: the untouched one is meant.
+    known = there.file(path) if there is not None else None
+    return sha256((known and receipt.untouched(known, tree.read)) or tree.read(path))
 
 
 def _mod(one: ModPlan) -> LockedMod:

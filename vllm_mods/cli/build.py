@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from vllm_mods.api.apply import refusing
-from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.base.cache import Cache, cache_folder
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
 from vllm_mods.build import archive, building, documents, outputs
+from vllm_mods.build.building import Built
 from vllm_mods.build.outputs import Output, Ready
 from vllm_mods.build.reproduction import build_again
-from vllm_mods.cli import command_check, options, pairing_arguments
-from vllm_mods.cli.lock import describe
+from vllm_mods.cli import options, pairing_arguments
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images import names
+from vllm_mods.images.model import Base
+from vllm_mods.images.oci import platform_of
+from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
     from vllm_mods.build.outputs.registry import Attached
     from vllm_mods.build.signing import Signer
+
+
+class BuiltFor(NamedTuple):
+    """An image, what it is built on, and the lock as it is for its platform."""
+
+    lock: PairingLock
+    built: Built
+    base: Base
 
 
 @click.command(name="build")
@@ -47,6 +62,11 @@ if TYPE_CHECKING:
 @click.option(
     "--verify", is_flag=True, help="Build twice more under other conditions, and compare first."
 )
+@click.option(
+    "--platform",
+    metavar="OS/ARCH",
+    help="One of those that the lock is of [all of them, where the base is an index].",
+)
 @click.option("--afresh", is_flag=True, hidden=True)  # for the builds of --verify
 @options.libraries
 @options.json_output
@@ -60,6 +80,7 @@ def command(
     tag: str | None,
     documents: str | None,
     key: str | None,
+    platform: str | None,
     libraries: tuple[str, ...],
     verify: bool,
     afresh: bool,
@@ -77,57 +98,125 @@ def command(
         library, pairing_arguments.lock_path(library, name, lock_file), name
     )
     ref = base or kept.lock.base.ref
-    with pairing_arguments.on_base(
-        library,
-        wanted,
-        ref,
-        epoch=kept.lock.epoch,
-        locked=kept.lock,
-        afresh=afresh,
-        beside=() if lock_file is not None else (kept.path,),
-    ) as opened:
-        place = outputs.parse(output, opened.base)
-        names.parse(tag or pairing_lock.tag(kept.lock, kept.data))
+    tag = tag or pairing_lock.tag(kept.lock, kept.data)
+    with ExitStack() as stack:
+        parts = pairing_arguments.parts_of(kept.lock, ref, platform)
+        opened = [
+            stack.enter_context(
+                pairing_arguments.on_base(
+                    library,
+                    wanted,
+                    ref,
+                    epoch=part.epoch,
+                    locked=part,
+                    afresh=afresh,
+                    beside=() if lock_file is not None else (kept.path,),
+                )
+            )
+            for part in parts
+        ]
+        place = outputs.parse(output, opened[0].base)
+        names.parse(tag)
+        check_room(kept.lock, opened, place, platform)
         signer = None if key is None else _signer(key, place)
-        _check(kept, opened)
-        command_check.demand(command_check.of_pairing(library, wanted), opened.tree, opened.planned)
-        drafted = opened.drafted._replace(lock=kept.lock)
-        built = building.build(opened.base, drafted, kept.data)
-        if verify:
-            again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
-            again += [
-                part for folder in libraries for part in ("--library", os.path.abspath(folder))
-            ]
-            build_again(again, archive.thin(built.image, built.tag))
-        ready = outputs.prepare(place, built, opened.base, tag or built.tag)
-        files = documents_of(kept, ready, documents)
-        with pairing_arguments.writing(files, "--documents DIR names another folder"):
+        for part, one in zip(parts, opened, strict=True):
+            _check(kept, part, one)
+            held = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
+            _demand_command(library, wanted, one, () if afresh else held)
+        images = build_all(kept, opened)
+        again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
+        for folder in libraries:
+            again += ["--library", os.path.abspath(folder)]
+        for image in images if verify else ():
+            made = archive.thin(image.built.image, image.built.tag)
+            build_again([*again, "--platform", image.lock.base.platform], made)
+        ready = outputs.prepare(place, [image[1:] for image in images], tag)
+        files = documents_of(kept, images, ready, documents)
+        every = {path: data for one in files for path, data in one.items()}
+        with pairing_arguments.writing(every, "--documents DIR names another folder"):
             written = outputs.write(ready, kept.lock, attached_of(files, ready, signer))
     if as_json:
-        options.print_json(
-            {
-                "schema": 1,
-                "image": built.image.config_digest,
-                "manifest": written.pushed or built.image.manifest_digest,
-                "layer": built.image.layer_digest,
-                "lock": pairing_lock.digest(kept.data),
-                "tag": tag or built.tag,
-                "output": output or place.kind,
-                "verified": verify,
-            }
-        )
+        answer: dict[str, Any] = {
+            "schema": 1,
+            **_digests(images[0].built),
+            **({"manifest": written.pushed} if written.pushed else {}),
+            "lock": pairing_lock.digest(kept.data),
+            "tag": tag,
+            "output": output or place.kind,
+            "verified": verify,
+        }
+        if len(images) > 1:
+            answer["platforms"] = {one.lock.base.platform: _digests(one.built) for one in images}
+        options.print_json(answer)
         return EXIT_OK
-    click.echo(written.said)
-    click.echo(f"image  {built.image.config_digest}")
+    click.echo("\n".join((written.said, *image_lines(images))))
     if verify:
         click.echo("built three times under different conditions: the same each time")
     return EXIT_OK
 
 
-def _check(kept: ReadLock, opened: OnBase) -> None:
-    moved = pairing_lock.moved(kept.lock, opened.drafted.lock)
+def build_all(kept: ReadLock, opened: Sequence[OnBase]) -> list[BuiltFor]:
+    """Build the image of a lock for each platform whose base is open."""
+    parts = pairing_lock.by_platform(kept.lock)
+    found = []
+    for one in opened:
+        part = parts[one.drafted.lock.base.platform]
+        built = building.build(one.base, one.drafted._replace(lock=part), kept.data)
+        found.append(BuiltFor(part, built, one.base))
+    return found
+
+
+def _digests(built: Built) -> dict[str, str | None]:
+    image = built.image
+    return {
+        "image": image.config_digest,
+        "manifest": image.manifest_digest,
+        "layer": image.layer_digest,
+    }
+
+
+def image_lines(images: Sequence[BuiltFor]) -> list[str]:
+    """Say which images there are, and of several for what."""
+    ends = [f"  {one.lock.base.platform}" if len(images) > 1 else "" for one in images]
+    ids = (one.built.image.config_digest for one in images)
+    return [f"image  {image}{end}" for image, end in zip(ids, ends, strict=True)]
+
+
+def check_room(
+    lock: PairingLock, opened: Sequence[OnBase], place: Output, platform: str | None
+) -> None:
+    """Raise ``UsageError`` where not all that a lock is of would be in one place, and nobody has said so."""
+    every, base = list(pairing_lock.by_platform(lock)), opened[0].base
+    if len(opened) > 1 and place.kind not in outputs.SEVERAL:
+        raise UsageError(
+            f"--output {place.kind} has room for one image, and the lock is of {' and '.join(every)}",
+            hint=f"--platform {every[0]}, or --output registry:REF or oci:DIR for an index of all",
+        )
+    if len(opened) < len(every) and platform is None and place.kind in outputs.SEVERAL:
+        raise UsageError(
+            f"the lock is of {' and '.join(every)}, and {base.where} has one of them of {base.reference}",
+            hint=f"--base registry:{lock.base.ref}, or --platform {platform_of(base.config)}",
+        )
+
+
+def _demand_command(
+    library: Library, wanted: Pairing, opened: OnBase, key: tuple[str, ...]
+) -> None:
+    """Hold the command against the base; what held for a lock holds, since the lock decides all of it."""
+    cache = Cache(cache_folder(os.environ), note=options.note)
+    if key and cache.lookup("commands-taken", *key) is not None:
+        return
+    from vllm_mods.cli import command_check  # noqa: PLC0415  (an eighth of the time of a build)
+
+    asked = command_check.of_pairing(library, wanted)
+    if command_check.demand(asked, opened.tree, opened.planned) and key:
+        cache.record("commands-taken", *key, data=b"")
+
+
+def _check(kept: ReadLock, part: PairingLock, opened: OnBase) -> None:
+    moved = pairing_lock.moved(part, opened.drafted.lock)
     if moved:
-        lines = "".join(f"\n  {describe(one)}" for one in moved)
+        lines = "".join(f"\n  {one}" for one in moved)
         raise Refused(
             f"the lock {kept.path} no longer holds on {opened.base.reference}; nothing was built"
             f"{lines}",
@@ -135,29 +224,37 @@ def _check(kept: ReadLock, opened: OnBase) -> None:
         )
 
 
-def documents_of(kept: ReadLock, ready: Ready, folder: str | None = None) -> dict[str, bytes]:
-    """Return what lies beside an image, by where it goes: bill of materials and statement."""
-    if ready.output.kind == outputs.THIN:
-        return {}
+def documents_of(
+    kept: ReadLock, images: Sequence[BuiltFor], ready: Sequence[Ready], folder: str | None = None
+) -> list[dict[str, bytes]]:
+    """Return what lies beside each image, by where it goes: bill of materials and statement.
+
+    Of several images, each has its platform in the name.
+    """
+    if ready[0].output.kind == outputs.THIN:
+        return [{}]
     beside = os.path.splitext(kept.path)[0]
     if folder is not None:
         beside = os.path.join(folder, os.path.basename(beside))
-    given = kept.lock, kept.data, ready.subject
-    return {
-        f"{beside}.cdx.json": documents.bill_of_materials(*given),
-        f"{beside}.intoto.json": documents.provenance(*given),
-    }
+    found = []
+    for image, one in zip(images, ready, strict=True):
+        platform = image.lock.base.platform.replace("/", "-")
+        name = f"{beside}.{platform}" if len(images) > 1 else beside
+        given = image.lock, kept.data, one.subject
+        bill, statement = documents.bill_of_materials(*given), documents.provenance(*given)
+        found.append({f"{name}.cdx.json": bill, f"{name}.intoto.json": statement})
+    return found
 
 
 def attached_of(
-    files: Mapping[str, bytes], ready: Ready, signer: Signer | None = None
-) -> Attached | None:
-    """Return what is attached to an image in a registry: its documents, and what its signer makes."""
-    if ready.push is None:
-        return None
+    files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready], signer: Signer | None = None
+) -> list[Attached]:
+    """Return what is attached to each image in a registry: its documents, and what its signer makes."""
+    if ready[0].push is None:
+        return []
     from vllm_mods.build import signing  # noqa: PLC0415  (only registries have use for it)
 
-    return signing.attached(files.values(), signer)
+    return [signing.attached(one.values(), signer) for one in files]
 
 
 def _signer(key: str, place: Output) -> Signer:

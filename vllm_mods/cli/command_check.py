@@ -126,13 +126,16 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
     return found._replace(faults=(*notes, *found.faults))
 
 
-def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> None:
-    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing."""
+def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> bool:
+    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing.
+
+    Returned is whether there was nothing to tell.
+    """
     try:
         found = answer(asked, tree, planned)
     except TreeError as error:
         options.note(f"the command is not checked: {error.message}")
-        return
+        return False
     for name, said in asked.brought:
         options.note(f"{name} {said}")
     errors = [fault for fault in found.faults if fault.level is Level.ERROR]
@@ -149,6 +152,7 @@ def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> No
             f"vLLM {tree.version} would not take the command of pairing {asked.name}{lines}",
             hint=f"vllm-mods serve-check {of} --target {tree.spec}",
         )
+    return not errors and not asked.brought
 
 
 def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:

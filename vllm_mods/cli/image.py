@@ -13,8 +13,8 @@ from vllm_mods.build.inspection import Inspection
 from vllm_mods.build.inspection import inspect as look
 from vllm_mods.build.references import plain
 from vllm_mods.cli import options
-from vllm_mods.cli.lock import describe
-from vllm_mods.images import names
+from vllm_mods.images import names, oci
+from vllm_mods.images.open import platforms_of
 from vllm_mods.report import data, text
 from vllm_mods.trees.image import ImageTree, open_image
 
@@ -79,24 +79,51 @@ def verify(
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
     Without --lock that is the lock inside. With --allowed-signers or --key its manifest has to be signed too,
-    in the registry that REF is in. Exit code 1 if anything else is in it, and what that is.
+    in the registry that REF is in. Of an index, every image is looked at, and that it has those that the
+    lock is of. Exit code 1 if anything else is in it, and what that is.
     """
-    tree = _open(reference, platform, in_image, offline=offline)
-    found = look(tree)
-    if lock is not None:
+    written = None if lock is None else _read(lock)
+    name = reference.removeprefix("image:")
+    several = () if platform else platforms_of(name, offline=offline)
+    found, wrong = {}, []
+    for one in several or (platform,):
         try:
-            with open(lock, "rb") as file:
-                written = file.read()
-        except OSError as error:
-            raise UsageError(f"{lock}: {error.strerror}", hint=f"ls -la {lock}") from error
-        more = inspection.against(tree, found, written, lock)
-        found = found._replace(findings=(*found.findings, *more))
-    found = found._replace(findings=(*found.findings, *_signature(tree, signers, key)))
-    if as_json:
-        options.print_json(_data(tree, found))
-    else:
-        click.echo(_text(tree, found))
-    return EXIT_OK if found.ok else EXIT_NO
+            tree = _open(reference, one, in_image, offline=offline)
+        except UsageError as error:
+            if len(several) < 2:
+                raise
+            wrong.append(Finding("image-differs", f"the index's image for {one}: {error.message}"))
+            continue
+        looked = look(tree)
+        if written is not None:
+            against = inspection.against(tree, looked, written, lock or "")
+            looked = looked._replace(findings=(*looked.findings, *against))
+        more = _signature(tree, signers, key)
+        found[one or ""] = tree, looked._replace(findings=(*looked.findings, *more))
+    wrong += inspection.index_findings(list(found.values())) if several else ()
+    ok = not wrong and all(looked.ok for _, looked in found.values())
+    if not as_json:
+        texts = (
+            f"{name}: {_text(*one)}" if several[1:] else _text(*one) for name, one in found.items()
+        )
+        click.echo("\n".join((*texts, *(f"  {finding}" for finding in wrong))))
+        return EXIT_OK if ok else EXIT_NO
+    images = {name: _data(*one) for name, one in found.items()}
+    none = {"schema": data.SCHEMA, "findings": []}
+    answer = dict(images.get(oci.here()) or next(iter(images.values()), none))
+    if several:
+        findings = [*answer["findings"], *map(data.finding, wrong)]
+        answer |= {"ok": ok, "findings": findings, "platforms": images}
+    options.print_json(answer)
+    return EXIT_OK if ok else EXIT_NO
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
 
 
 @command.command(name="diff")
@@ -138,7 +165,7 @@ def diff(
     for sign, tree in (("-", old), ("+", new)):
         click.echo(f"{sign} {text.tree_name(tree.version, tree.base.reference)}")
     for one in pairing:
-        click.echo(f"  {describe(one)}")
+        click.echo(f"  {one}")
     for line in text.disagreements(mods, (reference, other)):
         click.echo(f"  {line}")
     for file in files:

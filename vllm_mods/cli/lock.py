@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.apply import refusing
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Unreachable, UsageError
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Unreachable, UsageError, refusing
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.cli import command_check, options, pairing_arguments
@@ -17,6 +16,7 @@ from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingLock
+from vllm_mods.images.open import platforms_of
 from vllm_mods.library.catalog import Library
 
 
@@ -28,7 +28,11 @@ from vllm_mods.library.catalog import Library
     shell_complete=options.complete_pairings,
 )
 @options.base
-@options.platform
+@click.option(
+    "--platform",
+    metavar="OS/ARCH,…",
+    help="Which images of an index, such as linux/arm64 [all of them, in one lock].",
+)
 @options.target_in_image
 @click.option(
     "--output", metavar="FILE", help="Where the lock lies [pairings/NAME.lock beside the pairing]."
@@ -73,28 +77,28 @@ def command(
         )
     epoch = source_date_epoch()
     looked = looked_at(library, wanted)
+    locks = []
     if check:
         kept = pairing_arguments.read_lock(library, path, names[0])
-        with pairing_arguments.on_base(
-            library,
-            wanted,
-            base or kept.lock.base.ref,
-            epoch=kept.lock.epoch if epoch is None else epoch,
-            locked=kept.lock,
-        ) as opened:
-            now = opened.drafted.lock._replace(checkpoint=looked)
-            moved = pairing_lock.moved(kept.lock, now)
+        ref = base or kept.lock.base.ref
+        parts = pairing_arguments.parts_of(kept.lock, ref, platform)
+        for part in parts:
+            epoch = part.epoch if epoch is None else epoch
+            with pairing_arguments.on_base(
+                library, wanted, ref, epoch=epoch, locked=part
+            ) as opened:
+                locks.append(opened.drafted.lock._replace(checkpoint=looked))
+        moved = pairing_lock.moved(pairing_lock.joined(parts), pairing_lock.joined(locks))
         return _answer(moved, f"{path} holds", as_json=as_json)
-    with pairing_arguments.on_base(
-        library,
-        wanted,
-        base or wanted.base,
-        epoch=epoch or 0,
-        platform=platform,
-        in_image=in_image,
-    ) as opened:
-        command_check.demand(command_check.of_pairing(library, wanted), opened.tree, opened.planned)
-        lock = opened.drafted.lock._replace(checkpoint=looked)
+    ref = base or wanted.base
+    for one in platform.split(",") if platform else _platforms(ref):
+        with pairing_arguments.on_base(
+            library, wanted, ref, epoch=epoch or 0, platform=one, in_image=in_image
+        ) as opened:
+            asked = command_check.of_pairing(library, wanted)
+            command_check.demand(asked, opened.tree, opened.planned)
+            locks.append(opened.drafted.lock._replace(checkpoint=looked))
+    lock = pairing_lock.joined(locks)
     data = pairing_lock.dump(lock)
     pairing_arguments.write_file(path, data)
     if as_json:
@@ -104,6 +108,14 @@ def command(
     else:
         click.echo(_text(lock, data))
     return EXIT_OK
+
+
+def _platforms(ref: str) -> Sequence[str | None]:
+    """Return the platforms to lock for where nobody has named one: all of an index."""
+    found = platforms_of(ref)
+    if len(found) > 1:
+        options.note(f"{ref}: locked for {' and '.join(found)} (--platform takes some of them)")
+    return found or (None,)
 
 
 def looked_at(library: Library, wanted: Pairing) -> LockedModel | None:
@@ -152,21 +164,8 @@ def _answer(found: Sequence[LockDifference], none: str, *, as_json: bool) -> int
             {"schema": 1, "ok": not found, "differences": [one._asdict() for one in found]}
         )
     else:
-        click.echo("\n".join(describe(one) for one in found) or none)
+        click.echo("\n".join(map(str, found)) or none)
     return EXIT_NO if found else EXIT_OK
-
-
-def describe(one: LockDifference) -> str:
-    """Say one difference on one line."""
-    before, after = (_short(text) for text in (one.before, one.after))
-    return f"{one.path}: {before} → {after}"
-
-
-def _short(text: str | None) -> str:
-    if text is None:
-        return "none"
-    line = text.replace("\n", "\\n")
-    return line if len(line) <= 100 else f"{line[:97]}…"
 
 
 def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
@@ -175,19 +174,19 @@ def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
         "tag": pairing_lock.tag(lock, data),
         "base": lock.base.config,
         "platform": lock.base.platform,
+        "platforms": list(pairing_lock.by_platform(lock)),
         "vllm": lock.vllm.version,
         "mods": [{"name": mod.name, "version": mod.version} for mod in lock.mods],
     }
 
 
 def _text(lock: PairingLock, data: bytes) -> str:
-    lines = [
-        f"{lock.pairing} on {lock.base.ref} ({lock.base.config[:19]}…, {lock.base.platform}), vLLM {lock.vllm.version}",
-        *(
-            f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})"
-            for mod in lock.mods
-        ),
-        *(f"  {wheel.filename}" for wheel in lock.wheels),
-        f"builds {pairing_lock.tag(lock, data)}",
-    ]
-    return "\n".join(lines)
+    lines = []
+    for one in pairing_lock.by_platform(lock).values():
+        base = f"{one.base.ref} ({one.base.config[:19]}…, {one.base.platform})"
+        lines.append(f"{one.pairing} on {base}, vLLM {one.vllm.version}")
+        lines += [
+            f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})" for mod in one.mods
+        ]
+        lines += [f"  {wheel.filename}" for wheel in one.wheels]
+    return "\n".join((*lines, f"builds {pairing_lock.tag(lock, data)}"))

@@ -11,20 +11,20 @@ from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
 from vllm_mods.base.output import staged
-from vllm_mods.build import building, resolving, wheels
+from vllm_mods.build import building, resolving
 from vllm_mods.build.building import Drafted
 from vllm_mods.build.content import children
 from vllm_mods.build.layer import Node
 from vllm_mods.build.outputs import engine
 from vllm_mods.build.remembered_base import Remembered
 from vllm_mods.cli import options
-from vllm_mods.cli.plan_arguments import advise
-from vllm_mods.formats import pairing_lock
+from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
+from vllm_mods.formats.pairing_lock import LAYER_FORMAT, LockedWheel, PairingLock
 from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images.model import Base
-from vllm_mods.images.open import demand_platform, open_base
+from vllm_mods.images.oci import is_for, platform_of
+from vllm_mods.images.open import demand_platform, in_engine, open_base
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.image import ImageTree, find_site_root
@@ -73,6 +73,25 @@ def read_lock(library: Library, path: str, name: str) -> ReadLock:
     return ReadLock(path=path, data=data, lock=lock)
 
 
+def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[PairingLock, ...]:
+    """Return a lock for each platform to build for: the one that is named, else all that the base has.
+
+    Raises ``UsageError`` for one that the lock is not of.
+    """
+    every = pairing_lock.by_platform(lock)
+    if platform is None and len(every) > 1 and in_engine(ref):
+        base = open_base(ref)
+        platform = platform_of(base.config)
+        base.close()
+    found = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
+    if not found:
+        raise UsageError(
+            f"the lock of {lock.pairing} is of {', '.join(every)}, not of {platform}",
+            hint=f"vllm-mods lock {lock.pairing} --platform {','.join((*every, platform or ''))}",
+        )
+    return found
+
+
 @contextmanager
 def on_base(
     library: Library,
@@ -109,12 +128,16 @@ def on_base(
             in_image = f"/{locked.vllm.site_root}"
         site_root = find_site_root(base, in_image)
         tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
-        advise(wanted, tree.version)
+        if text := pairing.advice(wanted, tree.version):
+            options.note(text)
 
         def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
             if locked is not None:
                 return locked.wheels
-            return wheels.resolve(requirements, target_of(base, site_root, platform))
+            from vllm_mods.build import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
+
+            names = [os.path.basename(entry.path) for entry in children(base, site_root)]
+            return wheels.resolve(requirements, wheels.target(site_root, platform, names))
 
         mods = library.select(library.mods_of(wanted))
         resolved = resolving.resolve(
@@ -126,10 +149,13 @@ def on_base(
             epoch=epoch,
             wheels=chosen,
             tool=TOOL if locked is None else locked.tool,
+            layer_format=LAYER_FORMAT if locked is None else locked.layer_format,
             locked=None if locked is None else locked.command,
         )
         nodes: list[Node] = []
         for wheel in resolved.lock.wheels:
+            from vllm_mods.build import wheels  # noqa: PLC0415
+
             target = wheels.target(site_root, resolved.lock.base.platform, ())
             data = wheels.fetch(wheel, target)
             nodes += wheels.unpack(data, wheel, site_root, epoch=epoch)
@@ -141,12 +167,6 @@ def on_base(
         )
     finally:
         base.close()
-
-
-def target_of(base: Base, site_root: str, platform: str) -> wheels.WheelTarget:
-    """Return the Python of an image, for wheels."""
-    names = [os.path.basename(entry.path) for entry in children(base, site_root)]
-    return wheels.target(site_root, platform, names)
 
 
 def write_file(path: str, data: bytes) -> None:

@@ -10,9 +10,8 @@ import click
 from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Plan, Tree
-from vllm_mods.base.versions import in_range
 from vllm_mods.cli import options
-from vllm_mods.formats.pairing import Pairing, specifier
+from vllm_mods.formats.pairing import Pairing, advice
 from vllm_mods.library.catalog import Library
 
 
@@ -58,22 +57,11 @@ def ask(
     return AskedPlan(chosen, paired, planned)
 
 
-def advise(pairing: Pairing | None, version: str | None) -> None:
-    """Tell of a tree that is not of the version that a pairing names: the mods decide."""
-    if (
-        pairing is not None
-        and pairing.vllm is not None
-        and not in_range(version, specifier(pairing.vllm))
-    ):
-        options.note(
-            f"pairing {pairing.name} is for vLLM {pairing.vllm}; this tree is {version or 'of unknown version'}"
-        )
-
-
 def told(planned: Plan, mods: Sequence[Mod], pairing: Pairing | None) -> None:
     """Keep a plan for the report of a bug, and say on stderr what is not in it."""
     options.remember("plan", planned)
-    advise(pairing, planned.version)
+    if pairing is not None and (text := advice(pairing, planned.version)):
+        options.note(text)
     there = {one.mod.name for one in planned.mods}
     for mod in mods:
         if mod.name not in there:

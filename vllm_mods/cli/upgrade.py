@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import click
 
-from vllm_mods.api.apply import refusing
-from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
-from vllm_mods.build import building, outputs, upgrading
+from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
+from vllm_mods.build import outputs, upgrading
 from vllm_mods.cli import command_check, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
-from vllm_mods.cli.build import attached_of, documents_of
-from vllm_mods.cli.lock import describe, looked_at
+from vllm_mods.cli.build import attached_of, build_all, check_room, documents_of, image_lines
+from vllm_mods.cli.lock import looked_at
 from vllm_mods.cli.pairing_arguments import ReadLock
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
@@ -67,22 +67,30 @@ def command(
     to = None if to is None else to.removeprefix("v")
     wanted = upgrading.on_release(library.pairing(name), kept.lock, to, base)
     epoch = source_date_epoch()
-    with (
-        upgrading.naming_ports(name, to),
-        pairing_arguments.on_base(
-            library,
-            wanted,
-            base or wanted.base,
-            epoch=kept.lock.epoch if epoch is None else epoch,
-            beside=(path,),
-        ) as opened,
-    ):
-        place = outputs.parse(output, opened.base)
+    with upgrading.naming_ports(name, to), ExitStack() as stack:
+        opened = [
+            stack.enter_context(
+                pairing_arguments.on_base(
+                    library,
+                    wanted,
+                    base or wanted.base,
+                    epoch=kept.lock.epoch if epoch is None else epoch,
+                    beside=(path,),
+                    platform=platform,
+                )
+            )
+            for platform in (
+                pairing_lock.by_platform(kept.lock) if kept.lock.platforms else (None,)
+            )
+        ]
+        place = outputs.parse(output, opened[0].base)
         if base is not None:
-            wanted = wanted._replace(base=opened.drafted.lock.base.ref)
-        upgrading.check_version(wanted, kept.lock, to, opened.tree.version)
-        command_check.demand(command_check.of_pairing(library, wanted), opened.tree, opened.planned)
-        lock = opened.drafted.lock._replace(
+            wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
+        for one in opened:
+            upgrading.check_version(wanted, kept.lock, to, one.tree.version)
+            asked = command_check.of_pairing(library, wanted)
+            command_check.demand(asked, one.tree, one.planned)
+        lock = pairing_lock.joined([one.drafted.lock for one in opened])._replace(
             checkpoint=looked_at(library, wanted), pairing_digest=pairing.digest(wanted)
         )
         file = library.pairing_file(name)
@@ -91,10 +99,11 @@ def command(
         if after == before and not pairing_lock.moved(kept.lock, lock):
             return _answer(kept.lock, ReadLock(path, kept.data, kept.lock), (), as_json=as_json)
         now = ReadLock(path, pairing_lock.dump(lock), lock)
-        built = building.build(opened.base, opened.drafted._replace(lock=lock), now.data)
+        check_room(lock, opened, place, None)
+        images = build_all(now, opened)
         beside = os.path.splitext(path)[0]
-        ready = outputs.prepare(place, built, opened.base, built.tag)
-        documents = documents_of(now, ready)
+        ready = outputs.prepare(place, [one[1:] for one in images], _tag(now))
+        documents = documents_of(now, images, ready)
         written = outputs.write(ready, lock, attached_of(documents, ready))
         upgrading.put(
             library,
@@ -102,11 +111,15 @@ def command(
             {
                 ".toml": after,
                 ".lock": now.data,
-                **{where.removeprefix(beside): data for where, data in documents.items()},
+                **{
+                    where.removeprefix(beside): data
+                    for one in documents
+                    for where, data in one.items()
+                },
             },
         )
-    said = (written.said, f"image  {built.image.config_digest}", f"stays  {_tag(kept)}")
-    more = {"image": built.image.config_digest, "manifest": written.pushed}
+    said = (written.said, *image_lines(images), f"stays  {_tag(kept)}")
+    more = {"image": images[0].built.image.config_digest, "manifest": written.pushed}
     return _answer(kept.lock, now, said, as_json=as_json, more=more)
 
 
@@ -129,8 +142,14 @@ def _roll_back(library: Library, name: str, kept: ReadLock, *, as_json: bool) ->
     lock = pairing_lock.parse(files[".lock"], f"{kept.path}{upgrading.PREVIOUS}")
     pairing.parse(files[".toml"], f"{library.pairing_file(name)}{upgrading.PREVIOUS}")
     upgrading.put(library, name, files)
-    for ending in (".cdx.json", ".intoto.json"):  # of the other image
-        if os.path.exists(place := f"{os.path.splitext(kept.path)[0]}{ending}"):
+    beside = os.path.splitext(kept.path)[0]
+    for start in (
+        beside,
+        *(f"{beside}.{name.replace('/', '-')}" for name in pairing_lock.by_platform(kept.lock)),
+    ):
+        for ending in (".cdx.json", ".intoto.json"):  # of the other image
+            if not os.path.exists(place := start + ending):
+                continue
             os.unlink(place)
             options.note(f"removed {place}: `vllm-mods build {name}` writes it anew")
     now = ReadLock(kept.path, files[".lock"], lock)
@@ -169,5 +188,5 @@ def _answer(
     )
     for mod in lock.mods:
         click.echo(f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})")
-    click.echo("\n".join(("what moved:", *(f"  {describe(one)}" for one in found), *said)))
+    click.echo("\n".join(("what moved:", *(f"  {one}" for one in found), *said)))
     return EXIT_OK

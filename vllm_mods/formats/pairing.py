@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.untrusted import toml_of
+from vllm_mods.base.versions import in_range
 from vllm_mods.formats import toml_writer
 from vllm_mods.formats.toml_table import NAME, Table, in_words
 from vllm_mods.scripts import command_line
@@ -217,6 +218,13 @@ def placed_command(pairing: Pairing, templates: Mapping[str, str]) -> str:
 def specifier(vllm: str) -> str:
     """Return what a pairing says of vLLM as a PEP 440 specifier: a version alone means ``==``."""
     return f"=={vllm}" if vllm[:1].isdigit() else vllm
+
+
+def advice(pairing: Pairing, version: str | None) -> str | None:
+    """Say it of a tree that is not of the version that a pairing names: the mods decide."""
+    if pairing.vllm is None or in_range(version, specifier(pairing.vllm)):
+        return None
+    return f"pairing {pairing.name} is for vLLM {pairing.vllm}; this tree is {version or 'of unknown version'}"
 
 
 def digest(pairing: Pairing) -> str:

@@ -19,8 +19,11 @@ from vllm_mods.formats.decode import DecodeError, decode, encode
 from vllm_mods.formats.receipt import TOOL
 
 SCHEMA = 1
-LAYER_FORMAT = 1
-"""Goes up whenever the same input would give other bytes of a layer."""
+LAYER_FORMAT = 2
+"""Goes up whenever the same input would give other bytes of a layer.
+
+A lock keeps the one it was made with, and its image comes out as it did: in 1 the original of a RECORD lies whole.
+"""
 PLACE = ".vllm-mods/pairing.lock"
 """Where an image keeps the lock that it was built from, in its site root."""
 _SHA256 = re.compile(r"(sha256:)?[0-9a-f]{64}\Z")
@@ -132,12 +135,25 @@ class LockedImage(NamedTuple):
     layer: tuple[LockedEntry, ...]
 
 
+class LockedPlatform(NamedTuple):
+    """What a lock has of its own for one more platform of the base; the fields are those of ``PairingLock``."""
+
+    base: LockedBase
+    vllm: LockedVllm
+    mods: tuple[LockedMod, ...]
+    templates: tuple[LockedTemplate, ...]
+    wheels: tuple[LockedWheel, ...]
+    command: Text
+    image: LockedImage | None = None
+
+
 class PairingLock(NamedTuple):
     """The whole file. ``epoch`` (seconds since 1970) is the time of everything that is written.
 
     ``pairing_digest`` is that of the pairing it was made from, ``command`` what serves in the image:
     environment and command, defaults filled in, a chat template where it lies. Locks of earlier versions
-    have no ``image``: what is built of them has the base's settings, as it had then.
+    have no ``image``: what is built of them has the base's settings, as it had then. ``platforms`` are there
+    where the base is an index and more than one image of it is built on.
     """
 
     pairing: Text
@@ -155,6 +171,7 @@ class PairingLock(NamedTuple):
     layer_format: Number = LAYER_FORMAT
     checkpoint: LockedModel | None = None
     image: LockedImage | None = None
+    platforms: tuple[LockedPlatform, ...] = ()
 
 
 class LockDifference(NamedTuple):
@@ -163,6 +180,11 @@ class LockDifference(NamedTuple):
     path: str
     before: str | None
     after: str | None
+
+    def __str__(self) -> str:
+        """Say it on one line."""
+        before, after = (_short(text) for text in (self.before, self.after))
+        return f"{self.path}: {before} → {after}"
 
 
 def digest(data: bytes) -> str:
@@ -175,6 +197,20 @@ def tag(lock: PairingLock, data: bytes) -> str:
     # A tag takes no "+", which the versions of development builds have.
     version = re.sub(r"[^\w.-]", "_", lock.vllm.version or "unknown", flags=re.ASCII).lstrip(".-")
     return f"{lock.pairing}:{version[:100]}-{digest(data)[:12]}"
+
+
+def joined(locks: Sequence[PairingLock]) -> PairingLock:
+    """Return one lock of those of several platforms."""
+    first, *others = sorted(locks, key=lambda one: one.base.platform)
+    parts = ({name: getattr(one, name) for name in LockedPlatform._fields} for one in others)
+    return first._replace(platforms=tuple(LockedPlatform(**part) for part in parts))
+
+
+def by_platform(lock: PairingLock) -> dict[str, PairingLock]:
+    """Return a lock for each platform, as if it had no other."""
+    alone = lock._replace(platforms=())
+    every = (alone, *(alone._replace(**one._asdict()) for one in lock.platforms))
+    return {one.base.platform: one for one in every}
 
 
 def dump(lock: PairingLock) -> bytes:
@@ -191,6 +227,7 @@ def parse(data: bytes, where: str) -> PairingLock:
         raise _broken(where, [f"not JSON: {error}"]) from None
     top = raw if isinstance(raw, dict) else {}
     schema = top.pop("schema", None)
+    top.setdefault("layer_format", 1)
     if schema != SCHEMA:
         raise ManifestError(
             where,
@@ -198,9 +235,12 @@ def parse(data: bytes, where: str) -> PairingLock:
             hint=f"use the version that wrote it: {top.get('tool', 'a newer vllm-mods')}",
         )
     try:
-        return decode(PairingLock, top)
+        lock = decode(PairingLock, top)
     except DecodeError as error:
         raise _broken(where, error.problems) from None
+    if len(by_platform(lock)) <= len(lock.platforms):
+        raise _broken(where, ["platforms: one is there twice"])
+    return lock
 
 
 def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
@@ -210,29 +250,37 @@ def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
     name of the base and the digests of its documents, which another place has otherwise: layers and settings
     decide.
     """
+    known = by_platform(old)
+    parts = by_platform(new).values()
+    return differences(
+        old, joined([_as_before(known.get(one.base.platform, old), one) for one in parts])
+    )
+
+
+def _as_before(old: PairingLock, new: PairingLock) -> PairingLock:
+    """Return a lock with what decides nothing as an older one has it."""
     base = new.base._replace(ref=old.base.ref, manifest=old.base.manifest)
     if old.image is not None:
         base = base._replace(config=old.base.config)
     texts = {mod.name: mod.manifest for mod in old.mods}
-    same = new._replace(
+    return new._replace(
         base=base,
         mods=tuple(mod._replace(manifest=texts.get(mod.name)) for mod in new.mods),
         pairing_digest=old.pairing_digest,
         tool=old.tool,
-        layer_format=old.layer_format,
         checkpoint=new.checkpoint if old.checkpoint and new.checkpoint else old.checkpoint,
         image=new.image if old.image is not None else None,
     )
-    return differences(old, same)
 
 
 def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
     """Return every value in which two locks differ, sorted by where it is.
 
-    Mods, files and wheels are compared by name, wherever they stand; the order of mods by itself.
+    Mods, files and wheels are compared by name, wherever they stand; the order of mods by itself. Where one
+    has several platforms, what is of one has its name in front.
     """
-    before = dict(_flat("", _encoded(old)))
-    after = dict(_flat("", _encoded(new)))
+    several = bool(old.platforms or new.platforms)
+    before, after = (dict(_values(one, several=several)) for one in (old, new))
     return tuple(
         LockDifference(path=path, before=before.get(path), after=after.get(path))
         for path in sorted(before.keys() | after.keys())
@@ -243,13 +291,26 @@ def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...
 def _encoded(lock: PairingLock) -> dict[str, Any]:
     """Return a lock as JSON; what earlier versions did not know is left out where it is not there."""
     raw: dict[str, Any] = encode(lock)
-    for name in ("image", "checkpoint"):
-        if raw[name] is None:
-            del raw[name]
-    for mod in raw["mods"]:
-        if mod["manifest"] is None:
-            del mod["manifest"]
+    for part in (raw, *raw["platforms"]):
+        for name in ("image", "checkpoint"):
+            if name in part and part[name] is None:
+                del part[name]
+        for mod in part["mods"]:
+            if mod["manifest"] is None:
+                del mod["manifest"]
+    if not lock.platforms:
+        del raw["platforms"]
     return raw
+
+
+def _values(lock: PairingLock, *, several: bool) -> Iterator[tuple[str, str]]:
+    if not several:
+        yield from _flat("", _encoded(lock))
+        return
+    for platform, one in by_platform(lock).items():
+        for key, value in _encoded(one).items():
+            where = f"{platform} " if key in LockedPlatform._fields else ""
+            yield from ((f"{where}{path}", text) for path, text in _flat(key, value))
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  (any JSON)
@@ -272,6 +333,13 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  
             yield path, " ".join(str(one) for one in value)
     elif value is not None:
         yield path, str(value)
+
+
+def _short(text: str | None) -> str:
+    if text is None:
+        return "none"
+    line = text.replace("\n", "\\n")
+    return line if len(line) <= 100 else f"{line[:97]}…"
 
 
 def _broken(where: str, problems: Sequence[str]) -> ManifestError:

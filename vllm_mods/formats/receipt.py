@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, NamedTuple
 
 from vllm_mods import __version__
 from vllm_mods.base import limits
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats import record
 from vllm_mods.formats.decode import DecodeError, decode, encode
 
 SCHEMA = 1
@@ -150,6 +152,18 @@ def kept(name: str) -> str:
 def original(path: str) -> str:
     """Return where the untouched form of a file is kept, relative to the site root."""
     return f"{ORIGINALS}/@workspace{path}" if path.startswith("/") else f"{ORIGINALS}/{path}"
+
+
+def untouched(file: ReceiptFile, read: Callable[[str], bytes | None]) -> bytes | None:
+    """Return a file as it was before any mod, None if its original is missing or damaged.
+
+    ``read`` gives files by their paths. An image keeps of a RECORD only what of the present one makes it
+    again, and is of no use when that one was changed since.
+    """
+    data = read(original(file.path))
+    if data is not None and file.kind == RECORD and sha256(data) != file.before:
+        data = record.reversed_by(read(file.path) or b"", data)
+    return data if data is not None and sha256(data) == file.before else None
 
 
 def dump(receipt: Receipt) -> bytes:

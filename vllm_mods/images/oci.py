@@ -6,7 +6,7 @@ Docker's "schema 2" manifests have the same shape and are read as such.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from io import RawIOBase
 from typing import Any, NamedTuple, Protocol
@@ -37,11 +37,12 @@ class BlobStore(Protocol):
 class Choice(NamedTuple):
     """Which image of an index is meant: the one for ``platform``, without one that for this machine.
 
-    ``note`` is told which one was taken where nobody has said.
+    ``note`` is told which one was taken where nobody has said, ``known`` what platforms there are.
     """
 
     platform: str | None = None
     note: Callable[[str], None] | None = None
+    known: Callable[[Iterable[str]], None] | None = None
 
     def of(self, manifests: list[tuple[Descriptor, dict[str, Any]]], reference: str) -> Descriptor:
         """Choose from an index; what is no image (an attestation) is left aside. Raises ``UsageError``."""
@@ -53,10 +54,11 @@ class Choice(NamedTuple):
             )
             if name != "unknown/unknown":
                 images[one.digest] = (one, name)
+        if self.known is not None:
+            self.known(name for _, name in images.values() if name)
         if len(images) == 1:
             return next(iter(images.values()))[0]
-        machine = platform.machine()
-        wanted = self.platform or f"linux/{_ARCHITECTURES.get(machine, machine)}"
+        wanted = self.platform or here()
         fitting = [(one, name) for one, name in images.values() if is_for(name, wanted)]
         exact = [one for one in fitting if one[1] == wanted]
         if len(exact or fitting) == 1:
@@ -79,6 +81,12 @@ class Choice(NamedTuple):
 
 
 HERE = Choice()
+
+
+def here() -> str:
+    """Return the platform of containers on this machine."""
+    machine = platform.machine()
+    return f"linux/{_ARCHITECTURES.get(machine, machine)}"
 
 
 def is_for(name: str, wanted: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
@@ -28,10 +28,12 @@ def open_base(
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
     platform: str | None = None,
+    known: Callable[[Iterable[str]], None] | None = None,
 ) -> Base:
     """Open the image that ``reference`` names; the caller closes it.
 
-    The parameters are those of ``open_tree``; ``platform`` chooses from an index. Raises ``UsageError`` for a reference that names
+    The parameters are those of ``open_tree``; ``platform`` chooses from an index, of whose platforms
+    ``known`` is told. Raises ``UsageError`` for a reference that names
     nothing, ``TreeError`` for what can't be read.
     """
     kind, colon, name = reference.partition(":")
@@ -48,7 +50,7 @@ def open_base(
         return base
     if kind in {"podman", "buildah"}:
         return storage.open_image(kind, name, reference=reference)
-    choice = Choice(platform, note)
+    choice = Choice(platform, note, known)
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)
     if kind == "registry":
         from vllm_mods.images.registry import open_registry  # noqa: PLC0415
@@ -63,6 +65,27 @@ def open_base(
         )
     opener = layout.open_layout if kind == "oci" else layout.open_archive
     return opener(name, reference=reference, cache=cache, progress=progress, choice=choice)
+
+
+def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
+    """Return the platforms of an index, ``()`` for what is none: an engine has one image of it.
+
+    Raises as ``open_base``.
+    """
+    if in_engine(reference):
+        return ()
+    found: set[str] = set()
+    try:
+        open_base(reference, offline=offline, known=found.update).close()
+    except UsageError:  # perhaps none of them is for this machine
+        if not found:
+            raise
+    return tuple(sorted(found))
+
+
+def in_engine(reference: str) -> bool:
+    """Tell whether a reference names an image of an engine, which has one platform of it."""
+    return reference.partition(":")[0] not in {"oci", "registry", *_ARCHIVES}
 
 
 def demand_platform(base: Base, platform: str) -> None:

@@ -27,7 +27,7 @@ from vllm_mods.images.names import Name
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
 """The environment variable that lists, with commas, registries that may be asked without TLS."""
 
-_ACCEPT = (
+ACCEPT = (
     "application/vnd.oci.image.index.v1+json, "
     "application/vnd.oci.image.manifest.v1+json, "
     "application/vnd.docker.distribution.manifest.list.v2+json, "
@@ -82,7 +82,7 @@ class Client:
 
     def manifest(self, reference: str) -> Descriptor:
         """Ask for the manifest or index that the name stands for."""
-        with self.get(f"manifests/{self.name.version}", accept=_ACCEPT) as response:
+        with self.get(f"manifests/{self.name.version}", accept=ACCEPT) as response:
             data = self._whole(response, f"{reference}: its manifest")
             kind = response.headers.get("Content-Type", "")
             stated = response.headers.get("Docker-Content-Digest")
@@ -101,7 +101,7 @@ class Client:
         if self._manifest is not None and self._manifest[0] == blob.digest:
             return _Bytes(self._manifest[1])
         if "manifest" in blob.media_type or "index" in blob.media_type:
-            with self.get(f"manifests/{blob.digest}", accept=_ACCEPT) as response:
+            with self.get(f"manifests/{blob.digest}", accept=ACCEPT) as response:
                 return _Bytes(self._whole(response, f"{self.name}: {blob.digest}"))
         return _Resuming(self, f"blobs/{blob.digest}")
 

@@ -147,14 +147,13 @@ def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     if file.before is None:
         return
     kept = receipt.original(file.path)
-    found = _digest(place, kept)
-    if found is None:
+    if place.read(kept) is None:
         yield Finding(
             code="original-missing",
             message=f"its original {kept} is gone: a revert would fail",
             path=file.path,
         )
-    elif found != file.before:
+    elif receipt.untouched(file, place.read) is None:
         yield Finding(
             code="original-damaged",
             message=f"its original {kept} is not what it was: a revert would fail",

@@ -188,6 +188,13 @@ class _Drafter:
             self.steps.keep(owner, info)
         mode = stat.S_IMODE(info.st_mode) if info is not None else NEW_FILE_MODE
         self.steps.put(owner, data, info, mode)
+        original = receipt.original(owner)
+        kept = self.steps.look.file(original)
+        if known is not None and self.steps.digest(original, kept) != known.before:
+            # It was what of the present RECORD makes the untouched one, and that goes now.
+            step = self.steps.step(original, kept, known.before)
+            source = self.steps.site.absolute(original)
+            self.steps.add(Op(step=step, info=kept, data=base, source=source))
         self.steps.net[owner] = ReceiptFile(
             path=owner,
             before=current if known is None else known.before,
@@ -200,9 +207,12 @@ class _Drafter:
     def untouched(self, path: str) -> bytes:
         known = self.steps.old.get(path)
         if known is not None and known.before is not None:
-            data = site.read(self.steps.site.absolute(receipt.original(path)))
-            if data is not None and sha256(data) == known.before:
+            data = self.steps.untouched(known)
+            if data is not None:
                 return data
+            current = self.steps.digest(path, self.steps.look.file(path))
+            if known.kind == receipt.RECORD and current not in {None, known.after}:
+                raise _changed(self.steps.site, path, known.after, current)
             raise Refused(
                 f"{path}: its original is missing or damaged; nothing was changed",
                 hint=f"vllm-mods verify --target {self.steps.site.root}",

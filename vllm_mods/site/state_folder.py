@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.base.model import Tree
 from vllm_mods.formats import receipt, tree_names
@@ -101,10 +100,10 @@ class Pristine:
             return self._tree.read(path)
         if known.before is None:
             return None
-        kept = receipt.original(path)
-        data = self._tree.read(kept)
-        if data is None or sha256(data) != known.before:
-            what = "missing" if data is None else "damaged"
+        data = receipt.untouched(known, self._tree.read)
+        if data is None:
+            kept = receipt.original(path)
+            what = "missing" if self._tree.read(kept) is None else "damaged"
             raise TreeError(
                 f"{self.spec}: the original of {path}, {kept}, is {what}",
                 hint="reinstall vLLM: pip install --force-reinstall --no-deps "

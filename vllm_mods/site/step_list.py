@@ -7,7 +7,7 @@ import os
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import folders, journal, site
 from vllm_mods.site.operations import Op
 from vllm_mods.site.site import Look, Site
@@ -120,7 +120,9 @@ class Steps:
             return
         original = receipt.original(path)
         saved = self.look.file(original)
-        if self.digest(original, saved) != known.before or saved is None:
+        whole = self.digest(original, saved) == known.before
+        data = None if whole else self.untouched(known)
+        if saved is None or not (whole or data):
             what = "missing" if saved is None else "damaged"
             raise Refused(
                 f"{path}: its original {self.site.absolute(original)} is {what}; "
@@ -132,8 +134,13 @@ class Steps:
             Op(
                 step=self.step(path, info, known.before),
                 info=info,
+                data=data,
                 source=self.site.absolute(original),
                 private=saved.st_nlink > 1,
             )
         )
         self.remove(original, saved)
+
+    def untouched(self, file: ReceiptFile) -> bytes | None:
+        """Return a file as it was before any mod, None if its original is missing or damaged."""
+        return receipt.untouched(file, lambda path: site.read(self.site.absolute(path)))

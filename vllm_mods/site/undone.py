@@ -161,7 +161,6 @@ def _list_of(tree: Tree, one: ReceiptFile) -> bytes | None:
 
 def _original(tree: Tree, file: ReceiptFile) -> bytes | None:
     try:
-        data = None if file.before is None else tree.read(receipt.original(file.path))
+        return None if file.before is None else receipt.untouched(file, tree.read)
     except VllmModsError:
         return None
-    return data if data is not None and sha256(data) == file.before else None

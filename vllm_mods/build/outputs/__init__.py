@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import UsageError
@@ -26,6 +27,8 @@ _PLACES = {
     DOCKERFILE: "DIR",
     THIN: "FILE",
 }
+SEVERAL = frozenset({OCI, REGISTRY})
+"""Where images of several platforms go as one index; elsewhere there is room for one."""
 _FORMS = ", ".join(("docker", *(f"{kind}:{place}" for kind, place in _PLACES.items())))
 
 
@@ -78,24 +81,28 @@ class Written(NamedTuple):
     pushed: str | None = None
 
 
-def prepare(output: Output, built: Built, base: Base, tag: str) -> Ready:
+def prepare(output: Output, images: Sequence[tuple[Built, Base]], tag: str) -> list[Ready]:
     """Ask what a place has, before anything is written. Raises ``Refused`` and ``TreeError`` as the modules do."""
-    ready = Ready(output, built, base, tag, built.image.config_digest)
+    ready = [Ready(output, *one, tag, one[0].image.config_digest) for one in images]
     if output.kind == REGISTRY:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
-        push = registry.prepare(built, base, output.place, tag)
-        return ready._replace(subject=push.manifest.digest, push=push)
-    # A builder makes an image of its own around the layer.
-    return ready._replace(subject=built.image.layer_digest) if output.kind == DOCKERFILE else ready
+        push = registry.prepare(images, output.place, tag)
+        pairs = zip(ready, push.manifests, strict=True)
+        return [one._replace(subject=manifest.digest, push=push) for one, manifest in pairs]
+    if output.kind == DOCKERFILE:  # a builder makes an image of its own around the layer
+        return [one._replace(subject=one.built.image.layer_digest) for one in ready]
+    return ready
 
 
-def write(ready: Ready, lock: PairingLock, attached: Attached | None = None) -> Written:
-    """Put an image there under a tag, whole or not at all; a registry gets what is ``attached`` to it.
+def write(
+    images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attached | None] = ()
+) -> Written:
+    """Put an image there under a tag, or an index of several, whole or not at all.
 
-    Raises ``Refused`` and ``TreeError`` as the modules do.
+    In a registry, each gets what is ``attached`` to it. Raises ``Refused`` and ``TreeError`` as the modules do.
     """
-    output, built, base, tag, _, push = ready
+    output, built, base, tag, _, push = images[0]
     if output.kind == ENGINE:
         engine.write(built, base.where, tag)
         return Written(
@@ -107,7 +114,8 @@ def write(ready: Ready, lock: PairingLock, attached: Attached | None = None) -> 
     if push is not None:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
-        pushed = registry.push(push, base, attached or registry.Attached())
+        more = [one or registry.Attached() for one in attached or [None] * len(images)]
+        pushed = registry.push(push, [one.base for one in images], more)
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
     place = os.path.abspath(output.place)
@@ -117,7 +125,7 @@ def write(ready: Ready, lock: PairingLock, attached: Attached | None = None) -> 
             f"wrote {output.place}, without the base's layers: docker load -i {output.place}"
         )
     if output.kind == OCI:
-        files.layout(built, base, place, tag)
+        files.layout([(one.built, one.base) for one in images], place, tag)
     else:
         files.archived(built, base, place, tag)
     return Written(f"wrote {tag} to {output.place}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 
@@ -13,6 +14,7 @@ from vllm_mods.build.building import Built
 # What opens an image store, by the place that a base lies in.
 PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "buildah"}
 _DOCKER = "docker"
+_ID = re.compile("[0-9a-f]{64}")
 
 
 def write(built: Built, where: str, tag: str) -> str:
@@ -37,8 +39,7 @@ def write(built: Built, where: str, tag: str) -> str:
     if there is not None and there not in ours:
         raise moved(tag, there, image.config_digest)
     if there is None:
-        _load(program, archive.thin(image, tag), tag)
-        there = image_id(program, tag)
+        there = _load(program, archive.thin(image, tag), tag) or image_id(program, tag)
         if there is None or there not in ours:
             raise TreeError(
                 f"{program} took the image for {there or 'nothing'}, and it is "
@@ -74,7 +75,8 @@ def moved(tag: str, there: str, ours: str) -> Refused:
     )
 
 
-def _load(program: str, data: bytes, tag: str) -> None:
+def _load(program: str, data: bytes, tag: str) -> str | None:
+    """Hand an archive over, and return the ID that the engine says it has, if it says one."""
     if program == _DOCKER:
         done = _run([program, "load", "--quiet"], data)
     else:
@@ -85,7 +87,8 @@ def _load(program: str, data: bytes, tag: str) -> None:
                 file.write(data)
             done = _run([program, "pull", "--quiet", f"oci-archive:{place}"])
     if done.returncode == 0:
-        return
+        words = done.stdout.decode("utf-8", "replace").split()
+        return f"sha256:{words[-1]}" if words and _ID.fullmatch(words[-1]) else None
     said = done.stderr.decode("utf-8", "replace").strip()
     if program == _DOCKER and ("no such file" in said or "does not exist" in said):
         raise Refused(

@@ -8,7 +8,7 @@ import filecmp
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from vllm_mods.base.errors import Refused, TreeError
@@ -16,22 +16,26 @@ from vllm_mods.build import archive, oci
 from vllm_mods.build.archive import ArchivedBlob
 from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
-from vllm_mods.build.outputs.blobs import open_blobs
+from vllm_mods.build.outputs.blobs import Blobs, open_blobs
 from vllm_mods.build.outputs.engine import moved
 from vllm_mods.images.model import Base
 
 
-def layout(built: Built, base: Base, folder: str, tag: str) -> None:
-    """Add an image to an OCI layout, which is made if it is not there.
+def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
+    """Add an image to an OCI layout, which is made if it is not there; an index of several if there are.
 
     Blobs of the base are linked where that goes, else copied. index.json comes last and in one
     step: until then nobody sees anything of it. Raises ``Refused`` for a tag that is taken and where
     something else is in the way.
     """
     others = _others(folder)
-    with refusing(folder), open_blobs(base, folder) as blobs:
-        image = blobs.named(built.image)
-        index = _index(image, others, tag)
+    with refusing(folder), contextlib.ExitStack() as stack:
+        below = [stack.enter_context(open_blobs(base, folder)) for _, base in images]
+        ours = [blobs.named(one.image) for (one, _), blobs in zip(images, below, strict=True)]
+        top = ours[0].manifest if len(ours) == 1 else oci.platforms(ours)
+        if top is None:
+            raise ValueError("an image in a layout has a manifest")
+        index = _index(top, others, tag)
         if index is None:
             return
         made: list[str] = []
@@ -40,19 +44,25 @@ def layout(built: Built, base: Base, folder: str, tag: str) -> None:
                 if not os.path.isdir(path):
                     os.mkdir(path)
                     made.append(path)
-            for digest, data in _own(image).items():
-                _put(f"{folder}/{oci.blob_path(digest)}", iter((data,)), made)
-            for blob in blobs.descriptors:
-                place = f"{folder}/{oci.blob_path(blob.digest)}"
-                if not os.path.exists(place) and blobs.link(blob, place):
-                    made.append(place)
-                _put(place, blobs.pieces(blob), made)
+            for image, blobs in zip(ours, below, strict=True):
+                _fill(folder, image, blobs, made)
+            _put(f"{folder}/{oci.blob_path(oci.digest(top))}", iter((top,)), made)
             _put(f"{folder}/oci-layout", iter((oci.LAYOUT,)), made)
             whole_or_nothing(f"{folder}/index.json", iter((index,)), replace=True)
         except BaseException:
             for path in reversed(made):
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
             raise
+
+
+def _fill(folder: str, image: BuiltImage, blobs: Blobs, made: list[str]) -> None:
+    for digest, data in _own(image).items():
+        _put(f"{folder}/{oci.blob_path(digest)}", iter((data,)), made)
+    for blob in blobs.descriptors:
+        place = f"{folder}/{oci.blob_path(blob.digest)}"
+        if not os.path.exists(place) and blobs.link(blob, place):
+            made.append(place)
+        _put(place, blobs.pieces(blob), made)
 
 
 def archived(built: Built, base: Base, file: str, tag: str) -> None:
@@ -111,11 +121,9 @@ def _others(folder: str) -> list[dict[str, Any]]:
     return list(found)
 
 
-def _index(image: BuiltImage, others: list[dict[str, Any]], tag: str) -> bytes | None:
-    """Return the index with the image added, None if it has it already."""
-    if image.manifest is None:
-        raise ValueError("an image in a layout has a manifest")
-    made = oci.index(image.manifest, tag, others)
+def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
+    """Return the layout's index with what was built added, None if it has it already."""
+    made = oci.index(top, tag, others)
     mine = json.loads(made)["manifests"][-1]
     for other in others:
         names = other.get("annotations") or {}
@@ -127,10 +135,12 @@ def _index(image: BuiltImage, others: list[dict[str, Any]], tag: str) -> bytes |
 
 
 def _own(image: BuiltImage) -> dict[str, bytes]:
-    found = {image.config_digest: image.config, **dict([image.layer_blob])}
-    if image.manifest is not None:
-        found[oci.digest(image.manifest)] = image.manifest
-    return found
+    manifest = image.manifest or b""
+    return {
+        image.config_digest: image.config,
+        **dict([image.layer_blob]),
+        oci.digest(manifest): manifest,
+    }
 
 
 def _put(path: str, pieces: Iterator[bytes], made: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 import requests
@@ -20,7 +20,7 @@ from vllm_mods.images import names, referrers
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.names import Name
-from vllm_mods.images.registry import Client
+from vllm_mods.images.registry import ACCEPT, Client
 
 _OK, _CREATED, _ACCEPTED = 200, 201, 202
 
@@ -42,12 +42,15 @@ class Attached(NamedTuple):
 class Push(NamedTuple):
     """A push that everything was asked for, and nothing was sent of yet.
 
-    ``manifest`` is the registry's own where it has the image (``there``).
+    ``top`` is what the tag will name, the manifest of the only image or an index of all, and ``digest`` its
+    digest. ``manifests``, and that, are the registry's own where it has the images (``there``).
     """
 
     client: _Pusher
-    image: BuiltImage
-    manifest: Descriptor
+    images: tuple[BuiltImage, ...]
+    manifests: tuple[Descriptor, ...]
+    top: bytes
+    digest: str
     there: bool
 
 
@@ -59,8 +62,8 @@ class Pushed(NamedTuple):
     sent: int
 
 
-def prepare(built: Built, base: Base, ref: str, tag: str) -> Push:
-    """Ask what a push to ``ref`` needs; without a tag in it, it goes under the one of ``tag``.
+def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
+    """Ask what a push of an image, or of an index of several, to ``ref`` needs; without a tag in it, under ``tag``.
 
     Raises ``Refused`` for a tag that is taken and for a base that no registry's name is known of,
     ``TreeError`` if it does not answer, or not so.
@@ -68,42 +71,46 @@ def prepare(built: Built, base: Base, ref: str, tag: str) -> Push:
     target = names.parse(ref)
     if ":" not in ref.rpartition("/")[2] and "@" not in ref:
         target = target._replace(tag=tag.rpartition(":")[2])
-    source = _source(base, target)
+    source = _source(images[0][1], target)
     client = _Pusher(target, os.environ, source)
-    image = oci.with_layers(built.image, _layers(base, source))
-    data = image.manifest or b""
-    manifest = Descriptor(oci.MANIFEST, oci.digest(data), len(data))
+    ours = tuple(oci.with_layers(built.image, _layers(base, source)) for built, base in images)
+    written = [one.manifest or b"" for one in ours]
+    manifests = tuple(Descriptor(oci.MANIFEST, oci.digest(one), len(one)) for one in written)
+    top = written[0] if len(ours) == 1 else oci.platforms(ours)
+    ready = Push(client, ours, manifests, top, oci.digest(top), there=False)
     there = client.digest_of_tag()
-    if there is None or there == manifest.digest:
-        return Push(client, image, manifest, there is not None)
-    found = client.manifest(str(target))
-    if client.config_of(found) == image.config_digest:  # packed by another zlib
-        return Push(client, image, found, there=True)
-    raise moved(str(target), there, manifest.digest)
+    if there is None or there == ready.digest:
+        return ready._replace(there=there is not None)
+    found = client.images_of(client.manifest(str(target)))
+    if [config for _, config in found] == [one.config_digest for one in ours]:
+        # packed by another zlib
+        return ready._replace(manifests=tuple(one for one, _ in found), digest=there, there=True)
+    raise moved(str(target), there, ready.digest)
 
 
-def push(ready: Push, base: Base, attached: Attached) -> Pushed:
-    """Push an image, what is attached to it, and the tag last: until then nobody sees anything of it.
+def push(ready: Push, bases: Sequence[Base], attached: Sequence[Attached]) -> Pushed:
+    """Push images, what is attached to each, and the tag last: until then nobody sees anything of it.
 
-    Raises ``Refused`` where the registry neither has the base's layers nor takes them from the base's
+    Raises ``Refused`` where the registry neither has a base's layers nor takes them from the base's
     repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
     """
-    client, image, manifest, there = ready
-    if image.manifest is None or image.layers is None:
-        raise AssertionError
+    client, images, manifests, top, digest, there = ready
+    for image, base, manifest, more in zip(images, bases, manifests, attached, strict=True):
+        if image.manifest is None or image.layers is None:
+            raise AssertionError
+        if not there:
+            for layer in dict.fromkeys(image.layers[:-1]):
+                client.take(layer, base)
+            client.upload(*image.layer_blob)
+            client.upload(image.config_digest, image.config)
+            if any(more) or len(images) > 1:
+                client.put_manifest(image.manifest, manifest.digest)
+        client.attach(manifest, more.artifacts)
+        if more.sign is not None:
+            more.sign(str(client.name._replace(digest=manifest.digest)))
     if not there:
-        for layer in dict.fromkeys(image.layers[:-1]):
-            client.take(layer, base)
-        client.upload(*image.layer_blob)
-        client.upload(image.config_digest, image.config)
-        if any(attached):
-            client.put_manifest(image.manifest, manifest.digest)
-    client.attach(manifest, attached.artifacts)
-    if attached.sign is not None:
-        attached.sign(str(client.name._replace(digest=manifest.digest)))
-    if not there:
-        client.put_manifest(image.manifest)
-    return Pushed(str(client.name), manifest.digest, client.sent)
+        client.put_manifest(top, kind=str(json.loads(top)["mediaType"]))
+    return Pushed(str(client.name), digest, client.sent)
 
 
 def _source(base: Base, target: Name) -> Name | None:
@@ -150,16 +157,28 @@ class _Pusher(Client):
         self.sent = 0
 
     def digest_of_tag(self) -> str | None:
-        response = self._ask("HEAD", f"manifests/{self.name.tag}", headers={"Accept": oci.MANIFEST})
+        response = self._ask("HEAD", f"manifests/{self.name.tag}", headers={"Accept": ACCEPT})
         if response.status_code == requests.codes.not_found:
             return None
         self._check(response, _OK)
         return response.headers.get("Docker-Content-Digest", "(unknown)")
 
-    def config_of(self, manifest: Descriptor) -> str | None:
-        """Return the ID of an image that is here; None for what is no manifest of one image."""
-        config = reading.parse(self.open(manifest).read(), str(self.name)).get("config")
-        return config.get("digest") if isinstance(config, dict) else None
+    def images_of(self, top: Descriptor) -> list[tuple[Descriptor, str | None]]:
+        """Return the manifests that are here, of one image or of all in an index, each with its image's ID."""
+        listed = self._document(top).get("manifests")
+        try:
+            below = [reading.descriptor(one) for one in listed] if isinstance(listed, list) else []
+        except (KeyError, TypeError, ValueError):
+            return []
+        found = []
+        for one in below or [top]:
+            config = self._document(one).get("config")
+            found.append((one, config.get("digest") if isinstance(config, dict) else None))
+        return found
+
+    def _document(self, of: Descriptor) -> dict[str, Any]:
+        with self.open(of) as file:
+            return reading.parse(file.read(), str(self.name))
 
     def take(self, layer: Descriptor, base: Base) -> None:
         """Have a layer of the base in this repository, without sending it."""

@@ -1,0 +1,94 @@
+"""An index of a pairing's images that somebody has changed does not pass for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import small_site
+from making_images import INDEX, Image, digest, from_disk, of_platforms
+from making_images import layer as tar_of
+from paired import NAME, library
+
+from vllm_mods.cli import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SITE = "usr/local/lib/python3.12/dist-packages"
+NAMES = "linux/amd64", "linux/arm64", "linux/s390x"
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a base of three platforms and, of locks of two, what was built twice: other and made."""
+    mods = library(tmp_path / "library", "base:1")
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(mods))
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    files = {**small_site.FILES, "vllm/_version.py": b"__version__ = '0.19.1'\n"}
+    site = from_disk(small_site.build(tmp_path / "site", files))
+    image = Image([tar_of({f"{SITE}/{path}": one for path, one in site.items()})], {}, "base:1")
+    base = f"oci:{of_platforms(image, tmp_path / 'base', *NAMES)}"
+    for place, epoch in (("other", "7"), ("made", "8")):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+        assert run(["lock", NAME, "--base", base, "--platform", ",".join(NAMES[:2])]) == 0
+        assert run(["build", NAME, "--base", base, "--output", f"oci:{tmp_path / place}"]) == 0
+    for blob in (*tmp_path.glob("other/blobs/*/*"), *tmp_path.glob("base/blobs/*/*")):
+        (tmp_path / "made/blobs/sha256" / blob.name).write_bytes(blob.read_bytes())
+    return tmp_path
+
+
+def entries(place: Path) -> list[dict[str, Any]]:
+    """Return what the only index of a layout names."""
+    (entry,) = json.loads((place / "index.json").read_bytes())["manifests"]
+    blob = place / "blobs" / entry["digest"].replace(":", "/")
+    found: list[dict[str, Any]] = json.loads(blob.read_bytes())["manifests"]
+    return found
+
+
+def left_out(folder: Path) -> list[dict[str, Any]]:
+    return entries(folder / "made")[:1]
+
+
+def added(folder: Path) -> list[dict[str, Any]]:
+    return entries(folder / "made") + entries(folder / "base")[2:]
+
+
+def exchanged(folder: Path) -> list[dict[str, Any]]:
+    one, two = entries(folder / "made")
+    return [{**one, "platform": two["platform"]}, {**two, "platform": one["platform"]}]
+
+
+def of_another_lock(folder: Path) -> list[dict[str, Any]]:
+    return [entries(folder / "made")[0], entries(folder / "other")[1]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (left_out, "the index has no image for linux/arm64, and its lock has one"),
+        (added, "the index has an image for linux/s390x, and its lock has none"),
+        (
+            exchanged,
+            "the index's image for linux/amd64: oci:{}: it is for linux/arm64, not for linux/amd64",
+        ),
+        (of_another_lock, "the images of the index are of different locks"),
+    ],
+)
+def test_a_tampered_index_is_found_out(
+    made: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[Path], list[dict[str, Any]]],
+    said: str,
+) -> None:
+    place = made / "made"
+    assert run(["image", "verify", f"oci:{place}"]) == 0
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": change(made)}).encode()
+    (place / "blobs" / digest(index).replace(":", "/")).write_bytes(index)
+    entry = {"mediaType": INDEX, "digest": digest(index), "size": len(index)}
+    (place / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+    capsys.readouterr()
+    assert run(["image", "verify", f"oci:{place}"]) == 1
+    assert said.format(place) in capsys.readouterr().out
