@@ -15,7 +15,7 @@ from vllm_mods.api import claims, ground, taking_out
 from vllm_mods.api.advice import left_out, next_command, refusal
 from vllm_mods.api.ground import Ground
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
-from vllm_mods.base.errors import Refused, UsageError, refusing
+from vllm_mods.base.errors import UsageError, refusing
 from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
