@@ -17,6 +17,7 @@ from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingLock
 from vllm_mods.images.open import platforms_of
+from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 
 
@@ -75,6 +76,7 @@ def command(
             f"{names[0]} came with vllm-mods, and {path} would be a part of the installation: nothing was written",
             hint=f"vllm-mods lock {names[0]} --output {names[0]}.lock",
         )
+    trust.demand_pairing(library, wanted.name)  # before anybody asks for its base and its model
     epoch = source_date_epoch()
     looked = looked_at(library, wanted)
     locks = []
