@@ -132,8 +132,6 @@ def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
     for one, other in ((base, ours), (base, theirs)):
         if [name for name in one if name in other] != [name for name in other if name in one]:
             raise BothChangedError  # another order
-    if any(name in theirs and name not in base for name in ours):
-        raise BothChangedError  # both add it
     if len({_indentation(one) for side in (base, ours, theirs) for one in side.values()}) > 1:
         raise BothChangedError  # a line of one would belong to another block among those of another
     if not back and any(_lacks(base, *pair) for pair in ((ours, theirs), (theirs, ours))):
