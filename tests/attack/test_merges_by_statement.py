@@ -184,6 +184,18 @@ DEEP = """def f(self):
             "def f():\r\n    a = 1\r\n    b = 3\r\n",
             id="other-line-ends",
         ),
+        pytest.param(
+            "a = 1\nb = 2\nc = 3\n",
+            "a = 1\nb = a\nc = 3\n",
+            "b = 2\na = 1\nc = 3\n",
+            id="another-order-of-theirs",
+        ),
+        pytest.param(
+            "if q:\n  if a:\n    x = 1\n",
+            "if q:\n  if a:\n    x = 1\n  z = 1\n",
+            "if q:\n if a:\n  x = 1\n",
+            id="another-indentation-of-theirs",
+        ),
         pytest.param("a = 1\n", "a = 1\nb = x", "a = 1\nc = 3\n", id="no-newline-at-the-end"),
         pytest.param(
             "def f(): global a\n", "def f(): global a, m\n", "def f(): global a, t\n", id="names"
@@ -193,3 +205,9 @@ DEEP = """def f(self):
 def test_what_would_run_otherwise_is_refused(base: str, ours: str, theirs: str) -> None:
     done = statements.merge(*(one.encode() for one in (base, ours, theirs)))
     assert done is None, done.decode()
+
+
+def test_a_file_whose_columns_are_not_those_of_its_bytes_is_refused() -> None:
+    text = "# coding: latin-1\nf(a='\xe9', b={}, c={})\n"
+    sides = (text.format(*one).encode("latin-1") for one in ((1, 1), (2, 1), (1, 3)))
+    assert statements.merge(*sides) is None

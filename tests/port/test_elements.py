@@ -161,6 +161,58 @@ def test_each_element_is_merged_with_its_namesake(
             id="a-comment-whose-statement-is-gone",
         ),
         pytest.param(
+            "x = [\n    1,\n    2,\n    3,\n]\n",
+            "x = [\n    1,\n    3,\n]\n",
+            "x = [\n    1,\n    # about two\n    2,\n    3,\n    4,\n]\n",
+            id="a-comment-of-theirs-above-what-goes",
+        ),
+        pytest.param("f(a=1,\n  b=2)\n", "f(b=2)\n", "f(a=1,\n  b=3)\n", id="a-line-would-move-up"),
+        pytest.param(
+            "def f(a):\n    pass\n",
+            "def f():\n    pass\n",
+            "def f(a) -> int:\n    pass\n",
+            id="the-only-element-goes",
+        ),
+        pytest.param(
+            "def f():\n    pass\n",
+            "def f(m=1):\n    pass\n",
+            "def f() -> int:\n    pass\n",
+            id="into-an-empty-bracket",
+        ),
+        pytest.param(
+            "def f(a):\n    pass\n",
+            "def f(a, m=1):\n    pass\n",
+            "async def f(a):\n    pass\n",
+            id="of-another-kind",
+        ),
+        pytest.param(
+            "x: L['a', 'b'] = 1\n",
+            "x: L['a'] = 1\n",
+            "x: L['a', 'b', 't'] = 1\n",
+            id="a-bracket-that-is-none-any-more",
+        ),
+        pytest.param(
+            "x = [1, 1]\n", "x = [1, 1, 2]\n", "x = [1, 1, 3]\n", id="twice-from-the-start"
+        ),
+        pytest.param(
+            "def f(a):\n    return 1\n",
+            "def f(a, m=1): return 1\n",
+            "def f(a):\n    return 2\n",
+            id="a-body-on-the-line-of-its-head",
+        ),
+        pytest.param(
+            "a()\n# w\nb()\nc = 1\n",
+            "a()\n# m\nb()\nc = 2\n",
+            "a()\nc = 1\nd = 1\n",
+            id="a-comment-whose-statement-is-gone-beside-a-change",
+        ),
+        pytest.param(
+            "a = 1\nb = 2\n",
+            "a = 1\n# c\nm = 1\nb = 2\n",
+            "a = 1\n# c\nt = 1\nb = 2\n",
+            id="one-comment-above-two",
+        ),
+        pytest.param(
             'def f():\n    """A.\n\n    B."""\n',
             'def f():\n    """A.\n    B."""\n',
             'def f():\n    """A. B."""\n',

@@ -20,59 +20,17 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.formats import syntax_tree
-from vllm_mods.port import brackets, independence, prose
+from vllm_mods.port import brackets, independence, prose, suites
 from vllm_mods.port.layout import BothChangedError, Side
+from vllm_mods.port.suites import KeyedStatement, Suite, is_text, is_trivia
 
-_BINDING = (ast.Assign, ast.AnnAssign)
 _Same = TypeVar("_Same", Lines, str)
-
-
-class KeyedStatement(NamedTuple):
-    """A statement: ``lead`` are the blank lines and comments above it, ``text`` its lines.
-
-    ``start`` is the number of the first line of ``text``, 1-based.
-    """
-
-    key: str
-    lead: Lines
-    text: Lines
-    start: int
-    node: ast.stmt
-
-
-Suite = dict[str, KeyedStatement]
-
-_HEADS: dict[type[ast.stmt], tuple[str, ...]] = {
-    ast.Assign: ("targets",),
-    ast.AnnAssign: ("target",),
-    ast.AugAssign: ("target",),
-    ast.ImportFrom: ("level", "module"),
-    ast.If: ("test",),
-    ast.While: ("test",),
-    ast.For: ("target", "iter"),
-    ast.AsyncFor: ("target", "iter"),
-    ast.With: ("items",),
-    ast.AsyncWith: ("items",),
-    ast.Return: (),
-    ast.Raise: (),
-    ast.Try: (),
-    ast.Match: (),
-}
-"""What of a statement is its key; of those that are not here, all of it is."""
-
-
-class _Section(NamedTuple):
-    """A piece of a compound statement: lines such as ``else:``, and the statements below them."""
-
-    head: Lines
-    suite: Suite
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
@@ -138,7 +96,7 @@ def _merged(base: bytes, ours: bytes, theirs: bytes, *, back: bool = False) -> b
         if module is None:
             raise BothChangedError
         lines = line_diff.split(data)
-        suite = _read(module.body, lines, 1)
+        suite = suites.read(module.body, lines, 1)
         end = max((one.start + len(one.text) - 1 for one in suite.values()), default=0)
         sides.append((suite, tuple(lines[end:])))
     (b, tail_b), (o, tail_o), (t, tail_t) = sides
@@ -154,91 +112,10 @@ def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
     raise BothChangedError
 
 
-# --- reading
-
-
-def _read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite:
-    """Read statements, of which the first with what stands above it begins at line ``first``."""
-    found: list[KeyedStatement] = []
-    at = first
-    for node in nodes:
-        start = _start(node)
-        if start < at:
-            raise BothChangedError  # on one line with another
-        end = node.end_lineno or start
-        lead, text = tuple(lines[at - 1 : start - 1]), tuple(lines[start - 1 : end])
-        found.append(KeyedStatement(key(node), lead, text, start, node))
-        at = end + 1
-    counts, seen = Counter(one.key for one in found), Counter[str]()
-    suite: Suite = {}
-    for one in found:
-        seen[one.key] += 1
-        name = one.key
-        if counts[name] > 1:  # not one of them means the same where there are more or fewer
-            name = f"{name} #{seen[name]} of {counts[name]}"
-        suite[name] = one._replace(key=name)
-    return suite
-
-
-def _start(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)])
-
-
-def key(node: ast.stmt) -> str:
-    """Return what tells a statement from others of its block, whatever is done to the rest of it."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return f"def {node.name}"
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        args = node.value.args
-        first = args[0].value if args and isinstance(args[0], ast.Constant) else ""
-        return f"{ast.unparse(node.value.func)}({first!r}"
-    told = [getattr(node, name) for name in _HEADS.get(type(node), ())]
-    if type(node) not in _HEADS:
-        return "docstring" if _is_text(node) else ast.unparse(node)
-    flat = [one for some in told for one in (some if isinstance(some, list) else [some])]
-    said = (ast.unparse(one) if isinstance(one, ast.AST) else str(one) for one in flat)
-    kind = "=" if isinstance(node, _BINDING) else type(node).__name__
-    return f"{kind} {' '.join(said)}"
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _parts(one: KeyedStatement) -> list[_Section]:
-    """Take a compound statement apart; nothing for any other."""
-    lines = [b""] * (one.start - 1) + list(one.text)
-    blocks: list[list[ast.stmt]] = []
-    for holder in [one.node, *getattr(one.node, "handlers", ()), *getattr(one.node, "cases", ())]:
-        blocks += [
-            b for name in ("body", "orelse", "finalbody") if (b := getattr(holder, name, []))
-        ]
-    blocks.sort(key=lambda block: block[0].lineno)
-    parts: list[_Section] = []
-    at = one.start
-    for block in blocks:
-        start = _start(block[0])
-        if start == one.start or lines[start - 1][: block[0].col_offset].strip():
-            return []  # on the line of its head
-        while start > at + 1 and _is_trivia(lines[start - 2]):
-            start -= 1
-        parts.append(_Section(tuple(lines[at - 1 : start - 1]), _read(block, lines, start)))
-        at = (block[-1].end_lineno or 0) + 1
-    return parts
-
-
-def _is_trivia(line: bytes) -> bool:
-    return not line.strip() or line.lstrip().startswith(b"#")
-
-
-# --- merging
-
-
 def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes]:
     """Merge blocks: the target's statements in its order, with those of the mod where they belong."""
     _check(base, ours, theirs, back=back)
-    added = _places(base, ours, theirs, back=back)
+    added = _places(base, ours, theirs)
     out: list[bytes] = []
     for n, name in enumerate(theirs):
         out += _lines(added.get(n, ()))
@@ -255,8 +132,6 @@ def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
     for one, other in ((base, ours), (base, theirs)):
         if [name for name in one if name in other] != [name for name in other if name in one]:
             raise BothChangedError  # another order
-    if any(name in theirs and name not in base for name in ours):
-        raise BothChangedError  # both add it
     if len({_indentation(one) for side in (base, ours, theirs) for one in side.values()}) > 1:
         raise BothChangedError  # a line of one would belong to another block among those of another
     if not back and any(_lacks(base, *pair) for pair in ((ours, theirs), (theirs, ours))):
@@ -293,9 +168,7 @@ def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
     return [line for one in some for line in (*one.lead, *one.text)]
 
 
-def _places(
-    base: Suite, ours: Suite, theirs: Suite, *, back: bool
-) -> dict[int, list[KeyedStatement]]:
+def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStatement]]:
     """Return, by the number of the target's statement that they stand before, what the mod inserts."""
     found: dict[int, list[KeyedStatement]] = {}
     before: str | None = None
@@ -305,7 +178,7 @@ def _places(
             group.append(ours[name])
             continue
         if group:
-            place = _place(base, theirs, (before, name), group, back=back)
+            place = _place(base, theirs, (before, name), group)
             found.setdefault(place, []).extend(group)
         before, group = name, []
     return found
@@ -316,8 +189,6 @@ def _place(
     theirs: Suite,
     neighbours: tuple[str | None, str | None],
     group: Sequence[KeyedStatement],
-    *,
-    back: bool,
 ) -> int:
     """Find the place of a group between two old neighbours, None for the ends of the block."""
     before, after = neighbours
@@ -339,9 +210,9 @@ def _place(
         raise BothChangedError
     beside = [theirs[name] for name in between]
     nodes = [one.node for one in group], [one.node for one in beside]
-    if beside and not back and not independence.holds(*nodes):
+    if beside and not independence.holds(*nodes):
         raise BothChangedError
-    if any(_is_text(one.node) for one in beside) or _comments(group) & _comments(beside):
+    if any(is_text(one.node) for one in beside) or _comments(group) & _comments(beside):
         raise BothChangedError  # a docstring goes first; a comment that both stand below is there twice
     return at
 
@@ -367,7 +238,7 @@ def _statement(
         return [*lead, *_pick(base.text, ours.text, theirs.text)]
     except BothChangedError:
         statements = (base, ours, theirs)
-        parts = [_parts(one) for one in statements]
+        parts = [suites.parts(one) for one in statements]
     if parts[0] and len({len(some) for some in parts}) == 1:
         out = list(lead)
         for n, (b, o, t) in enumerate(zip(*parts, strict=True)):
@@ -385,7 +256,7 @@ def _statement(
     if any(parts):
         raise BothChangedError
     texts = [b"".join(one.text) for one in statements]
-    if all(_is_text(one.node) for one in statements):
+    if all(is_text(one.node) for one in statements):
         return [*lead, prose.merge(*texts)]
     return [*lead, brackets.merge(*map(_side, statements, texts), back=back)]
 
@@ -412,6 +283,6 @@ def _trivia(base: Lines, ours: Lines, theirs: Lines) -> Lines:
         return _pick(base, ours, theirs)
     except BothChangedError:
         merged = line_diff.split(prose.merge(*map(b"".join, (base, ours, theirs))))
-    if not all(map(_is_trivia, merged)):
+    if not all(map(is_trivia, merged)):
         raise BothChangedError
     return merged

@@ -8,13 +8,12 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packaging.version import InvalidVersion, Version
-
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
 from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
+from vllm_mods.trees.choosing import choose, parsed, without_ranges
 from vllm_mods.trees.index import PROJECT, ReleaseFile, release_file
 from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
@@ -246,7 +245,7 @@ class Releases:
             try:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
             except NoRangesError as error:
-                best = _without_ranges(candidates)
+                best = without_ranges(candidates)
                 self._check_link(best)
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
@@ -322,7 +321,7 @@ class Releases:
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
             return self._nothing(answer, what=f"{spec}: not found")
-        if release_file(name, "") is not None or _version(name) is None:
+        if release_file(name, "") is not None or parsed(name) is None:
             version = release_file(name, "")
             near = tuple(
                 file.filename
@@ -357,59 +356,8 @@ class Releases:
         return kind(f"{what}{why or ': no index or folder has it'}", hint=hint)
 
 
-def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]:
-    """Return the files that ``name`` can stand for, the best first; ``()`` if there are none.
-
-    ``name`` is a file name, which stands for itself, or a version: then a wheel for Linux on
-    x86_64 is best, whatever machine this is, so that an answer does not depend on who asks; among
-    them the highest build tag; then any wheel; then the sdist. A version without a local part
-    stands for one with it only if there is no other. Yanked files come into it, as with pip, only
-    if nothing else has that version.
-    """
-    exact = tuple(file for file in files if file.filename == name)
-    if exact:
-        return exact
-    wanted = _version(name)
-    if wanted is None:
-        return ()
-    matching = [file for file in files if Version(file.version) == wanted]
-    if not matching and wanted.local is None:
-        local = [file for file in files if Version(file.version).public == str(wanted)]
-        newest = max((Version(file.version) for file in local), default=None)
-        matching = [file for file in local if Version(file.version) == newest]
-    kept = [file for file in matching if file.yanked is None] or matching
-    return tuple(sorted(kept, key=_preference, reverse=True))
-
-
-def _without_ranges(candidates: tuple[ReleaseFile, ...]) -> ReleaseFile:
-    """Return what to download in place of the wheel that is best: the smaller sdist, if it will do.
-
-    A rebuilt wheel (it has a build tag) may hold other sources than the sdist.
-    """
-    wheel = candidates[0]
-    sdist = next((file for file in candidates if file.kind == "sdist"), None)
-    return wheel if sdist is None or wheel.build else sdist
-
-
-def _preference(file: ReleaseFile) -> tuple[bool, bool, tuple[int, str] | tuple[()], list[int]]:
-    linux = any(
-        platform.startswith(("manylinux", "linux")) and platform.endswith("_x86_64")
-        for platform in file.platforms
-    )
-    # cp38-abi3 < cp311: among wheels per interpreter any will do, but always the same one.
-    digits = [int("".join(filter(str.isdigit, tag)) or 0) for tag in file.interpreters]
-    return file.kind == "wheel", linux, file.build, sorted(digits)
-
-
 def _opened(file: ReleaseFile, opened: BinaryIO) -> Archive:
     if file.kind == "wheel":
         return ZipArchive(opened, label=file.filename)
     with opened:
         return TarArchive(opened, label=file.filename)
-
-
-def _version(name: str) -> Version | None:
-    try:
-        return Version(name)
-    except InvalidVersion:
-        return None
