@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from vllm_mods.base.versions import from_describe, in_range, nearest, sort_key
+from vllm_mods.base.versions import from_describe, in_range, joined, nearest, sort_key
 
 DEV = "0.19.1rc1.dev46+gc5e3454e5.d20260406"
 
@@ -89,3 +89,32 @@ def test_the_nearest_release_is_the_one_meant(wanted: str, first: str) -> None:
 )
 def test_describe_becomes_a_version(described: str, version: str | None) -> None:
     assert from_describe(described) == version
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ((">=0.17,<0.18", ">=0.18,<0.19", ">=0.19.0,<0.22"), (">=0.17,<0.22",)),
+        ((">=0.9,<0.10", ">=0.10"), (">=0.9",)),
+        ((">=0.20", ">=0.15,<0.19"), (">=0.15,<0.19", ">=0.20")),
+        ((">=0.15", ">=0.16,<0.17"), (">=0.15",)),
+        ((">=0.15,<0.16", "==0.16.*", ">=0.15,<0.16"), (">=0.15,<0.16", "==0.16.*")),
+        ((), ()),
+    ],
+)
+def test_ranges_that_touch_are_read_as_one(
+    specs: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    assert joined(specs) == expected
+
+
+_NUMBERS = st.sampled_from(["0.8", "0.9", "0.10", "0.10.0", "0.10.1", "0.11", "1"])
+
+
+@given(st.lists(st.tuples(_NUMBERS, st.none() | _NUMBERS)), _NUMBERS)
+def test_joined_ranges_have_the_releases_that_they_had(
+    spans: list[tuple[str, str | None]], version: str
+) -> None:
+    specs = [f">={low}" + (f",<{high}" if high else "") for low, high in spans]
+    there = [any(in_range(version, one) for one in some) for some in (specs, joined(specs))]
+    assert there[0] == there[1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from vllm_mods.cli import COMMANDS, main
+from vllm_mods.cli import COMMANDS, GROUPS, main
 from vllm_mods.cli.examples import EXAMPLES
 from vllm_mods.cli.help_text import _GROUPS
 from vllm_mods.library.catalog import Library
@@ -98,6 +98,18 @@ def test_an_example_can_be_typed(path: str, line: str) -> None:
         named = (value,) if isinstance(value, str) else value or ()
         if path not in {"import", "port", "verify"} or key == "mod":
             assert set(named) <= known
+
+
+def test_each_command_is_in_one_group_of_the_help(call: Call) -> None:
+    assert sum(map(len, GROUPS.values())) == len(COMMANDS)
+    shown = call("--help").out
+    groups = dict(re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", shown, re.MULTILINE))
+    for title, group in GROUPS.items():
+        assert re.findall(r"^  ([a-z]\S*)  ", groups[title], re.MULTILINE) == list(group)
+    columns = {
+        len(found) for title in GROUPS for found in re.findall(r"\A  [a-z]\S* +", groups[title])
+    }
+    assert len(columns) == 1
 
 
 def test_options_are_grouped_where_there_are_many(call: Call) -> None:

@@ -207,6 +207,13 @@ def test_list_show_version_help_completion(call: Call) -> None:
         assert "_VLLM_MODS_COMPLETE" in call("completion", shell).out
 
 
+def test_list_says_whose_a_mod_is_and_joins_its_ranges(call: Call, library: Path) -> None:
+    lines = call("list").out.splitlines()
+    below = {line.split()[0]: lines[at + 1] for at, line in enumerate(lines) if line[:1].strip()}
+    assert below["fast"].endswith(f"; library {library}")
+    assert below["flashqla"].strip() == "vLLM >=0.17,<0.34; comes with vllm-mods"
+
+
 def test_danger_a_site_inside_a_git_repository_is_patched_all_the_same(
     call: Call, site: Path
 ) -> None:

@@ -19,6 +19,7 @@ _PLAIN = re.compile(r"v?(\d+(?:\.\d+)*)\Z", re.ASCII)
 _CLAUSE = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*v?(\d+(?:\.\d+)*)\s*\Z", re.ASCII)
 _DESCRIBED = re.compile(r"v?(?P<tag>\d.*)-(?P<distance>\d+)-(?P<node>g[0-9a-f]+)\Z", re.ASCII)
 _NODE = re.compile(r"\+(?:.*\.)?g([0-9a-f]{7,40})\b", re.ASCII)
+_SPAN = re.compile(r"\s*>=\s*(\d+(?:\.\d+)*)\s*(?:,\s*<\s*(\d+(?:\.\d+)*)\s*)?\Z", re.ASCII)
 _LAST_NUMBER = re.compile(r"(.*?)(\d+)\Z", re.ASCII)
 
 
@@ -40,6 +41,26 @@ def in_range(version: str | None, spec: str) -> bool | None:
         raise ValueError(f"{spec!r} is not a version specifier (PEP 440)") from error
     parsed = _parse(version)
     return None if parsed is None else allowed.contains(parsed, prereleases=True)
+
+
+def joined(specs: Iterable[str]) -> tuple[str, ...]:
+    """Return ranges for a person to read: those ``>=A,<B`` that touch or overlap as one, then the others.
+
+    A pre-release of a number at which two touch may be in neither, and is in what they make.
+    """
+    specs = tuple(dict.fromkeys(specs))
+    spans = {spec: found for spec in specs if (found := _SPAN.match(spec)) is not None}
+    made: list[tuple[str, str | None]] = []
+    for low, high in sorted(
+        (one.groups() for one in spans.values()), key=lambda one: _release(one[0])
+    ):
+        first, last = made[-1] if made else (low, "0")
+        if not made or (last is not None and _release(low) > _release(last)):
+            made.append((low, high))
+        elif last is not None and (high is None or _release(high) > _release(last)):
+            made[-1] = (first, high)
+    ranges = (f">={low}" if high is None else f">={low},<{high}" for low, high in made)
+    return (*ranges, *(spec for spec in specs if spec not in spans))
 
 
 def is_final(version: str) -> bool:

@@ -26,41 +26,51 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-COMMANDS = {
-    "list": "List the mods that can be applied, and the pairings.",
-    "show": "Show one mod or pairing: what it changes, what it needs.",
-    "check": "Tell whether mods fit a vLLM tree; change nothing.",
-    "diff": "Show what mods would change in a vLLM tree.",
-    "apply": "Put mods into an installed vLLM, whole or not at all.",
-    "status": "Tell which mods are in a vLLM tree.",
-    "verify": "Tell whether patched files were changed since.",
-    "revert": "Take mods out again.",
-    "new": "Make a mod of a diff, of two trees, of what a command does.",
-    "port": "Make a variant of a mod for another vLLM.",
-    "keep": "Keep a library up with vLLM's releases, on branches of its repository.",
-    "refresh": "Cut a mod's patches anew; what they do stays the same.",
-    "lint": 'Name what makes a mod say "done" when it is not.',
-    "matrix": "Check mods against many vLLM releases.",
-    "bisect": "Find the commit or release at which a mod's verdict changes.",
-    "upstream": "Tell which hunks of a mod releases carry, and when it can go.",
-    "serve-check": "Hold a serve command against the vLLM it will run on.",
-    "suggest": "Tell which mods, chat template and pairing a model needs.",
-    "lock": "Resolve a pairing to hashes; say what moved.",
-    "build": "Build the image of a pairing's lock.",
-    "upgrade": "Move a pairing to another vLLM, or back.",
-    "run": "Start a pairing's image as a container that serves.",
-    "ps": "List the containers that run started.",
-    "logs": "Print what such a container has said.",
-    "stop": "Stop such a container, and remove it.",
-    "evidence": "Tell whether the mods' code ran, by what a server said.",
-    "import": "Make a pairing of a recipe, a mod of a launcher's mod.",
-    "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
-    "template": "Render chat templates, and hold them against conversations.",
-    "image": "Tell what is in an image, and whether it is intact.",
-    "doctor": "Tell what this installation and a tree are, and what is wrong.",
-    "explain": "Say what a verdict or an exit code means, and what to do next.",
-    "completion": "Print the shell code that completes vllm-mods commands.",
+GROUPS = {
+    "Use": {
+        "list": "List the mods that can be applied, and the pairings.",
+        "show": "Show one mod or pairing: what it changes, what it needs.",
+        "check": "Tell whether mods fit a vLLM tree; change nothing.",
+        "diff": "Show what mods would change in a vLLM tree.",
+        "apply": "Put mods into an installed vLLM, whole or not at all.",
+        "status": "Tell which mods are in a vLLM tree.",
+        "verify": "Tell whether patched files were changed since.",
+        "revert": "Take mods out again.",
+    },
+    "Pair and build": {
+        "suggest": "Tell which mods, chat template and pairing a model needs.",
+        "template": "Render chat templates, and hold them against conversations.",
+        "serve-check": "Hold a serve command against the vLLM it will run on.",
+        "lock": "Resolve a pairing to hashes; say what moved.",
+        "build": "Build the image of a pairing's lock.",
+        "image": "Tell what is in an image, and whether it is intact.",
+        "upgrade": "Move a pairing to another vLLM, or back.",
+        "run": "Start a pairing's image as a container that serves.",
+        "ps": "List the containers that run started.",
+        "logs": "Print what such a container has said.",
+        "stop": "Stop such a container, and remove it.",
+        "evidence": "Tell whether the mods' code ran, by what a server said.",
+    },
+    "Make and keep": {
+        "new": "Make a mod of a diff, of two trees, of what a command does.",
+        "import": "Make a pairing of a recipe, a mod of a launcher's mod.",
+        "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
+        "port": "Make a variant of a mod for another vLLM.",
+        "refresh": "Cut a mod's patches anew; what they do stays the same.",
+        "keep": "Keep a library up with vLLM's releases, on branches of its repository.",
+        "lint": 'Name what makes a mod say "done" when it is not.',
+    },
+    "Find out": {
+        "matrix": "Check mods against many vLLM releases.",
+        "bisect": "Find the commit or release at which a mod's verdict changes.",
+        "upstream": "Tell which hunks of a mod releases carry, and when it can go.",
+        "doctor": "Tell what this installation and a tree are, and what is wrong.",
+        "explain": "Say what a verdict or an exit code means, and what to do next.",
+        "completion": "Print the shell code that completes vllm-mods commands.",
+    },
 }
+"""The commands by who needs them, each with what it does."""
+COMMANDS = {name: told for group in GROUPS.values() for name, told in group.items()}
 
 COMPLETE = "_VLLM_MODS_COMPLETE"
 """Set by a shell that wants to know what could be typed."""
@@ -100,8 +110,10 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), told) for name, told in group.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         if incomplete.startswith("-"):

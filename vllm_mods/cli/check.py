@@ -8,7 +8,7 @@ from vllm_mods.api.advice import hint_of
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.checkpoints.fitting import of_mod
 from vllm_mods.checkpoints.sources import open_checkpoint
-from vllm_mods.cli import options
+from vllm_mods.cli import ci_form, options, shown
 from vllm_mods.cli.plan_arguments import ask
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.report import checkpoint, data, text
@@ -34,6 +34,7 @@ from vllm_mods.report import checkpoint, data, text
 @options.verify
 @options.others
 @click.option("--explain", is_flag=True, help="List what was not examined too, and why.")
+@ci_form.option
 @options.json_output
 def command(
     mods: tuple[str, ...],
@@ -52,6 +53,7 @@ def command(
     verify: bool,
     others: tuple[str, ...],
     explain: bool,
+    form: str,
     as_json: bool,
 ) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
@@ -59,6 +61,7 @@ def command(
     Without MOD and --pairing, all bundled mods that are marked as default.
     Exit code 0 if and only if every mod would end up in the tree, and with --model is for that one.
     """
+    ci_form.alone(form, as_json=as_json)
     library = options.open_library(libraries)
     tree = options.open_tree(
         target,
@@ -90,6 +93,10 @@ def command(
         if one is not None:
             answer |= {"model": checkpoint.held_data(one, fits), "ok": ok}
         options.print_json(answer)
+    elif form != ci_form.TEXT:
+        from vllm_mods.report import ci_forms  # noqa: PLC0415  (10 ms that no person asks for)
+
+        shown.file(ci_forms.render(form, "check", ci_forms.of_plan(planned, fits)))
     else:
         click.echo(text.plan(planned, options.paint, explain=explain))
         if verified == "parts":

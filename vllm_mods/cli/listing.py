@@ -9,9 +9,11 @@ import click
 
 from vllm_mods.base.errors import EXIT_OK, EXIT_USAGE, DiffError, ManifestError
 from vllm_mods.base.model import Mod
+from vllm_mods.base.versions import joined
 from vllm_mods.cli import options
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.library.catalog import root_of
 from vllm_mods.report import data
 
 T = TypeVar("T")
@@ -41,7 +43,7 @@ def command(libraries: tuple[str, ...], *, check: bool, as_json: bool) -> int:
         }
         options.print_json(answer)
     elif not check:
-        click.echo("\n".join(mod_lines(mods) or ["there are no mods"]))
+        click.echo("\n".join(mod_lines(mods, library.roots[0]) or ["there are no mods"]))
         if pairings:
             click.echo("\n".join(("\npairings", *pairing_lines(pairings))))
     return told(faults)
@@ -95,15 +97,17 @@ def pairing_data(pairing: Pairing) -> dict[str, Any]:
     return data.fields(pairing, *told)
 
 
-def mod_lines(mods: Sequence[Mod]) -> list[str]:
-    """Return two lines per mod."""
+def mod_lines(mods: Sequence[Mod], bundled: str) -> list[str]:
+    """Return two lines per mod; ``bundled`` is the library that comes with the tool."""
     width = max((len(mod.name) for mod in mods), default=0)
     lines = []
     for mod in mods:
-        ranges = "; ".join(variant.vllm for variant in mod.variants)
+        ranges = "; ".join(joined(variant.vllm for variant in mod.variants))
+        root = root_of(mod)
+        whose = "comes with vllm-mods" if root == bundled else f"library {root}"
         mark = " [default]" if mod.default else ""
         lines.append(f"{mod.name.ljust(width)}  {mod.version}  {mod.summary}{mark}")
-        lines.append(f"{' ' * width}  vLLM {ranges}")
+        lines.append(f"{' ' * width}  vLLM {ranges}; {whose}")
     return lines
 
 
