@@ -102,7 +102,8 @@ def _users(changes: Iterable[FileChange], files: Mapping[str, bytes], names: set
     named = re.compile(rb"\b(?:%b)\b" % b"|".join(own))
     words_ = b"|".join(sorted(map(re.escape, stems)))
     imports = re.compile(rb"^[ \t]*(?:from|import)\s[^\n]*\b(?:%b)\b" % words_, re.MULTILINE)
-    users = (p for p, data in files.items() if imports.search(data) and named.search(data))
+    near = ((p, data) for p, data in files.items() if any(stem in data for stem in stems))
+    users = (p for p, data in near if imports.search(data) and named.search(data))
     return set(islice(users, _USERS))
 
 
