@@ -185,6 +185,12 @@ DEEP = """def f(self):
             id="other-line-ends",
         ),
         pytest.param(
+            "if a:\n    n = 1\nn = 2\nb = 1\n",
+            "if a:\n    n = 1\nb = 1\n",
+            "if a:\n    n = 1\nn = 2\nb = 1\nm = n\n",
+            id="removed-and-read-where-another-may-bind-it",
+        ),
+        pytest.param(
             "a = 1\nb = 2\nc = 3\n",
             "a = 1\nb = a\nc = 3\n",
             "b = 2\na = 1\nc = 3\n",

@@ -75,6 +75,12 @@ def merged(base: str, ours: str, theirs: str) -> str | None:
             "# first and 2nd\na()\n",
             "# 1st and 2nd\na()\n",
         ),
+        (
+            "n = 1\nb = 1\n",
+            "n, k = pair()\nb = 1\n",
+            "n = 1\nb = 1\nm = n\n",
+            "n, k = pair()\nb = 1\nm = n\n",
+        ),
         ("a()\n# old\nb()\nc()\n", "a()\nc()\n", "a()\n# new\nb()\nc(1)\n", "a()\nc(1)\n"),
     ],
 )

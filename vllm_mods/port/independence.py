@@ -60,10 +60,10 @@ def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
 
 
 def lacks(
-    gone: Sequence[ast.stmt], kept: Sequence[ast.stmt], new: ast.stmt, old: ast.stmt | None
+    gone: Sequence[ast.stmt], instead: Sequence[ast.stmt], new: ast.stmt, old: ast.stmt | None
 ) -> bool:
-    """Tell whether a statement has come to read what only statements bound that are gone."""
-    lost = set(_bound(_walked(gone))) - set(_bound(_walked(kept)))
+    """Tell whether a statement has come to read what went with some, and which those made since do not bind."""
+    lost = set(_bound(_walked(gone))) - set(_bound(_walked(instead)))
     reads = set(_read([new])) - set(_read([old] if old is not None else []))
     return any(_meet(one, other) for one in lost for other in reads)
 

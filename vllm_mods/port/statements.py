@@ -152,16 +152,16 @@ def _indentation(one: KeyedStatement) -> bytes:
 def _lacks(base: Suite, side: Suite, other: Suite) -> bool:
     """Tell whether the other side has come to read what this side has done away with."""
     gone = [one.node for name, one in base.items() if name not in side]
-    new = (
-        (one.node, base.get(name))
-        for name, one in other.items()
-        if name not in base or base[name].text != one.text
+    instead, new = (
+        [
+            (one.node, base[name].node if name in base else None)
+            for name, one in some.items()
+            if name not in base or base[name].text != one.text
+        ]
+        for some in (side, other)
     )
-    kept = [one.node for one in side.values()]
-    return bool(gone) and any(
-        independence.lacks(gone, kept, node, old.node if old is not None else None)
-        for node, old in new
-    )
+    bound = [node for node, _ in instead]
+    return bool(gone) and any(independence.lacks(gone, bound, node, old) for node, old in new)
 
 
 def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
