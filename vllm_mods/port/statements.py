@@ -115,7 +115,7 @@ def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
 def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes]:
     """Merge blocks: the target's statements in its order, with those of the mod where they belong."""
     _check(base, ours, theirs, back=back)
-    added = _places(base, ours, theirs)
+    added = _places(base, ours, theirs, back=back)
     out: list[bytes] = []
     for n, name in enumerate(theirs):
         out += _lines(added.get(n, ()))
@@ -168,7 +168,9 @@ def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
     return [line for one in some for line in (*one.lead, *one.text)]
 
 
-def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStatement]]:
+def _places(
+    base: Suite, ours: Suite, theirs: Suite, *, back: bool
+) -> dict[int, list[KeyedStatement]]:
     """Return, by the number of the target's statement that they stand before, what the mod inserts."""
     found: dict[int, list[KeyedStatement]] = {}
     before: str | None = None
@@ -178,7 +180,7 @@ def _places(base: Suite, ours: Suite, theirs: Suite) -> dict[int, list[KeyedStat
             group.append(ours[name])
             continue
         if group:
-            place = _place(base, theirs, (before, name), group)
+            place = _place(base, theirs, (before, name), group, back=back)
             found.setdefault(place, []).extend(group)
         before, group = name, []
     return found
@@ -189,6 +191,8 @@ def _place(
     theirs: Suite,
     neighbours: tuple[str | None, str | None],
     group: Sequence[KeyedStatement],
+    *,
+    back: bool,
 ) -> int:
     """Find the place of a group between two old neighbours, None for the ends of the block."""
     before, after = neighbours
@@ -210,7 +214,7 @@ def _place(
         raise BothChangedError
     beside = [theirs[name] for name in between]
     nodes = [one.node for one in group], [one.node for one in beside]
-    if beside and not independence.holds(*nodes):
+    if beside and not back and not independence.holds(*nodes):
         raise BothChangedError
     if any(is_text(one.node) for one in beside) or _comments(group) & _comments(beside):
         raise BothChangedError  # a docstring goes first; a comment that both stand below is there twice
