@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from vllm_mods.base.model import Verdict
 from vllm_mods.report.text import MEANING
-from vllm_mods.report.words import NEXT, does
+from vllm_mods.report.words import NEXT, PAGES, does, findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from conftest import Answer
 
     Call = Callable[..., Answer]
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("verdict", Verdict)
@@ -46,3 +49,45 @@ def test_of_another_word_the_nearest_is_named(call: Call) -> None:
     answer = call("explain", "conflct")
     assert answer.code == 2
     assert "hint: vllm-mods explain conflict" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("code", "page", "said"),
+    [
+        ("fit-call", "fit.md", "Do the arguments of a call bind"),
+        (
+            "flag-unknown",
+            "serve-check.md",
+            "`flag-unknown`, `flag-ambiguous`: no flag has this name",
+        ),
+        ("fail-open", "making.md", "… || true`"),
+        ("license-unstated", "making.md", "else no SPDX expression"),
+        ("stale-lock", "matrix-answers.md", "`mod.lock` is missing"),
+        ("no-vllm", "doctor.md", "`vllm/__init__.py` is empty"),
+    ],
+)
+def test_the_code_of_a_finding_has_the_row_of_its_page(
+    call: Call, code: str, page: str, said: str
+) -> None:
+    answer = call("explain", code)
+    assert answer.code == 0
+    first, last = answer.out.splitlines()
+    assert first.startswith(f"{code} (finding of ")
+    assert said in first
+    assert last == f"  docs/{page}"
+
+
+def test_every_page_has_a_table_of_codes_and_the_package_brings_it() -> None:
+    found = list(findings())
+    assert {one.follows for one in found} == {f"docs/{page}" for page in PAGES.values()}
+    brought = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    brought = brought["targets"]["wheel"]["force-include"]
+    assert {
+        one.follows: f"vllm_mods/_data/{one.follows}" for one in found
+    }.items() <= brought.items()
+
+
+def test_a_word_that_is_a_verdict_too_is_explained_as_one(call: Call) -> None:
+    assert call("explain", "conflict").out.startswith("conflict (verdict)")
+    assert call("explain", "unreadable").out.startswith("unreadable (verdict)")
+    assert "hint: vllm-mods explain fit-call\n" in call("explain", "fit-cal").err

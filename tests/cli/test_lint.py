@@ -162,3 +162,50 @@ def test_a_path_with_nothing_to_look_at(call: Call, tmp_path: Path) -> None:
     assert "holds neither a run.sh nor a mod.toml" in answer.err
     (tmp_path / "x.zip").write_bytes(b"PK\x05\x06" + bytes(18))
     assert call("lint", tmp_path / "x.zip").code == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "unknown",
+        "none",
+        "TODO",
+        "NOASSERTION",
+        "n/a",
+        "?",
+        " ",
+        "M",
+        "MIT or",
+        "LicenseRef-unstated",
+        "LicenseRef-TODO",
+        "MIT OR LicenseRef-Unknown",
+        "see LICENSE",
+    ],
+)
+def test_a_licence_that_says_nothing_is_refused_with_its_line(
+    call: Call, library: Path, text: str
+) -> None:
+    place = library / "patches/fast/mod.toml"
+    assert call("lint", library).code == 0
+    place.write_text(place.read_text().replace('license = "MIT"', f'license = "{text}"'))
+    line = place.read_text().splitlines().index(f'license = "{text}"') + 1
+    answer = call("lint", library)
+    assert answer.code == 1
+    assert answer.out.startswith(f"{place}:{line}: `{text}` does not say")
+    assert answer.out.endswith("[license-unstated]\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mit",
+        "Apache-2.0 OR (MIT AND BSD-3-Clause)",
+        "LicenseRef-our-terms",
+        "GPL-2.0-only WITH Classpath-exception-2.0",
+        "LicenseRef-None-of-ours",
+    ],
+)
+def test_a_licence_by_spdx_is_taken(call: Call, library: Path, text: str) -> None:
+    place = library / "patches/fast/mod.toml"
+    place.write_text(place.read_text().replace('license = "MIT"', f'license = "{text}"'))
+    assert call("lint", library).code == 0

@@ -82,6 +82,11 @@ def test_check_holds_mods_against_a_model(
         ("fast", False),
         ("limit", True),
     ]
+    shown = call(
+        "check", "fast", "--model", plain(tmp_path), "--target", site, "--format", "github"
+    )
+    assert shown.code == 1
+    assert "title=fast 1.0.0%3A model::it is not for this model: " in shown.out
     said = call("check", "fast", "--model", plain(tmp_path), "--target", site)
     assert (
         "fast is not for it: config.json has 'llama' for model_type, and it is for 'qwen3_5_moe'"

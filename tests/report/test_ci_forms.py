@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vllm_mods.base.model import Level
-from vllm_mods.report.ci_forms import Remark, Remarked, render
+from vllm_mods.report.ci_forms import Remark, Reported, render
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +22,8 @@ HOSTILE = "a%0Ab,line=9::x\r\n::error::owned\x00\x1b]0;t\x07\u2028\udcff\ud800<&
 LEVELS = {"error": "error", "note": "notice"}
 
 
-def subject(text: str, level: Level = Level.ERROR) -> Remarked:
-    return Remarked(text, text, (Remark("odd-code", text, level, 3),))
+def subject(text: str, level: Level = Level.ERROR) -> Reported:
+    return Reported(text, text, (Remark("odd-code", text, level, 3),))
 
 
 def unescaped(text: str) -> str:
@@ -58,7 +58,7 @@ def test_whatever_is_said_can_be_read_back(text: str, level: Level) -> None:
 
 
 def test_control_characters_leave_the_xml_well_formed() -> None:
-    root = ET.fromstring(render("junit", "lint", [subject(HOSTILE), Remarked("b", "b", ())]))  # noqa: S314
+    root = ET.fromstring(render("junit", "lint", [subject(HOSTILE), Reported("b", "b", ())]))  # noqa: S314
     (suite,) = root
     assert suite.attrib == {
         "name": "lint", "tests": "2", "failures": "1", "errors": "0", "skipped": "0",
@@ -98,7 +98,7 @@ def test_sarif_has_what_its_standard_requires(tmp_path: Path) -> None:
     judged = [
         subject(name),
         subject(str(tmp_path / "a b")),
-        Remarked("c", "c", ()),
+        Reported("c", "c", ()),
         subject(HOSTILE.replace("\0", ""), Level.NOTE),
     ]
     judged[-1] = judged[-1]._replace(path="z")
@@ -117,7 +117,7 @@ def test_sarif_has_what_its_standard_requires(tmp_path: Path) -> None:
 
 
 def test_where_nothing_was_found_nothing_is_said() -> None:
-    clean = [Remarked("a", "a", ())]
+    clean = [Reported("a", "a", ())]
     assert render("github", "lint", clean) == ""
     log = json.loads(render("sarif", "lint", clean))
     held(log)

@@ -65,7 +65,7 @@ GROUPS = {
         "bisect": "Find the commit or release at which a mod's verdict changes.",
         "upstream": "Tell which hunks of a mod releases carry, and when it can go.",
         "doctor": "Tell what this installation and a tree are, and what is wrong.",
-        "explain": "Say what a verdict or an exit code means, and what to do next.",
+        "explain": "Say what a verdict or a code means, and what to do next.",
         "completion": "Print the shell code that completes vllm-mods commands.",
     },
 }

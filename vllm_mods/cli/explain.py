@@ -25,16 +25,17 @@ def exit_codes() -> dict[str, str]:
 @click.argument("word", metavar="VERDICT|CODE")
 @options.json_output
 def command(word: str, *, as_json: bool) -> int:
-    """Say what a verdict, an exit code or a kind of error means, and what to do next.
+    """Say what a verdict, an exit code, a kind of error or the code of a finding means, and what to do next.
 
-    The kind of an error is its `code` under --json. The codes of findings say it themselves.
+    The kind of an error is its `code` under --json; the code of a finding stands in brackets behind it.
     """
-    known = {one.word: one for one in words.known(exit_codes())}
+    ends = {one.word: one for one in words.known(exit_codes())}
+    known = ends if word in ends else {one.word: one for one in words.findings()} | ends
     one = known.get(word)
     if one is None:
         near = difflib.get_close_matches(word, known, 1)
         raise UsageError(
-            f"{word} is no verdict, exit code or kind of error; these are: {', '.join(known)}",
+            f"{word} is no verdict, exit code or kind of error, and no table of the docs has it as a finding's code; the former are: {', '.join(ends)}",
             hint=f"vllm-mods explain {near[0] if near else next(iter(known))}",
         )
     if as_json:

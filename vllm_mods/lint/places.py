@@ -11,7 +11,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.formats import diff, zips
 from vllm_mods.library import mod_folder, reading
-from vllm_mods.lint import rules
+from vllm_mods.lint import licence, rules
 from vllm_mods.lint.rules import Flaw
 from vllm_mods.scripts import bash, dockerfile, statements
 
@@ -102,7 +102,19 @@ def _mod(folder: str, named: str) -> Linted:
                 diff.parse(patch.data, patch.source, root=patch.root)
     except VllmModsError as error:
         return Linted(place, (Flaw("broken-mod", 1, error.message),))
-    return Linted(place, ())
+    if licence.is_stated(mod.license):
+        return Linted(place, ())
+    why = "does not say under which terms it may be passed on: name them by SPDX, such as Apache-2.0, your own as LicenseRef-NAME"
+    return Linted(
+        place,
+        (Flaw("license-unstated", _line_of("license", place, named), f"`{mod.license}` {why}"),),
+    )
+
+
+def _line_of(key: str, place: str, named: str) -> int:
+    """Return the line of a manifest that begins with a key, the first one if none does."""
+    lines = _text(place, named).splitlines()
+    return next((at for at, line in enumerate(lines, 1) if line.lstrip().startswith(key)), 1)
 
 
 def _zipped(path: str) -> Linted:

@@ -32,7 +32,7 @@ class Remark(NamedTuple):
     line: int | None = None
 
 
-class Remarked(NamedTuple):
+class Reported(NamedTuple):
     """What was judged, and the file in which its author would look. It is wrong if a remark is an error."""
 
     name: str
@@ -44,7 +44,7 @@ class Remarked(NamedTuple):
         return [one for one in self.remarks if one.level is level]
 
 
-def of_plan(planned: Plan, fits: Sequence[ModFit] = ()) -> list[Remarked]:
+def of_plan(planned: Plan, fits: Sequence[ModFit] = ()) -> list[Reported]:
     """Return the mods of a plan. What was found in the tree is shown at the manifest, which the repository has."""
     wrong = {fit.name: fit.why for fit in fits if not fit.meant}
     subjects = []
@@ -63,14 +63,14 @@ def of_plan(planned: Plan, fits: Sequence[ModFit] = ()) -> list[Remarked]:
         if one.mod.name in wrong:
             remarks.append(Remark("model", f"it is not for this model: {wrong[one.mod.name]}"))
         name, path = f"{one.mod.name} {one.mod.version}", os.path.join(one.mod.directory, MANIFEST)
-        subjects.append(Remarked(name, path, tuple(remarks)))
+        subjects.append(Reported(name, path, tuple(remarks)))
     return subjects
 
 
-def of_lint(found: Iterable[Linted]) -> list[Remarked]:
+def of_lint(found: Iterable[Linted]) -> list[Reported]:
     """Return the files that ``lint`` looked at."""
     return [
-        Remarked(
+        Reported(
             one.path,
             one.path,
             tuple(Remark(flaw.code, flaw.message, line=flaw.line) for flaw in one.flaws),
@@ -79,7 +79,7 @@ def of_lint(found: Iterable[Linted]) -> list[Remarked]:
     ]
 
 
-def _github(_command: str, subjects: Sequence[Remarked]) -> str:
+def _github(_command: str, subjects: Sequence[Reported]) -> str:
     """Return a workflow command per remark."""
     lines = []
     for subject in subjects:
@@ -99,7 +99,7 @@ def _github(_command: str, subjects: Sequence[Remarked]) -> str:
     return "".join(lines)
 
 
-def _title(subject: Remarked) -> str:
+def _title(subject: Reported) -> str:
     return "" if subject.name == subject.path else f"{subject.name}: "
 
 
@@ -110,7 +110,7 @@ def _escaped(text: str, more: str = "") -> str:
     return clean(text)
 
 
-def _sarif(_command: str, subjects: Sequence[Remarked]) -> str:
+def _sarif(_command: str, subjects: Sequence[Reported]) -> str:
     """Return a SARIF log of one run."""
     codes = sorted({one.code for subject in subjects for one in subject.remarks})
     driver = {
@@ -150,7 +150,7 @@ def _place(path: str) -> str:
     return os.path.abspath(path) if below.startswith("..") else below
 
 
-def _junit(command: str, subjects: Sequence[Remarked]) -> str:
+def _junit(command: str, subjects: Sequence[Reported]) -> str:
     """Return a test case per subject: a failure if a remark is an error, else what was said."""
     root = ET.Element("testsuites", name=f"vllm-mods {command}")
     suite = ET.SubElement(root, "testsuite", name=command)
@@ -178,6 +178,6 @@ def _lines(remarks: Iterable[Remark]) -> str:
 _FORMS = {"github": _github, "sarif": _sarif, "junit": _junit}
 
 
-def render(form: str, command: str, subjects: Sequence[Remarked]) -> str:
+def render(form: str, command: str, subjects: Sequence[Reported]) -> str:
     """Return what a command judged, in a form."""
     return _FORMS[form](command, subjects)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.base import errors
 from vllm_mods.base.model import Verdict
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.report.text import MEANING
 
 _PORT = "vllm-mods port MOD --to TREE --library DIR"
@@ -24,6 +27,18 @@ NEXT = {
     Verdict.UNSUPPORTED: f"vllm-mods matrix MOD for what it is meant for; {_PORT}",
     Verdict.UNREADABLE: "vllm-mods doctor --target TREE",
 }
+
+PAGES = {
+    "check": "fit.md",
+    "serve-check": "serve-check.md",
+    "lint": "making.md",
+    "matrix": "matrix-answers.md",
+    "doctor": "doctor.md",
+}
+"""The pages of the docs with a table of the codes that a command finds; the package brings them."""
+_TABLE = re.compile(r"^\| code \|.*\n\| --- \|.*\n((?:\|.*\n)+)", re.MULTILINE)
+_ROW = re.compile(r"^\| (`[^|]*`) \| (.*) \|$", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 class Explained(NamedTuple):
@@ -55,6 +70,20 @@ def known(exit_codes: dict[str, str]) -> Iterator[Explained]:
     for name, kind in _errors().items():
         said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
         yield Explained(name, "error", " ".join(said.split()), f"exit code {kind.exit_code}")
+
+
+def findings() -> Iterator[Explained]:
+    """Yield the codes of findings as the docs' tables have them. Raises ``OSError`` where the docs are missing."""
+    for command, page in PAGES.items():
+        with open(os.path.join(data_root(), "docs", page), encoding="utf-8") as file:
+            text = file.read()
+        for names, said in (row for table in _TABLE.findall(text) for row in _ROW.findall(table)):
+            meaning = _LINK.sub(r"\1", said.replace("\\|", "|"))
+            together = f"{names}: " if "," in names else ""
+            for code in re.findall(r"`([^`]+)`", names):
+                yield Explained(
+                    code, f"finding of {command}", f"{together}{meaning}", f"docs/{page}"
+                )
 
 
 def _errors() -> dict[str, type[errors.VllmModsError]]:
