@@ -253,7 +253,7 @@ def test_diff_tells_what_only_one_of_two_is_asked(call: Call, tmp_path: Path) ->
     new.write_text("{{ tools }}{{ raise_exception('no') if tools }}" + TEXT)
     answer = call("template", "diff", str(old), str(new))
     (row,) = [line.split("  ") for line in answer.out.splitlines() if line.startswith("agent ")]
-    assert [cell for cell in row if cell] == ["agent", "not asked", " refused"]
+    assert [cell.strip() for cell in row if cell] == ["agent", "not asked", "refused"]
     new.write_text("{% if %}")
     answer = call("template", "diff", str(old), str(new))
     assert (answer.code, "new.jinja:1: Expected an expression" in answer.err) == (1, True)
