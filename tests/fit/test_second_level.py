@@ -84,6 +84,8 @@ FILES = {
             def from_config(cls, data): ...
     """,
     "vllm/filled.py": "_all = globals()\nbuild('Message', _all)\n",
+    "vllm/filled_too.py": "build('Message', globals())\n",
+    "vllm/lazy.py": "torch = LazyLoader('torch', globals(), 'torch')\n",
     "vllm/parts.py": """
         import contextlib
         from abc import ABC, abstractmethod
@@ -151,6 +153,7 @@ BODY = "    pass\n"
 
 # (statements of `use`, code of the one error, words of its message)
 NOES = [
+    ("from vllm.lazy import Message", "fit-import", "does not define Message"),
     ("c.model_config.no_such", "fit-attribute", "ModelConfig (vllm/config.py:"),
     ("c.model_confg", "fit-attribute", "the nearest is model_config"),
     ("Config.from_confg({})", "fit-attribute", "the nearest is from_config"),
@@ -227,6 +230,7 @@ YESES = [
     "if hasattr(c, 'soon'):\n    c.soon",
     "import inspect\nif 'old' in inspect.signature(find).parameters:\n    find(1, 2, 3, 4)\nelse:\n    find(c)",
     "from vllm import filled\nfilled.Message()",
+    "from vllm import filled_too\nfilled_too.Message()",
     "Backend['FLASH'].name",
     "Backend.FLASH.value",
     "Mine().run()",

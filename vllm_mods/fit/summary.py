@@ -194,10 +194,12 @@ class _ModuleReader:
             elif isinstance(node, ast.Call):
                 called = dotted(node.func)
                 dynamic = dynamic or called in {"globals().update", "exec"}
-                dynamic = dynamic or any(_is_globals(argument) for argument in node.args)
             elif isinstance(node, ast.Assign):
-                # Generated modules hand it to who fills it: protobuf's ``_pb2``.
+                # Generated modules hand it to who fills it: protobuf's ``_pb2``. Who returns
+                # something, ``LazyLoader("torch", globals(), "torch")``, makes that one name.
                 dynamic = dynamic or _is_globals(node.value)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                dynamic = dynamic or any(map(_is_globals, node.value.args))
             elif isinstance(node, ast.Subscript):
                 dynamic = dynamic or _replaces_module(node)
         return dynamic
