@@ -20,6 +20,7 @@ from vllm_mods.build.building import Built
 from vllm_mods.build.outputs import engine, files, registry
 from vllm_mods.build.remembered_base import Remembered
 from vllm_mods.build.tarball import TarEntry
+from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Descriptor
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class Fake(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         # As docker's registry does: what is no answer to "Accept" is not there.
-        kind = json.loads(self.there or b"{}").get("mediaType", oci.MANIFEST)
+        kind = json.loads(self.there or b"{}").get("mediaType", reading.MANIFEST)
         taken = kind in (self.headers.get("Accept") or kind)
         self._answer(404 if self.there is None or not taken else 200)
 
@@ -314,7 +315,7 @@ def test_a_tag_of_an_index_is_not_moved_by_an_image(
     host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = from_registry(host, tmp_path)
-    there = {"mediaType": oci.INDEX, "manifests": []}
+    there = {"mediaType": reading.INDEX, "manifests": []}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
     with pytest.raises(Refused, match="a tag is not moved"):
         pushed_to(built(base), base, f"{host}/me/it:x", TAG)

@@ -16,9 +16,8 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.build import gzipped
 from vllm_mods.images.model import Descriptor
+from vllm_mods.images.oci import INDEX, MANIFEST
 
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 EMPTY = b"{}"

@@ -183,10 +183,15 @@ def _news(
             continue
         line = int(found["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
-        sure = _sure(rule, text, scopes) and _UNION not in found["more"]
         # A problem of a call is the call's, as in the static proof, and told once.
-        line = _call(scopes.get(path, b""), line) if "argument" in rule else line
-        if meant and sure and not _tolerant(scopes.get(path, b""), line):
+        if meant and "argument" in rule:
+            line = _call(scopes.get(path, b""), line)
+        if (
+            meant
+            and _UNION not in found["more"]
+            and _sure(rule, text, scopes)
+            and not _tolerant(scopes.get(path, b""), line)
+        ):
             problems.append(_problem(path, line, f"{text[:200]} (ty: {rule})", Level.ERROR, scopes))
         else:
             notes.setdefault(path, Counter())[rule] += 1

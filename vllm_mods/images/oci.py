@@ -20,10 +20,11 @@ from vllm_mods.images import streams
 from vllm_mods.images.layered import Blob, LayeredFiles, LayeredImage, Progress
 from vllm_mods.images.model import Descriptor
 
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
 TAG = "org.opencontainers.image.ref.name"
 # What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
 _NAME = "io.containerd.image.name"
-"""Indexes in each other: tools write two at most."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
 

@@ -11,8 +11,6 @@ from vllm_mods.images import oci
 from vllm_mods.images.model import Descriptor
 from vllm_mods.images.registry import Client
 
-INDEX = "application/vnd.oci.image.index.v1+json"
-
 
 class Referrers(NamedTuple):
     """Descriptors of what is attached to one image, as JSON; ``kept`` is whether the registry keeps them itself."""
@@ -29,10 +27,10 @@ def tag(digest: str) -> str:
 def listed(client: Client, digest: str) -> Referrers:
     """Return what is attached to a manifest. Raises ``TreeError``."""
     what = f"{client.name}: what is attached to {digest}"
-    data = client.maybe(f"referrers/{digest}", INDEX)
+    data = client.maybe(f"referrers/{digest}", oci.INDEX)
     kept = data is not None
     if data is None:
-        data = client.maybe(f"manifests/{tag(digest)}", INDEX)
+        data = client.maybe(f"manifests/{tag(digest)}", oci.INDEX)
     entries = [] if data is None else oci.parse(data, what).get("manifests")
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise TreeError(f"{what}: no index of OCI's", hint="ask whoever runs the registry")

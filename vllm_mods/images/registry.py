@@ -28,8 +28,7 @@ PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
 """The environment variable that lists, with commas, registries that may be asked without TLS."""
 
 ACCEPT = (
-    "application/vnd.oci.image.index.v1+json, "
-    "application/vnd.oci.image.manifest.v1+json, "
+    f"{oci.INDEX}, {oci.MANIFEST}, "
     "application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.docker.distribution.manifest.v2+json"
 )

@@ -11,6 +11,7 @@ import json
 import os
 import posixpath
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -148,10 +149,7 @@ def serve(folder: str, home: str, fetched: Mapping[str, bytes]) -> None:
             file.write(data)
     with open(os.path.join(place, "index.json"), "w", encoding="utf-8") as out:
         json.dump(index, out)
-    with open(served.__file__, encoding="utf-8") as source:
-        text = source.read()
-    with open(os.path.join(place, "served.py"), "w", encoding="utf-8") as out:
-        out.write(text)
+    shutil.copyfile(served.__file__, os.path.join(place, "served.py"))
     for name in ("curl", "wget"):
         program = os.path.join(folder, "bin", name)
         with open(program, "w", encoding="utf-8") as out:

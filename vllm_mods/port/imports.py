@@ -129,7 +129,7 @@ def alike(before: World, old: Symbol, now: World, new: Symbol) -> bool:
     mine, its = _text(before, old), _text(now, new)
     if not mine or not its:
         return False
-    return 2 * len(line_diff.matching(mine, its)) >= 2 * _ALIKE * max(len(mine), len(its))
+    return len(line_diff.matching(mine, its)) >= _ALIKE * max(len(mine), len(its))
 
 
 def _text(world: World, found: Symbol) -> tuple[bytes, ...]:

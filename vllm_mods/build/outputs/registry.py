@@ -75,7 +75,7 @@ def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
     client = _Pusher(target, os.environ, source)
     ours = tuple(oci.with_layers(built.image, _layers(base, source)) for built, base in images)
     written = [one.manifest or b"" for one in ours]
-    manifests = tuple(Descriptor(oci.MANIFEST, oci.digest(one), len(one)) for one in written)
+    manifests = tuple(Descriptor(reading.MANIFEST, oci.digest(one), len(one)) for one in written)
     top = written[0] if len(ours) == 1 else oci.platforms(ours)
     ready = Push(client, ours, manifests, top, oci.digest(top), there=False)
     there = client.digest_of_tag()
@@ -215,7 +215,7 @@ class _Pusher(Client):
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
 
-    def put_manifest(self, data: bytes, version: str = "", kind: str = oci.MANIFEST) -> bool:
+    def put_manifest(self, data: bytes, version: str = "", kind: str = reading.MANIFEST) -> bool:
         """Send a manifest under a digest or a tag, else the target's; tell whether its subject is kept track of."""
         answer = self._put(f"manifests/{version or self.name.tag}", data, kind)
         return "OCI-Subject" in answer.headers
@@ -236,7 +236,7 @@ class _Pusher(Client):
                 new.append(oci.artifact_entry(manifest, one.kind))
         if new and not kept:
             index = oci.index_of([*entries, *new])
-            self.put_manifest(index, referrers.tag(subject.digest), oci.INDEX)
+            self.put_manifest(index, referrers.tag(subject.digest), reading.INDEX)
 
     def _put(self, path: str, data: bytes, kind: str) -> requests.Response:
         self.sent += len(data)
