@@ -10,7 +10,7 @@ from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner
-from vllm_mods.port import files, imports, repair, successors, variant
+from vllm_mods.port import files, repair, successors, variant
 from vllm_mods.port.files import FilePort
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.variant import NewVariant
@@ -176,16 +176,13 @@ def _repaired(outcome: PortOutcome) -> PortOutcome:
             break
         findings = new.planned.findings
         named = successors.follow(found.cuts, findings, base, job.target)
-        pairs = [imports.follow(cut, findings, base, job.target) for cut in named.cuts]
-        done = repair.overrides([cut for cut, _ in pairs], findings, base, job.target)
-        followed = tuple(one for _, more in pairs for one in more)
+        done = repair.overrides(named.cuts, findings, base, job.target)
         if done.cuts == found.cuts:
             break
         told = (*found.repaired, *named.told, *done.told)
         found = found._replace(
             new=finish(job, done.cuts, outcome.homes, told),
             cuts=done.cuts,
-            followed=(*found.followed, *followed),
             repaired=told,
         )
     return found if found.fits else outcome
