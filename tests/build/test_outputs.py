@@ -198,6 +198,7 @@ class Fake(BaseHTTPRequestHandler):
 
     mounts = 201
     writes = 201
+    disable_nagle_algorithm = True
     there: bytes | None = None  # the manifest of the tag
     sent: ClassVar[list[tuple[str, str, int]]] = []
 
@@ -239,7 +240,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(Fake, "sent", [])
     server = HTTPServer(("127.0.0.1", 0), Fake)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
