@@ -123,6 +123,7 @@ def command(
             _check(kept, part, one)
             held = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
             _demand_command(library, wanted, one, () if afresh else held)
+        asked = stack.enter_context(outputs.looking_up(place, opened[0].base, tag))
         images = build_all(kept, opened)
         again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
         for folder in libraries:
@@ -130,7 +131,7 @@ def command(
         for image in images if verify else ():
             made = archive.thin(image.built.image, image.built.tag)
             build_again([*again, "--platform", image.lock.base.platform], made)
-        ready = outputs.prepare(place, [image[1:] for image in images], tag)
+        ready = outputs.prepare(place, [image[1:] for image in images], tag, asked)
         files = documents_of(kept, images, ready, documents)
         every = {path: data for one in files for path, data in one.items()}
         with pairing_arguments.writing(every, "--documents DIR names another folder"):
