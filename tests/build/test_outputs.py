@@ -310,7 +310,7 @@ def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> No
     base = from_registry(host, tmp_path)
     images = [(built(base), base), (built(base, b"2"), base)]
     push = registry.prepare(images, f"{host}/me/it", TAG)
-    pushed = registry.push(push, [base, base], [registry.Attached()] * 2)
+    pushed = registry.push(push, [base, base], [registry.Attached()] * 3)
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.image.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]

@@ -250,12 +250,18 @@ def documents_of(
 def attached_of(
     files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready], signer: Signer | None = None
 ) -> list[Attached]:
-    """Return what is attached to each image in a registry: its documents, and what its signer makes."""
-    if ready[0].push is None:
+    """Return what is attached in a registry to each image and, last, to an index of several."""
+    push = ready[0].push
+    if push is None:
         return []
     from vllm_mods.build import signing  # noqa: PLC0415  (only registries have use for it)
 
-    return [signing.attached(one.values(), signer) for one in files]
+    pairs = [tuple(one.values()) for one in files]
+    found = [signing.attached(statement, bill, signer) for bill, statement in pairs]
+    if len(pairs) > 1:
+        whole = documents.of_index([statement for _, statement in pairs], push.tagged.digest)
+        found.append(signing.attached(whole, None, signer))
+    return found
 
 
 def _signer(key: str, place: Output) -> Signer:

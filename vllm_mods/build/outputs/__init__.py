@@ -111,12 +111,10 @@ def prepare(
     return ready
 
 
-def write(
-    images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attached | None] = ()
-) -> Written:
+def write(images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attached] = ()) -> Written:
     """Put an image there under a tag, or an index of several, whole or not at all.
 
-    In a registry, each gets what is ``attached`` to it. Raises ``Refused`` and ``TreeError`` as the modules do.
+    In a registry, each gets what is ``attached`` to it, and an index the last of that. Raises ``Refused`` and ``TreeError`` as the modules do.
     """
     output, built, base, tag, _, push, asked = images[0]
     if asked is not None:
@@ -130,8 +128,7 @@ def write(
     if push is not None:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
-        more = [one or registry.Attached() for one in attached or [None] * len(images)]
-        pushed = registry.push(push, [one.base for one in images], more)
+        pushed = registry.push(push, [one.base for one in images], attached)
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
     place = os.path.abspath(output.place)
