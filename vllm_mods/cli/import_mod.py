@@ -19,6 +19,7 @@ from vllm_mods.making import (
     advice,
     building,
     compose,
+    each_entry,
     exporting,
     folder,
     from_folder,
@@ -58,6 +59,7 @@ class ImportArguments(NamedTuple):
     offline: bool
     as_json: bool
     fetch: bool = False
+    each: bool = False
 
 
 class Made(NamedTuple):
@@ -79,6 +81,8 @@ def run(asked: ImportArguments) -> int:
         return _take_back(asked, *exported)
     if asked.record is not None and asked.tree is None:
         return _over_releases(asked, source)
+    if asked.each:
+        return _each(asked, source)
     fetcher = Fetcher(options.note)
     tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
     effects: tuple[Effect, ...]
@@ -180,6 +184,29 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     place = None if asked.library is None else new.write(asked.library, name, made.files)
     told = Made(made.files, None, made.unknown, made.told, made.rows)
     _tell(asked, name, Understood((), {}), told, place)
+    return EXIT_OK
+
+
+def _each(asked: ImportArguments, source: LauncherFolder) -> int:
+    """Make a mod of each entry of a registry."""
+    if asked.tree is None or asked.record is None:
+        raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
+    tree = options.open_tree(asked.tree, offline=asked.offline)
+    name = asked.name or _slug(source.name)
+    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
+    made = each_entry.make(source, wanted, tree, Limits(*asked.record), _progress)
+    if asked.library is not None:
+        new.write_all(asked.library, {one.name: one.files for one in made.mods})
+    if asked.as_json:
+        options.print_json({**script.each_data(made), "path": asked.path, "name": name})
+        return EXIT_OK
+    for line in script.each(made):
+        click.echo(line, err=True)
+    if asked.library is None:
+        hint = f"vllm-mods import {asked.path} --record --each --tree {asked.tree} --library DIR"
+        click.echo(f"\nhint: {hint}  # writes them to DIR/patches", err=True)
+        return EXIT_OK
+    click.echo(f"wrote {len(made.mods)} mods to {asked.library}/patches")
     return EXIT_OK
 
 
