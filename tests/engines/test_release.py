@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from making_images import Folder, Image, layer, of_platforms
-from real_engines import PASSWORD, USER, need
+from making_images import Folder, Image, Thing, layer, of_platforms
+from real_engines import PASSWORD, USER, libraries, need
 
 if TYPE_CHECKING:
     from real_engines import Engine, Registry
@@ -68,8 +68,12 @@ def tagged(tmp_path: Path) -> Path:
 @pytest.fixture
 def two_platforms(python_layer: bytes, tmp_path: Path) -> Path:
     """Return a base for two processors, whose Python anybody can run."""
-    # it may be one of a version manager's in root's home
-    image = Image([python_layer, layer({"root": Folder(0o755)})])
+    things: dict[str, Thing] = {"root": Folder(0o755)}  # a version manager's is in there
+    native = importlib.util.find_spec("libcst.native")
+    assert native is not None
+    for path in libraries([str(native.origin)]):
+        things[f"usr/lib/{Path(path).name}"] = Path(path).read_bytes()
+    image = Image([python_layer, layer(things)], {"Env": ["LD_LIBRARY_PATH=/usr/lib"]})
     return of_platforms(image, tmp_path / "base", "linux/amd64", "linux/arm64")
 
 
@@ -84,12 +88,11 @@ def test_a_tag_is_made_tried_pushed_and_put_on_a_page(
     if importlib.util.find_spec("uv") is None:
         why = "the extra `release` is not installed"
         pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
-    insecure = tmp_path / "registries.conf"
-    insecure.write_text(f'[[registry]]\nlocation = "{locked_registry.host}"\ninsecure = true\n')
     here = tmp_path / "runner"
-    (here / "home").mkdir(parents=True)
+    settings = here / "home/.config/containers/registries.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f'[[registry]]\nlocation = "{locked_registry.host}"\ninsecure = true\n')
     environ = dockerd.environ | {
-        "CONTAINERS_REGISTRIES_CONF": str(insecure),
         "GITHUB_ACTOR": USER,
         "GITHUB_OUTPUT": str(here / "output"),
         "GITHUB_REF_NAME": "v9.8.7",
