@@ -38,7 +38,7 @@ from vllm_mods.images import docker, layer, names, oci, referrers, storage, stre
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.lint import places
-from vllm_mods.making import folder, reading, words
+from vllm_mods.making import entries, entry_places, folder, reading, watching, words
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
@@ -421,6 +421,8 @@ ENOUGH: dict[
     "SCRIPT": (9, "9 bytes is the most", lambda _: bash.read("echo " * 9)),
     "LINTED": (9, "is larger than a script", linted),
     "SCRIPT_NESTING": (9, "nested too deeply", lambda _: bash.read("( " * 20 + "a" + " )" * 20)),
+    "ENTRIES": (2, r"\(\)", lambda _: said(entry_places.read(ENTRIES))),
+    "POINTS": (9, "more than is looked at: 9 bytes", lambda where: gone_over(where)),
     "SCRIPT_COMMANDS": (
         99,
         "more than 99 commands",
