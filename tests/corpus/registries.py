@@ -306,6 +306,23 @@ EDITS = (
         },
         {"mine-1": (), "mine-2": ()},
     ),
+    "an entry that needs what a later one brings": Registry(
+        {
+            "run.sh": EDIT,
+            "edit.py": HEAD
+            + APPLY
+            + """
+EDITS = {
+    "use": ("attention/ops.py", "return value * by", "return value * double(by)"),
+    "other": ("envs.py", '"10000"', '"20000"'),
+    "bring": ("attention/ops.py", "def add(", "def double(value):\\n    return 2 * value\\n\\n\\ndef add("),
+}
+for edit in EDITS.values():
+    patch(*edit)
+""",
+        },
+        {"mine-use": ("mine-bring",), "mine-other": (), "mine-bring": ()},
+    ),
     "each counts those before it": Registry(
         {
             "run.sh": EDIT,

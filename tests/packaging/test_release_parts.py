@@ -63,7 +63,7 @@ def test_the_single_file_runs_what_is_for_this_python(tmp_path: Path) -> None:
     output = tmp_path / "x.pyz"
     single_file.write(stages, output)
     assert os.access(output, os.X_OK)
-    command = [sys.executable, output, "a", "b c"]
+    command = [sys.executable, str(output), "a", "b c"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (7, "mine a b c\n", "")
     with zipfile.ZipFile(output) as archive:  # its start, its list, and each file that differs

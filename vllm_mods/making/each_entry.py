@@ -73,11 +73,12 @@ def make(
         for place in entry_places.read(whole.points)[:_PLACES]:
             runs.place = place
             why = _objection(runs, place)
-            if why is None:
+            # text for text rests on less than a patch does, and now and then on too little
+            for as_texts in () if why else (True, False):
                 try:
-                    return _Apart(runs, wanted, tree, tell).taken()
+                    return _EntriesApart(runs, wanted, tree, tell, as_texts=as_texts).taken()
                 except Refused as error:
-                    why = error.message
+                    why = why or error.message
             objections.append(f"\n  {place.where}: {why}")
     if entry_places.largest(whole.points) > limits.ENTRIES:
         objections.append(f"\n  it goes over more than {limits.ENTRIES}")
@@ -150,15 +151,21 @@ def _objection(runs: _Runs, place: EntryPlace) -> str | None:
     return None
 
 
-class _Apart:
+class _EntriesApart:
     """The entries of a registry, taken one after the other."""
 
     def __init__(
-        self, runs: _Runs, wanted: Wanted, tree: Tree, tell: Callable[[str], None]
+        self,
+        runs: _Runs,
+        wanted: Wanted,
+        tree: Tree,
+        tell: Callable[[str], None],
+        *,
+        as_texts: bool,
     ) -> None:
         assert runs.place is not None  # noqa: S101  (it was found)
         self._runs, self._wanted, self._tree, self._tell = runs, wanted, tree, tell
-        self._place = runs.place
+        self._place, self._as_texts = runs.place, as_texts
         self._names = entry_places.names(self._place, wanted.name)
         self._done: dict[int, tuple[Composed, tuple[int, ...], State]] = {}
         """Of each entry its mod, what it requires, and all that is done after it; in the order in which they go in."""
@@ -223,9 +230,13 @@ class _Apart:
         touched = {path for path in among if among.get(path) != union.get(path)}
         near = [one for one in self._done if touched & set(self._own(one))]
         for guess in (self._named_in(index, near, among), near, [*self._done]):
-            if guess and self._attempt(index, tuple(guess), among) is None:
+            if not guess:
+                continue
+            failed = self._attempt(index, tuple(guess), among)
+            if failed is None:
                 self._fewer(index, guess, among)
                 return None
+            why = failed
         return why
 
     def _fewer(self, index: int, needs: list[int], among: State) -> None:
@@ -261,13 +272,16 @@ class _Apart:
         tree = LayeredTree(self._tree, _between(self._tree, {}, base)) if base else self._tree
         wanted = self._wanted._replace(
             name=self._names[index],
-            texts=self._place.entries[index].texts,
+            texts=self._place.entries[index].texts if self._as_texts else (),
             requires=tuple(self._names[one] for one in sorted(needs)),
         )
         self._done.pop(index, None)
         union = self._union()
         try:
-            made = compose.compose(wanted, changes, {}, tree)
+            try:
+                made = compose.compose(wanted, changes, {}, tree)
+            except Refused:  # as texts it has no place that is proven, as a patch it may
+                made = compose.compose(wanted._replace(texts=()), changes, {}, tree)
         except VllmModsError as error:
             return error.message
         laid = planner.plan_alone(

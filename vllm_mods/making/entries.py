@@ -32,7 +32,7 @@ _Shape = list[tuple[str, str]]
 # --- what runs at a marked place
 
 
-class _Seen:
+class _SeenEntries:
     """What this process saw and is to leave out."""
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ def _flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 if __name__ == "__main__":
-    _SEEN = _Seen()
+    _SEEN = _SeenEntries()
     _MARKS = importlib.import_module("entry_marks")  # beside it, in the sandbox
     _TO_CODE = importlib.machinery.SourceFileLoader.source_to_code
     main()

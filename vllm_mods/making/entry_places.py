@@ -82,11 +82,14 @@ def _lines(log: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _entry(told: dict[str, Any]) -> Entry:
-    names, texts, line = told.get("names"), told.get("texts"), told.get("line")
-    pairs = [one for one in names if isinstance(one, list) and len(one) == 2] if names else []
+    names, texts = (
+        told[key] if isinstance(told.get(key), list) else [] for key in ("names", "texts")
+    )
+    line = told.get("line")
+    pairs = [one for one in names if isinstance(one, list) and len(one) == 2]
     return Entry(
         {str(place): str(name) for place, name in pairs},
-        tuple(one for one in texts or () if isinstance(one, str)),
+        tuple(one for one in texts if isinstance(one, str)),
         line if isinstance(line, int) else None,
     )
 
