@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -188,7 +189,22 @@ def test_kubernetes_takes_the_names_and_waits_for_health() -> None:
     assert (
         "qwen3-5-x-head:6379" in second["spec"]["template"]["spec"]["containers"][0]["command"][2]
     )
-    assert first["spec"]["template"]["spec"]["containers"][0]["command"][2].endswith("$$(id)")
+    assert expanded(first["spec"]["template"]["spec"]["containers"][0]["command"][2]) == head(
+        CLUSTER
+    )
+
+
+def expanded(text: str) -> str:
+    """Read a text as Kubernetes does where no variable has the name: ``$$`` is a dollar, ``$(X)`` is looked up."""
+    return re.sub(r"\$(\$|\([^)]*\))", lambda found: "$" if found[1] == "$" else "(expanded)", text)
+
+
+def test_kubernetes_leaves_dollars_to_the_shell() -> None:
+    one = CLUSTER._replace(command="echo $$ $(id) $HOME $((1+1))", env={"E": "a$$b $(HOME)"})
+    (text,) = files.write(one, "k8s").values()
+    container = next(yaml.safe_load_all(text))["spec"]["template"]["spec"]["containers"][0]
+    assert expanded(container["command"][2]) == head(one)
+    assert expanded(container["env"][0]["value"]) == "a$$b $(HOME)"
 
 
 @pytest.mark.parametrize(

@@ -150,8 +150,8 @@ def _deployment(one: Service, name: str, script: str | None) -> dict[str, Any]:
     container: dict[str, Any] = {"name": "vllm", "image": one.image}
     if script is not None:
         own = {"fieldRef": {"fieldPath": "status.podIP"}}
-        container["command"] = ["/bin/bash", "-c", _no_expansion(script)]
-        container["env"] = [{"name": key, "value": _no_expansion(one.env[key])} for key in one.env]
+        container["command"] = ["/bin/bash", "-c", _dollars(script)]
+        container["env"] = [{"name": key, "value": _dollars(one.env[key])} for key in one.env]
         container["env"].append({"name": "VLLM_HOST_IP", "valueFrom": own})
     if script is None or script == head(one):
         probe = {"httpGet": {"path": "/health", "port": one.inside}, "periodSeconds": 10}
@@ -184,11 +184,8 @@ def _size(shm: str) -> str:
 
 
 def _dollars(text: str) -> str:
+    """Return what compose, systemd and Kubernetes read as a text: all of them take ``$$`` for a dollar."""
     return text.replace("$", "$$")
-
-
-def _no_expansion(text: str) -> str:
-    return text.replace("$(", "$$(")
 
 
 def _unit(text: str) -> str:
