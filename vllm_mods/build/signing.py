@@ -63,17 +63,20 @@ def signer(key: str) -> Signer:
 def attached(files: Iterable[bytes], by: Signer | None) -> Attached:
     """Return what an image gets in a registry: its two documents, signed if they are to be. Raises ``UsageError``."""
     bill, statement = files
-    documents = [
+    documents = (
         Attachment(BILL, ((BILL, bill),)),
         Attachment(STATEMENT, ((STATEMENT, statement),)),
-    ]
-    if by is None:
-        return Attached(tuple(documents))
+    )
+    signed = Attached() if by is None else signature(statement, by)
+    return signed._replace(artifacts=(*documents, *signed.artifacts))
+
+
+def signature(statement: bytes, by: Signer, namespace: str = NAMESPACE) -> Attached:
+    """Return the signature of what a statement is of, to be attached to it. Raises ``UsageError``."""
     if by.cosigns:
-        return Attached(tuple(documents), partial(_cosigned, by.key))
-    signature = ssh_signatures.sign(by.key, statement, NAMESPACE)
-    documents.append(Attachment(SIGNED, ((STATEMENT, statement), (_SIGNATURE, signature))))
-    return Attached(tuple(documents))
+        return Attached(sign=partial(_cosigned, by.key))
+    signed = ssh_signatures.sign(by.key, statement, namespace)
+    return Attached((Attachment(SIGNED, ((STATEMENT, statement), (_SIGNATURE, signed))),))
 
 
 def _cosigned(key: str, image: str) -> None:
@@ -105,7 +108,7 @@ def cosign_says(key: str, image: str) -> list[Finding]:
     return [_finding(f"cosign finds no good signature by {key}: {last}")]
 
 
-def ssh_says(signers: str, image: str) -> list[Finding]:
+def ssh_says(signers: str, image: str, namespace: str = NAMESPACE) -> list[Finding]:
     """Return what is wrong with the signatures of OpenSSH that are attached to an image, named by its digest."""
     name = names.parse(image)
     digest = name.digest or ""
@@ -116,18 +119,19 @@ def ssh_says(signers: str, image: str) -> list[Finding]:
     whys = []
     for blobs in referrers.blobs(Client(name, os.environ), digest, SIGNED):
         kinds = {one.media_type: data for one, data in blobs}
-        why = _why_not(kinds.get(STATEMENT, b""), kinds.get(_SIGNATURE, b""), signers, digest)
+        given = kinds.get(STATEMENT, b""), kinds.get(_SIGNATURE, b"")
+        why = _why_not(*given, signers, namespace, digest)
         if not why:
             return []
         whys.append(_finding(why))
     return whys or [_finding(f"no signature of vllm-mods is attached to {digest}")]
 
 
-def _why_not(statement: bytes, signature: bytes, signers: str, digest: str) -> str:
+def _why_not(statement: bytes, signature: bytes, signers: str, namespace: str, digest: str) -> str:
     with tempfile.NamedTemporaryFile() as file:
         file.write(signature)
         file.flush()
-        why = ssh_signatures.why_not(statement, file.name, signers, NAMESPACE)
+        why = ssh_signatures.why_not(statement, file.name, signers, namespace)
     if why:
         return f"a signature that is attached is by nobody in {signers}: {why.replace(file.name, 'it')}"
     try:

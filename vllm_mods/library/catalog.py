@@ -48,7 +48,7 @@ class Library:
         see ``pinning.sums``.
         """
         for folder in folders:
-            _check_library(os.fspath(folder))
+            check_library(os.fspath(folder))
         named = tuple(os.path.abspath(folder) for folder in folders)
         self.roots = tuple(dict.fromkeys((data_root(), *named)))
         self._writable = (*named, data_root()) if is_checkout() else named
@@ -263,7 +263,8 @@ def _templates_of(mod: Mod) -> set[str]:
     return {template.name for variant in mod.variants for template in variant.templates}
 
 
-def _check_library(folder: str) -> None:
+def check_library(folder: str) -> None:
+    """Raise ``UsageError`` for a folder that is no library."""
     if not os.path.isdir(folder):
         raise UsageError(
             f"the library {folder} is not a folder",
