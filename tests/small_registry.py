@@ -1,6 +1,7 @@
 """A registry in memory that keeps what it is sent, as OCI's distribution 1.1 has it; and that can lie.
 
-``lies`` are answers in place of its own: by the end of a path, status, body and headers.
+``lies`` are answers in place of its own: by the end of a path, status, body and headers. What is
+written to a path that ends with ``refused`` finds no room.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class SmallRegistry:
     blobs: dict[str, bytes] = field(default_factory=dict)
     manifests: dict[str, bytes] = field(default_factory=dict)
     lies: dict[str, Answer] = field(default_factory=dict)
+    refused: str | None = None
     login: str | None = None
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     host: str = ""
@@ -48,6 +50,8 @@ class SmallRegistry:
         for end, lie in self.lies.items():
             if path.endswith(end):
                 return lie
+        if method == "PUT" and self.refused is not None and path.endswith(self.refused):
+            return 507, b"", {}
         if method == "POST":
             return 202, b"", {"Location": f"{path}1"}
         return self._put(path, query, body) if method == "PUT" else self._get(path)

@@ -59,6 +59,7 @@ GROUPS = {
         "refresh": "Cut a mod's patches anew; what they do stays the same.",
         "keep": "Keep a library up with vLLM's releases, on branches of its repository.",
         "lint": 'Name what makes a mod say "done" when it is not.',
+        "publish": "Put a library into a registry, for others to add.",
     },
     "Find out": {
         "matrix": "Check mods against many vLLM releases.",

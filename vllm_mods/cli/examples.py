@@ -72,6 +72,10 @@ EXAMPLES = {
         "vllm-mods lint ./mods/fix-something                 # a folder with a run.sh",
         "vllm-mods lint ./mods --json",
     ),
+    "publish": (
+        "vllm-mods publish ./mods ghcr.io/me/mods:1 --dry-run   # what would be sent",
+        "vllm-mods publish ./mods ghcr.io/me/mods:1 --sign ~/.ssh/id_ed25519",
+    ),
     "matrix": (
         "vllm-mods matrix",
         "vllm-mods matrix my-fix --library ./mods --vllm '>=0.19' --strict",

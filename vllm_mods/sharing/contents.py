@@ -31,6 +31,7 @@ def read(folder: str) -> SharedLibrary:
     its files, ``Refused`` where they are not those of its own list of hashes.
     """
     catalog.check_library(folder)
+    folder = os.path.abspath(folder)
     files: dict[str, bytes] = {}
     size = 0
     for path in _paths(folder):
