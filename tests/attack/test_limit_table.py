@@ -45,6 +45,7 @@ from vllm_mods.recipes import yaml_source
 from vllm_mods.run import engine, evidence, waiting
 from vllm_mods.run.service import service
 from vllm_mods.scripts import bash, command_line, statements
+from vllm_mods.sharing import contents
 from vllm_mods.site import site as writing
 from vllm_mods.template import parser_process, rendering
 from vllm_mods.template.conversation import Conversation
@@ -109,6 +110,13 @@ def imported(where: Path) -> object:
     for name in "abc":
         (where / "mod" / f"{name}.py").write_bytes(b"x" * 99)
     return folder.read(str(where / "mod"))
+
+
+def shared(where: Path) -> object:
+    (where / "patches/x").mkdir(parents=True)
+    for name in ("mod.toml", "x.patch"):
+        (where / "patches/x" / name).write_bytes(b"x" * 9)
+    return contents.read(str(where))
 
 
 def page(html: bytes) -> object:
@@ -355,6 +363,8 @@ ENOUGH: dict[
     ),
     "MOD_BYTES": (9, "and 9 bytes", imported),
     "MOD_FILES": (2, "at most 2 files", imported),
+    "LIBRARY": (9, "holds more than 9 bytes", shared),
+    "LIBRARY_FILES": (1, "or 1 files", shared),
     "TAR_MEMBERS": (
         2,
         "more than 2 members",
