@@ -37,7 +37,7 @@ _FORMS = {
 _REVISION = r"(?!.*(?:\.\.|//|\.lock\Z))[A-Za-z0-9_][\w./+-]*\Z"
 
 
-class Source(NamedTuple):
+class LibrarySource(NamedTuple):
     """Where a library comes from: its ``kind``, one of ``KINDS``, and what is named there.
 
     ``rev`` and ``subdirectory`` are of git alone; ``""`` is its default branch, and all of it.
@@ -57,11 +57,11 @@ class Source(NamedTuple):
         return f"{self.kind}{'+' if self.kind == 'git' else ':'}{self.place}{rev}{below}"
 
 
-class Named(NamedTuple):
+class ProjectLibrary(NamedTuple):
     """A library of a project: the ``name`` that its mods have in front, and who has to have signed it."""
 
     name: str
-    source: Source
+    source: LibrarySource
     allowed_signers: str | None = None
 
 
@@ -91,7 +91,7 @@ class Project(NamedTuple):
     """A project that has no problems. ``where`` is its file; paths in it are from there."""
 
     where: str
-    libraries: tuple[Named, ...] = ()
+    libraries: tuple[ProjectLibrary, ...] = ()
     targets: tuple[SyncTarget, ...] = ()
     policy: Policy | None = None
 
@@ -123,7 +123,7 @@ def parse(data: bytes, where: str) -> Project | None:
     return found
 
 
-def source_of(table: Table) -> Source:
+def source_of(table: Table) -> LibrarySource:
     """Read where a library comes from, of a table that may have other keys too."""
     kinds = [kind for kind in KINDS if kind in table.raw]
     if len(kinds) != 1:
@@ -133,21 +133,21 @@ def source_of(table: Table) -> Source:
     for kind in kinds:
         pattern, words = _FORMS[kind]
         place = table.get(kind, str, required=True) or ""
-        if place and not re.match(pattern, place):  # the text may be a secret, and is not repeated
+        if place and not re.match(pattern, place, re.ASCII):  # the text may be a secret, and is not repeated
             table.problem(kind, f"expected {words}")
         if kind != "git":
-            return Source(kind, place)
+            return LibrarySource(kind, place)
         rev = table.match("rev", _REVISION, "a tag, a branch or a commit")
-        return Source(kind, place, rev, table.path("subdirectory").strip("/"))
-    return Source("path", "")
+        return LibrarySource(kind, place, rev, table.path("subdirectory").strip("/"))
+    return LibrarySource("path", "")
 
 
-def _library(libraries: Table, name: str) -> Named:
+def _library(libraries: Table, name: str) -> ProjectLibrary:
     table = libraries.table(name)
     if not re.match(NAME, name) or name == BUNDLED:
         why = "is the tool's own" if name == BUNDLED else "expected small letters, digits, . _ -"
         libraries.problem(name, why)
-    found = Named(name, source_of(table), table.get("allowed_signers", str))
+    found = ProjectLibrary(name, source_of(table), table.get("allowed_signers", str))
     table.refuse_unknown()
     return found
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import toml_writer
-from vllm_mods.formats.project import Source, source_of
+from vllm_mods.formats.project import LibrarySource, source_of
 from vllm_mods.formats.toml_table import Table
 
 SCHEMA = 1
@@ -28,7 +28,7 @@ schema = 1
 class LockedLibrary(NamedTuple):
     """A library as it is taken: where from, the commit, digest or version, the sha256 of the list of its files."""
 
-    source: Source
+    source: LibrarySource
     resolved: str
     files: str
 

@@ -32,24 +32,29 @@ def read(folder: str) -> SharedLibrary:
     """
     catalog.check_library(folder)
     folder = os.path.abspath(folder)
-    files: dict[str, bytes] = {}
+    return _checked(folder, files(folder))
+
+
+def files(folder: str) -> dict[str, bytes]:
+    """Return what of a folder is its library, by the paths in it. Raises ``UsageError``, ``ManifestError``."""
+    found: dict[str, bytes] = {}
     size = 0
     for path in _paths(folder):
         place = os.path.join(folder, path)
         if why := library_tar.why_not(path):
-            raise UsageError(f"{place} {why}, so it cannot be published", hint=f"ls -l {folder}")
+            raise UsageError(f"{place} {why}, so it cannot be shared", hint=f"ls -l {folder}")
         data = reading.read(place, folder)
         if data is None:
             continue  # SHA256SUMS and its signature need not be there
-        files[path] = data
+        found[path] = data
         size += len(data)
-        if size > limits.LIBRARY or len(files) > limits.LIBRARY_FILES:
+        if size > limits.LIBRARY or len(found) > limits.LIBRARY_FILES:
             raise UsageError(
                 f"{folder} holds more than {limits.LIBRARY} or {limits.LIBRARY_FILES}, and that is the most "
                 f"of {limits.LIBRARY.what}",
                 hint=f"du -a {folder} | sort -n | tail",
             )
-    return _checked(folder, files)
+    return found
 
 
 def _paths(folder: str) -> Iterator[str]:
