@@ -41,12 +41,21 @@ class LibrarySource(NamedTuple):
     """Where a library comes from: its ``kind``, one of ``KINDS``, and what is named there.
 
     ``rev`` and ``subdirectory`` are of git alone; ``""`` is its default branch, and all of it.
+    ``allowed_signers`` is a file: one of these has to have signed it.
     """
 
     kind: str
     place: str
     rev: str = ""
     subdirectory: str = ""
+    allowed_signers: str = ""
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What a table has of it."""
+        found = {self.kind: self.place, "rev": self.rev, "subdirectory": self.subdirectory}
+        found["allowed_signers"] = self.allowed_signers
+        return {key: text for key, text in found.items() if text}
 
     def __str__(self) -> str:
         """Name it as ``add`` takes it."""
@@ -55,14 +64,6 @@ class LibrarySource(NamedTuple):
         rev = f"@{self.rev}" if self.rev else ""
         below = f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
         return f"{self.kind}{'+' if self.kind == 'git' else ':'}{self.place}{rev}{below}"
-
-
-class ProjectLibrary(NamedTuple):
-    """A library of a project: the ``name`` that its mods have in front, and who has to have signed it."""
-
-    name: str
-    source: LibrarySource
-    allowed_signers: str | None = None
 
 
 class SyncTarget(NamedTuple):
@@ -91,7 +92,7 @@ class Project(NamedTuple):
     """A project that has no problems. ``where`` is its file; paths in it are from there."""
 
     where: str
-    libraries: tuple[ProjectLibrary, ...] = ()
+    libraries: Mapping[str, LibrarySource]
     targets: tuple[SyncTarget, ...] = ()
     policy: Policy | None = None
 
@@ -111,7 +112,7 @@ def parse(data: bytes, where: str) -> Project | None:
     libraries, targets, trust = (top.table(key) for key in ("libraries", "targets", "trust"))
     found = Project(
         where,
-        tuple(_library(libraries, name) for name in libraries.raw),
+        {name: _library(libraries, name) for name in libraries.raw},
         tuple(_target(targets, name) for name in targets.raw),
         _policy(trust, where) if "trust" in top.raw else None,
     )
@@ -133,21 +134,24 @@ def source_of(table: Table) -> LibrarySource:
     for kind in kinds:
         pattern, words = _FORMS[kind]
         place = table.get(kind, str, required=True) or ""
-        if place and not re.match(pattern, place, re.ASCII):  # the text may be a secret, and is not repeated
+        if place and not re.match(
+            pattern, place, re.ASCII
+        ):  # the text may be a secret, and is not repeated
             table.problem(kind, f"expected {words}")
-        if kind != "git":
-            return LibrarySource(kind, place)
-        rev = table.match("rev", _REVISION, "a tag, a branch or a commit")
-        return LibrarySource(kind, place, rev, table.path("subdirectory").strip("/"))
+        rev = below = ""
+        if kind == "git":
+            rev = table.match("rev", _REVISION, "a tag, a branch or a commit")
+            below = table.path("subdirectory").strip("/")
+        return LibrarySource(kind, place, rev, below, table.get("allowed_signers", str) or "")
     return LibrarySource("path", "")
 
 
-def _library(libraries: Table, name: str) -> ProjectLibrary:
+def _library(libraries: Table, name: str) -> LibrarySource:
     table = libraries.table(name)
     if not re.match(NAME, name) or name == BUNDLED:
         why = "is the tool's own" if name == BUNDLED else "expected small letters, digits, . _ -"
         libraries.problem(name, why)
-    found = ProjectLibrary(name, source_of(table), table.get("allowed_signers", str))
+    found = source_of(table)
     table.refuse_unknown()
     return found
 

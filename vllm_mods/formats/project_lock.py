@@ -57,9 +57,8 @@ def dump(libraries: Iterable[tuple[str, LockedLibrary]]) -> bytes:
     """Write a lock, its libraries by their names."""
     lines = [_HEAD]
     for name, one in sorted(libraries):
-        source = one.source
-        keys = {source.kind: source.place, "rev": source.rev, "subdirectory": source.subdirectory}
-        keys |= {RESOLVED.get(source.kind, ""): one.resolved, "files": f"sha256:{one.files}"}
+        keys = one.source.keys
+        keys |= {RESOLVED.get(one.source.kind, ""): one.resolved, "files": f"sha256:{one.files}"}
         lines.append(f"[libraries.{toml_writer.key(name)}]")
         lines += [f"{key} = {toml_writer.value(text)}" for key, text in keys.items() if text]
         lines.append("")

@@ -42,7 +42,7 @@ def files(folder: str) -> dict[str, bytes]:
     for path in _paths(folder):
         place = os.path.join(folder, path)
         if why := library_tar.why_not(path):
-            raise UsageError(f"{place} {why}, so it cannot be shared", hint=f"ls -l {folder}")
+            raise UsageError(f"{place} {why}, so it cannot be published", hint=f"ls -l {folder}")
         data = reading.read(place, folder)
         if data is None:
             continue  # SHA256SUMS and its signature need not be there

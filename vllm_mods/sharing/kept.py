@@ -50,7 +50,9 @@ def keep(files: Mapping[str, bytes], what: str) -> str:
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
         shutil.rmtree(place, ignore_errors=True)  # it was damaged
-        write_folder(place, {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()})
+        write_folder(
+            place, {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()}
+        )
     except OSError as error:
         if not _is_whole(digest):  # else another run was quicker
             raise Refused(

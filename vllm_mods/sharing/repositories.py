@@ -93,7 +93,9 @@ def _files(repository: git.Repo, commit: str, source: LibrarySource) -> dict[str
             raise _refused(source, path, f"is more than {most}, the most of {most.what}")
         data = found[name] = repository.odb.stream(bytes.fromhex(blob)).read()
         if data.startswith(_LFS):
-            raise _refused(source, path, "is kept by git-lfs, which is not asked: put the file itself there")
+            raise _refused(
+                source, path, "is kept by git-lfs, which is not asked: put the file itself there"
+            )
     return found
 
 
