@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,7 @@ from vllm_mods.images import names
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library.catalog import Library
+from vllm_mods.run import engine
 
 if TYPE_CHECKING:
     from vllm_mods.build.outputs.registry import Attached
@@ -94,10 +96,11 @@ def command(
     """
     library = options.open_library(libraries)
     wanted = library.pairing(name)
-    kept = pairing_arguments.read_lock(
-        library, pairing_arguments.lock_path(library, name, lock_file), name
-    )
+    path = pairing_arguments.lock_path(library, name, lock_file)
+    kept = pairing_arguments.read_lock(library, path, name)
+    beside = () if lock_file is not None else pairing_arguments.in_library(library, name, path)
     ref = base or kept.lock.base.ref
+    named = tag
     tag = tag or pairing_lock.tag(kept.lock, kept.data)
     with ExitStack() as stack:
         parts = pairing_arguments.parts_of(kept.lock, ref, platform)
@@ -110,7 +113,7 @@ def command(
                     epoch=part.epoch,
                     locked=part,
                     afresh=afresh,
-                    beside=() if lock_file is not None else (kept.path,),
+                    beside=beside,
                 )
             )
             for part in parts
@@ -152,6 +155,10 @@ def command(
     click.echo("\n".join((written.said, *image_lines(images))))
     if verify:
         click.echo("built three times under different conditions: the same each time")
+    if place.kind in engine.PROGRAMS:
+        given = (("--lock", lock_file), ("--image", named))
+        words = [word for option, value in given if value for word in (option, value)]
+        options.hint(shlex.join(["vllm-mods", "run", name, *words]))
     return EXIT_OK
 
 
