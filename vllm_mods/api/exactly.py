@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from vllm_mods.base.model import Mod, Plan
 from vllm_mods.formats.receipt import ReceiptMod
 from vllm_mods.library import trust
 from vllm_mods.site import integrity, state_folder, transaction, transitions
+from vllm_mods.site.undone import Undone
 
 
 class Exactly(NamedTuple):
@@ -48,7 +50,7 @@ def hold(
                 f"{tree.spec}: an earlier run was interrupted here; sync would undo that first",
                 hint=f"vllm-mods status --target {tree.spec}",
             )
-        gone = integrity.undone_in(there) if there.receipt else ground.Undone()
+        gone = integrity.undone_in(there) if there.receipt else Undone()
         left = there.receipt
         if left is not None:
             left = ground.Ground(tree, left, gone).left if gone.paths else left
@@ -68,11 +70,17 @@ def hold(
         settled = wanted.mods == there.mods and not wanted.writes
         changed: tuple[str, ...] = ()
         if not settled:
-            common = {"workspace": tree.workspace, "keep_links": terms.keep_links, "known": there}
-            outcome = (
-                transaction.commit(tree.root, wanted, source_date_epoch=epoch, **common)
+            do = (
+                functools.partial(transaction.commit, source_date_epoch=epoch)
                 if write
-                else transaction.rehearse(tree.root, wanted, **common)
+                else transaction.rehearse
+            )
+            outcome = do(
+                tree.root,
+                wanted,
+                workspace=tree.workspace,
+                keep_links=terms.keep_links,
+                known=there,
             )
             changed, notes = outcome.changed, [*notes, *outcome.notes]
     was = {one.name: one for one in there.mods}

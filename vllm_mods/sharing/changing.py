@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
@@ -49,6 +49,17 @@ def place() -> str:
     """Return the file of the project that holds here, or where it would be."""
     found = project_file.find()
     return os.path.abspath(project_file.NAME) if found is None else found.where
+
+
+def there() -> Project:
+    """Read the project that holds here. Raises ``UsageError`` where there is none."""
+    found = project_file.find()
+    if found is None:
+        raise UsageError(
+            f"there is no {project_file.NAME} here, nor above in this repository",
+            hint="vllm-mods add SOURCE --mod MOD  # makes one",
+        )
+    return found
 
 
 def spelled(text: str, where: str) -> tuple[LibrarySource, str]:
@@ -149,7 +160,9 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[Updated, ...
     made = {one.name: one.now for one in found}
     if not dry and any(one.changed for one in found):
         with editing.alone(where) as project:
-            lock = {one: was for one, was in locking.read(project).items() if one in project.libraries}
+            lock = {
+                one: was for one, was in locking.read(project).items() if one in project.libraries
+            }
             editing.write(project, lock | made)
     return tuple(found)
 

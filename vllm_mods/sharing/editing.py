@@ -50,6 +50,8 @@ def removing(name: str, mods: Sequence[str]) -> Change:
 
     def change(root: Any) -> None:  # noqa: ANN401
         del root["libraries"][name]
+        if not root["libraries"]:
+            del root["libraries"]
         for target in root.get("targets", {}).values():
             for mod in (one for one in mods if one in target.get("mods", ())):
                 target["mods"].remove(mod)
@@ -66,15 +68,16 @@ def edited(data: bytes, where: str, change: Change) -> bytes:
         made = tomlkit.dumps(document)
         wanted = tomllib.loads(text)
         change(_root(wanted, where))
-        same = tomllib.loads(made) == wanted
-    except (TOMLKitError, ValueError, TypeError, AttributeError):
-        same = False
-    if not same:
-        raise Refused(
-            f"{where} is written in a way that cannot be edited here; nothing was changed",
-            hint="write [libraries.NAME] and [targets.NAME] as tables of their own",
-        )
-    return made.encode()
+        if tomllib.loads(made) == wanted:
+            return made.encode()
+    except (TOMLKitError, ValueError, TypeError, AttributeError) as error:
+        why: Exception | None = error
+    else:
+        why = None
+    raise Refused(
+        f"{where} is written in a way that cannot be edited here; nothing was changed",
+        hint="write [libraries.NAME] and [targets.NAME] as tables of their own",
+    ) from why
 
 
 def write(

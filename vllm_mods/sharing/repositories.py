@@ -27,6 +27,10 @@ from vllm_mods.trees import git as git_trees
 COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _FETCH = ("fetch", "--quiet", "--no-tags")
 _EVERY = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_BARE = {
+    "HEAD": "ref: refs/none\n",
+    "config": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+}
 _LFS = b"version https://git-lfs.github.com/spec/"
 
 
@@ -106,9 +110,11 @@ def _refused(source: LibrarySource, path: str, why: str) -> TreeError:
 @contextlib.contextmanager
 def _scratch(url: str) -> Iterator[git.Repo]:
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
-        bare = git.Git(folder)
-        bare.update_environment(**_environment(os.environ, url, folder))
-        bare.init("--quiet", "--bare", "--template=", folder)
+        for name in ("objects", "refs"):  # as `git init --bare` would, without anybody's template
+            os.mkdir(os.path.join(folder, name))
+        for name, text in _BARE.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
         repository = git.Repo(folder)
         repository.git.update_environment(**_environment(os.environ, url, folder))
         yield repository
