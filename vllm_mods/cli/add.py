@@ -18,7 +18,9 @@ from vllm_mods.sharing import changing
 
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
-@click.option("--name", metavar="NAME", help="What its mods have in front [the owner's name].")
+@click.option(
+    "--name", "owner", metavar="NAME", help="What its mods have in front [the owner's name]."
+)
 @click.option(
     "--mod",
     "mods",
@@ -27,7 +29,7 @@ from vllm_mods.sharing import changing
     help="A mod of it that the default target is to hold.",
 )
 @options.json_output
-def command(source: str, name: str | None, mods: tuple[str, ...], *, as_json: bool) -> int:
+def command(source: str, owner: str | None, mods: tuple[str, ...], *, as_json: bool) -> int:
     """Add somebody's library to the project, pinned; say what it may touch. No vLLM is changed.
 
     SOURCE is git+URL[@REV][#subdirectory=DIR], oci:REFERENCE, package:NAME of an installed
@@ -36,7 +38,7 @@ def command(source: str, name: str | None, mods: tuple[str, ...], *, as_json: bo
     """
     where = changing.place()
     found, suggested = changing.spelled(source, where)
-    done = changing.add(where, found, name or suggested, mods)
+    done = changing.add(where, found, owner or suggested, mods)
     if as_json:
         options.print_json(
             {

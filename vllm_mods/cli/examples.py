@@ -51,7 +51,7 @@ EXAMPLES = {
         f"vllm-mods revert --target {TREE}                     # all of them",
     ),
     "add": (
-        "vllm-mods add git+https://github.com/alice/vllm-mods@v1 --mod fast",
+        "vllm-mods add git+https://github.com/alice/vllm-mods@v1 --mod my-fix",
         "vllm-mods add git+ssh://git@host/team/mods@main#subdirectory=vllm --name corp",
         "vllm-mods add oci:registry.example/team/mods:1",
         "vllm-mods add package:acme-vllm-mods",

@@ -10,21 +10,21 @@ from vllm_mods.sharing import changing
 
 
 @click.command(name="remove")
-@click.argument("name", metavar="LIBRARY")
+@click.argument("library", metavar="LIBRARY")
 @options.json_output
-def command(name: str, *, as_json: bool) -> int:
+def command(library: str, *, as_json: bool) -> int:
     """Take a library out of the project, and its mods out of what targets hold. No vLLM is changed.
 
     `vllm-mods sync` takes them out of the target; `vllm-mods revert` takes one mod out of a vLLM.
     """
     where = changing.there().where
-    mods = changing.remove(where, name)
+    mods = changing.remove(where, library)
     if as_json:
         options.print_json(
-            {"schema": 1, "project": where, "removed": name, "no_longer_named": list(mods)}
+            {"schema": 1, "project": where, "removed": library, "no_longer_named": list(mods)}
         )
         return EXIT_OK
-    click.echo(f"{name} is out of {where}")
+    click.echo(f"{library} is out of {where}")
     for mod in mods:
         click.echo(f"  no target names {mod} any more")
     options.hint("vllm-mods sync  # takes its mods out of the target")

@@ -14,7 +14,7 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
 from vllm_mods.cli import options
 from vllm_mods.cli.apply import announced, source_date_epoch
 from vllm_mods.doctor import search
-from vllm_mods.formats.project import Project, SyncTarget
+from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import data, text
@@ -88,7 +88,7 @@ def command(
     return EXIT_OK
 
 
-def chosen(project: Project, name: str | None) -> SyncTarget:
+def chosen(project: ProjectFile, name: str | None) -> SyncTarget:
     """Return the target that is named; else the default one, or the only one. Raises ``UsageError``."""
     targets = {one.name: one for one in project.targets}
     if name is None and len(targets) == 1:
@@ -105,7 +105,7 @@ def chosen(project: Project, name: str | None) -> SyncTarget:
     return found
 
 
-def _place(project: Project, wanted: SyncTarget) -> str | None:
+def _place(project: ProjectFile, wanted: SyncTarget) -> str | None:
     """Return the vLLM of a target: its folder, or the one in the environment that it names."""
     if wanted.path is None:
         return os.environ.get(options.TARGET)
@@ -118,7 +118,7 @@ def _place(project: Project, wanted: SyncTarget) -> str | None:
     return found[0] if found else place
 
 
-def _fetched(project: Project, *, as_json: bool) -> int:
+def _fetched(project: ProjectFile, *, as_json: bool) -> int:
     names = list(project.libraries)
     if as_json:
         options.print_json({"schema": 1, "project": project.where, "libraries": names})
@@ -127,7 +127,9 @@ def _fetched(project: Project, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-def _data(project: Project, wanted: SyncTarget, done: Exactly, *, check: bool) -> dict[str, Any]:
+def _data(
+    project: ProjectFile, wanted: SyncTarget, done: Exactly, *, check: bool
+) -> dict[str, Any]:
     return {
         **data.plan(done.plan),
         "ok": done.settled or not check,

@@ -12,21 +12,21 @@ from vllm_mods.base.model import Mod
 from vllm_mods.cli import options
 from vllm_mods.cli.add import at, mod_lines, of_library
 from vllm_mods.sharing import changing
-from vllm_mods.sharing.changing import Updated
+from vllm_mods.sharing.changing import LibraryUpdate
 
 
 @click.command(name="update")
-@click.argument("names", nargs=-1, metavar="[LIBRARY]...")
+@click.argument("libraries", nargs=-1, metavar="[LIBRARY]...")
 @click.option("--dry-run", is_flag=True, help="Say what is newer, and write nothing.")
 @options.json_output
-def command(names: tuple[str, ...], *, dry_run: bool, as_json: bool) -> int:
+def command(libraries: tuple[str, ...], *, dry_run: bool, as_json: bool) -> int:
     """Look where the project's libraries are now, show what is new, and lock that. No vLLM is changed.
 
     Without LIBRARY, all of them. A tag that was moved shows here, and nowhere else: `sync` takes
     the commit that is locked. The way to another tag is `rev` in vllm-mods.toml, and then this.
     """
     where = changing.there().where
-    found = changing.update(where, names, dry=dry_run)
+    found = changing.update(where, libraries, dry=dry_run)
     if as_json:
         options.print_json(
             {
@@ -49,7 +49,7 @@ def command(names: tuple[str, ...], *, dry_run: bool, as_json: bool) -> int:
     return EXIT_OK
 
 
-def _data(one: Updated) -> dict[str, Any]:
+def _data(one: LibraryUpdate) -> dict[str, Any]:
     return {
         "name": one.name,
         "changed": one.changed,
@@ -62,7 +62,7 @@ def _data(one: Updated) -> dict[str, Any]:
     }
 
 
-def _lines(one: Updated) -> list[str]:
+def _lines(one: LibraryUpdate) -> list[str]:
     if not one.changed:
         return [f"{one.name}: {one.now.source}{at(one.now)}: nothing is new"]
     if one.before is None:
@@ -84,7 +84,7 @@ def _lines(one: Updated) -> list[str]:
     return lines
 
 
-def changes(one: Updated) -> Sequence[tuple[str, Mod | None, Mod | None]]:
+def changes(one: LibraryUpdate) -> Sequence[tuple[str, Mod | None, Mod | None]]:
     """Return the mods that are others than before, by name: as they were, as they are."""
     was = {mod.name: mod for mod in one.mods_before or ()}
     now = {mod.name: mod for mod in one.mods_now}

@@ -1,4 +1,4 @@
-"""``vllm-mods.toml``: a project's libraries and targets, and whose mods it takes. Bytes in, ``Project`` out. Pure."""
+"""``vllm-mods.toml``: a project's libraries and targets, and whose mods it takes. Bytes in, ``ProjectFile`` out. Pure."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Policy(NamedTuple):
     bundled: bool
 
 
-class Project(NamedTuple):
+class ProjectFile(NamedTuple):
     """A project that has no problems. ``where`` is its file; paths in it are from there."""
 
     where: str
@@ -97,7 +97,7 @@ class Project(NamedTuple):
     policy: Policy | None = None
 
 
-def parse(data: bytes, where: str) -> Project | None:
+def parse(data: bytes, where: str) -> ProjectFile | None:
     """Read a project; None for a ``pyproject.toml`` without one. Raises ``ManifestError`` with every problem."""
     raw: Mapping[str, Any] = toml_of(data, where)
     at = ""
@@ -110,7 +110,7 @@ def parse(data: bytes, where: str) -> Project | None:
     top = Table(raw, at, [])
     top.check_schema(SCHEMA)
     libraries, targets, trust = (top.table(key) for key in ("libraries", "targets", "trust"))
-    found = Project(
+    found = ProjectFile(
         where,
         {name: _library(libraries, name) for name in libraries.raw},
         tuple(_target(targets, name) for name in targets.raw),

@@ -18,10 +18,10 @@ CONFIG = "VLLM_MODS_CONFIG"
 
 TYPE_CHECKING = False  # ``typing`` costs 5 ms, and only the type checker needs it
 if TYPE_CHECKING:
-    from vllm_mods.formats.project import Project
+    from vllm_mods.formats.project import ProjectFile
 
 
-def find(environ: Mapping[str, str] | None = None) -> "Project | None":
+def find(environ: Mapping[str, str] | None = None) -> "ProjectFile | None":
     """Read the project that holds here, None where there is none.
 
     Raises ``UsageError`` for two in one folder and for somebody else's above the current folder,
@@ -52,7 +52,7 @@ def find(environ: Mapping[str, str] | None = None) -> "Project | None":
     return None
 
 
-def read(where: str, *, must: bool = False) -> "Project | None":
+def read(where: str, *, must: bool = False) -> "ProjectFile | None":
     """Read a file as a project, None if there is none in it. Raises as ``find``."""
     if not os.path.lexists(where) and not must:
         return None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.formats.project import LibrarySource, Project, source_of
+from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.toml_table import NAME, Table
 from vllm_mods.library import project_file
@@ -21,7 +21,7 @@ _GIT = re.compile(
 )
 
 
-class Added(NamedTuple):
+class LibraryAdded(NamedTuple):
     """A library that a project has now: its mods, and those of them that the default target names."""
 
     name: str
@@ -30,7 +30,7 @@ class Added(NamedTuple):
     named: tuple[str, ...]
 
 
-class Updated(NamedTuple):
+class LibraryUpdate(NamedTuple):
     """A library as it was locked (None: it was not), and as it is; the mods of both, None for what is not kept."""
 
     name: str
@@ -51,7 +51,7 @@ def place() -> str:
     return os.path.abspath(project_file.NAME) if found is None else found.where
 
 
-def there() -> Project:
+def there() -> ProjectFile:
     """Read the project that holds here. Raises ``UsageError`` where there is none."""
     found = project_file.find()
     if found is None:
@@ -95,7 +95,7 @@ def spelled(text: str, where: str) -> tuple[LibrarySource, str]:
     return source, re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")
 
 
-def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Added:
+def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> LibraryAdded:
     """Add a library to a project, and mods of it to what its default target holds.
 
     Raises ``UsageError`` for a name that is taken or a mod that it has not, and whatever fetching it and
@@ -118,7 +118,7 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Ad
         _check_new(project, name)
         lock = {one: was for one, was in locking.read(project).items() if one in project.libraries}
         editing.write(project, lock | {name: locked}, editing.adding(name, source, named))
-    return Added(name, locked, there, named)
+    return LibraryAdded(name, locked, there, named)
 
 
 def remove(where: str, name: str) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def remove(where: str, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(gone))
 
 
-def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[Updated, ...]:
+def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdate, ...]:
     """Resolve libraries anew, all of them where none is named; lock what is found unless this is ``dry``."""
     with editing.alone(where) as project:
         lock = locking.read(project)
@@ -156,7 +156,7 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[Updated, ...
         before = lock.get(name)
         now = locking.resolved(project, name, project.libraries[name])
         old = None if before is None else _mods(name, before)
-        found.append(Updated(name, before, now, old, _mods(name, now) or ()))
+        found.append(LibraryUpdate(name, before, now, old, _mods(name, now) or ()))
     made = {one.name: one.now for one in found}
     if not dry and any(one.changed for one in found):
         with editing.alone(where) as project:
@@ -177,7 +177,7 @@ def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
     return tuple(library.load(f"{name}/{mod}") for mod in sorted(own))
 
 
-def _check_new(project: Project, name: str) -> None:
+def _check_new(project: ProjectFile, name: str) -> None:
     if name in project.libraries:
         raise UsageError(
             f"{project.where} has a library named `{name}` already: {project.libraries[name]}",
@@ -185,7 +185,7 @@ def _check_new(project: Project, name: str) -> None:
         )
 
 
-def _listed(project: Project) -> str:
+def _listed(project: ProjectFile) -> str:
     return ", ".join(project.libraries) or "none"
 
 

@@ -19,7 +19,7 @@ from tomlkit.exceptions import TOMLKitError
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.output import staged
 from vllm_mods.formats import project_lock
-from vllm_mods.formats.project import LibrarySource, Project
+from vllm_mods.formats.project import LibrarySource, ProjectFile
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import project_file, reading
 from vllm_mods.sharing import locking
@@ -81,7 +81,7 @@ def edited(data: bytes, where: str, change: Change) -> bytes:
 
 
 def write(
-    project: Project,
+    project: ProjectFile,
     lock: Mapping[str, LockedLibrary],
     change: Change | None = None,
     *,
@@ -109,14 +109,14 @@ def write(
 
 
 @contextlib.contextmanager
-def alone(where: str) -> Iterator[Project]:
+def alone(where: str) -> Iterator[ProjectFile]:
     """Read a project, and let nobody else change it meanwhile; one that there is not yet is empty."""
     folder = os.path.dirname(where)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # it is held for milliseconds
-        yield project_file.read(where) or Project(where, {})
+        yield project_file.read(where) or ProjectFile(where, {})
     finally:
         os.close(descriptor)
 

@@ -6,7 +6,7 @@ import os
 
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.formats import project_lock
-from vllm_mods.formats.project import LibrarySource, Project
+from vllm_mods.formats.project import LibrarySource, ProjectFile
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import catalog, checksums, reading
 from vllm_mods.library.catalog import Shared
@@ -15,19 +15,19 @@ from vllm_mods.sharing import contents, kept
 LOCK = "vllm-mods.lock"
 
 
-def place(project: Project) -> str:
+def place(project: ProjectFile) -> str:
     """Return where a project's lock lies: beside its file."""
     return os.path.join(os.path.dirname(project.where), LOCK)
 
 
-def read(project: Project) -> dict[str, LockedLibrary]:
+def read(project: ProjectFile) -> dict[str, LockedLibrary]:
     """Read a project's lock, nothing where there is none. Raises ``ManifestError``."""
     where = place(project)
     data = reading.read(where, None) if os.path.lexists(where) else None
     return {} if data is None else project_lock.parse(data, where)
 
 
-def entry(project: Project, name: str, lock: dict[str, LockedLibrary]) -> LockedLibrary:
+def entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> LockedLibrary:
     """Return what the lock has of a library. Raises ``UsageError`` where that does not fit the file."""
     locked = lock.get(name)
     if locked is None or locked.source != project.libraries[name]:
@@ -40,7 +40,7 @@ def entry(project: Project, name: str, lock: dict[str, LockedLibrary]) -> Locked
 
 
 def resolved(
-    project: Project, name: str, source: LibrarySource, locked: LockedLibrary | None = None
+    project: ProjectFile, name: str, source: LibrarySource, locked: LockedLibrary | None = None
 ) -> LockedLibrary:
     """Fetch a library as it is now, or as it is ``locked``, and keep it. Nothing is written to the project.
 
@@ -60,7 +60,7 @@ def resolved(
     return LockedLibrary(source, found, digest)
 
 
-def shared(project: Project, *, fetching: bool = False) -> tuple[Shared, ...]:
+def shared(project: ProjectFile, *, fetching: bool = False) -> tuple[Shared, ...]:
     """Open a project's libraries: folders as they stand, all else as it is locked and kept.
 
     What is not kept is fetched only if ``fetching``, which also holds folders to the lock. Raises
@@ -74,7 +74,7 @@ def shared(project: Project, *, fetching: bool = False) -> tuple[Shared, ...]:
 
 
 def _opened(
-    project: Project,
+    project: ProjectFile,
     name: str,
     source: LibrarySource,
     lock: dict[str, LockedLibrary],
@@ -101,7 +101,7 @@ def _opened(
 
 
 def _fetched(
-    project: Project, source: LibrarySource, at: str | None
+    project: ProjectFile, source: LibrarySource, at: str | None
 ) -> tuple[str, dict[str, bytes]]:
     """Return what a library is resolved to, and its files; ``at`` is what it has to be resolved to."""
     beside = os.path.dirname(project.where)
@@ -125,12 +125,12 @@ def _fetched(
     return version, contents.files(folder)
 
 
-def _signers(project: Project, source: LibrarySource) -> str | None:
+def _signers(project: ProjectFile, source: LibrarySource) -> str | None:
     beside = os.path.dirname(project.where)
     return os.path.join(beside, source.allowed_signers) if source.allowed_signers else None
 
 
-def _signed(project: Project, source: LibrarySource, digest: str) -> None:
+def _signed(project: ProjectFile, source: LibrarySource, digest: str) -> None:
     """Raise ``Refused`` for a library that is kept, and not signed by those who have to."""
     signers, there = _signers(project, source), kept.opened(digest)
     if signers is None or there is None or source.kind == "oci":  # whose artifact is signed itself
