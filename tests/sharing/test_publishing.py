@@ -261,6 +261,20 @@ def test_a_signature_is_attached_and_verified(
         artifact.pull(ref, signers=others)
 
 
+def test_a_signature_that_a_mirror_lists_without_its_kind_is_found(
+    registry: SmallRegistry, mods: Path, tmp_path: Path
+) -> None:
+    private, signers = key(tmp_path)
+    ref = f"{registry.host}/me/mods:1"
+    made = published(mods, ref, sign=private)
+    registry.put({"artifactType": "x/y", "layers": 7, "subject": {"digest": made.digest}}, tag="2")
+    index = json.loads(registry.referrers(made.digest))
+    for one in index["manifests"]:
+        del one["artifactType"]
+    registry.lies[f"/referrers/{made.digest}"] = (200, json.dumps(index).encode(), {})
+    assert artifact.pull(ref, signers=signers).digest == made.digest
+
+
 def test_a_signature_is_there_before_the_tag(
     registry: SmallRegistry, mods: Path, tmp_path: Path
 ) -> None:
