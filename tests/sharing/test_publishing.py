@@ -261,6 +261,20 @@ def test_a_signature_is_attached_and_verified(
         artifact.pull(ref, signers=others)
 
 
+def test_a_signature_that_a_mirror_lists_without_its_kind_is_found(
+    registry: SmallRegistry, mods: Path, tmp_path: Path
+) -> None:
+    private, signers = key(tmp_path)
+    ref = f"{registry.host}/me/mods:1"
+    made = published(mods, ref, sign=private)
+    registry.put({"artifactType": "x/y", "layers": 7, "subject": {"digest": made.digest}}, tag="2")
+    index = json.loads(registry.referrers(made.digest))
+    for one in index["manifests"]:
+        del one["artifactType"]
+    registry.lies[f"/referrers/{made.digest}"] = (200, json.dumps(index).encode(), {})
+    assert artifact.pull(ref, signers=signers).digest == made.digest
+
+
 def test_a_signature_is_there_before_the_tag(
     registry: SmallRegistry, mods: Path, tmp_path: Path
 ) -> None:
@@ -268,6 +282,29 @@ def test_a_signature_is_there_before_the_tag(
     *_, library, _statement, _signature, attached, tag = registry.written
     assert (library, tag) == (f"/v2/me/mods/manifests/{made.digest}", "/v2/me/mods/manifests/1")
     assert attached.startswith("/v2/me/mods/manifests/sha256:")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_cosign_signs_what_is_published_before_it_has_a_tag(
+    registry: SmallRegistry, mods: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A stand-in for cosign, which says how it was called."""
+    program = tmp_path / "bin/cosign"
+    program.parent.mkdir()
+    said = f'#!/bin/sh\necho "$@" >>{tmp_path}/log\n[ "$1" = version ] || exit {code}\n'
+    program.write_text(said)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    ref = f"{registry.host}/me/mods:1"
+    ready = artifact.prepare(str(mods), ref, sign="awskms:///x")
+    if code:
+        with pytest.raises(Refused, match=r"cosign does not sign .*; no tag was moved"):
+            artifact.publish(ready)
+    else:
+        artifact.publish(ready)
+    assert ("1" in registry.manifests) == (not code)
+    words = (tmp_path / "log").read_text().splitlines()[-1].split()
+    assert (words[0], words[-1]) == ("sign", f"{registry.host}/me/mods@{ready.digest}")
 
 
 def test_a_key_that_does_not_sign_sends_nothing(
@@ -299,6 +336,8 @@ def test_the_command_says_what_others_type(
     told = capsys.readouterr().out.splitlines()
     assert told[-2:] == dry[-2:]
     assert told[-1] == f"others type: vllm-mods add oci:{ref}@{artifact.resolve(ref)}"
+    assert run(["publish", str(mods), ref, "--dry-run"]) == 0
+    assert f"\n{ref} is this already: 3 files" in capsys.readouterr().out
 
 
 def test_the_command_answers_in_json_and_takes_the_folder_it_is_in(

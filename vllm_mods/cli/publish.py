@@ -7,7 +7,6 @@ import click
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import EXIT_OK, UsageError, refusing
 from vllm_mods.cli import options
-from vllm_mods.sharing import artifact
 
 
 @click.command(name="publish")
@@ -36,6 +35,8 @@ def command(
             f"one library is published at a time, and these are {len(folder)}: {', '.join(folder)}",
             hint="vllm-mods publish --help",
         )
+    from vllm_mods.sharing import artifact  # noqa: PLC0415  (requests, which help has no use for)
+
     ready = artifact.prepare(folder[0] if folder else ".", reference, sign=key)
     sent = 0 if dry_run else artifact.publish(ready).bytes_sent
     library = ready.library
@@ -67,9 +68,9 @@ def command(
         if names:
             click.echo(f"{what}: {', '.join(names)}")
     size = sum(map(len, library.files.values()))
-    done = (
-        f"would publish {reference}" if dry_run else f"published {reference}, {sent:,} bytes sent"
-    )
+    done = f"published {reference}, {sent:,} bytes sent"
+    if dry_run:
+        done = f"{reference} is this already" if ready.there else f"would publish {reference}"
     click.echo(f"{done}: {len(library.files):,} files, {size:,} bytes")
     for path in sorted(library.files) if dry_run else ():
         click.echo(f"  {path}")
