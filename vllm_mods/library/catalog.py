@@ -59,19 +59,24 @@ class Library:
         ``pins`` returns, for one of the ``folders``, the sha256 of every file that it may hold:
         see ``pinning.sums``.
         """
-        others = {os.path.abspath(one.folder): one for one in shared}
+        others: dict[str, list[Shared]] = {}  # one may be there under two names
+        for each in shared:
+            others.setdefault(os.path.abspath(each.folder), []).append(each)
         for folder in (*folders, *others):
             check_library(os.fspath(folder))
         named = tuple(os.path.abspath(folder) for folder in folders)
         self.roots = tuple(dict.fromkeys((data_root(), *named, *others)))
-        own = (*named, *(root for root, one in others.items() if one.listed is None))
+        own = (*named, *(root for root, same in others.items() if same[0].listed is None))
         self._writable = (*own, data_root()) if is_checkout() else own
         self._read = reading.reader(*self.roots, linked=data_root())
         self.pinned = pins is not None and bool(named)
         """Whether nothing may be taken but what is listed."""
-        self._pins = {root: one.listed for root, one in others.items() if one.listed is not None}
+        self._pins = {
+            root: one.listed for root, (one, *_) in others.items() if one.listed is not None
+        }
         self._pins |= {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
-        self._owners = {data_root(): BUNDLED} | {root: one.owner for root, one in others.items()}
+        self._owners = {data_root(): [BUNDLED]}
+        self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
         self._folders = self._named("mod", "patches", MANIFEST)
         self._homes: dict[str, str] = {}
 
@@ -96,16 +101,17 @@ class Library:
                     hint=f"rename one of them: it, and `name` in its {what}.toml",
                 )
             found |= {
-                f"{self._owners[root]}/{name}": place
+                f"{owner}/{name}": place
                 for root, place in places.items()
-                if root in self._owners
+                for owner in self._owners.get(root, ())
             }
         return found
 
     def owner(self, path: str) -> str | None:
         """Return whose library something lies in, None for a folder that was only named."""
-        roots = (root for root in self._owners if path.startswith(f"{root}/"))
-        return next((self._owners[root] for root in roots), None)
+        return next(
+            (one[0] for root, one in self._owners.items() if path.startswith(f"{root}/")), None
+        )
 
     def read(self, path: str, folder: str | None = None) -> bytes | None:
         """Read a file of one of the libraries, or of a ``folder`` elsewhere; None if there is none.
@@ -216,7 +222,7 @@ class Library:
 
     def _told(self, name: str, beside: str) -> str:
         """Return a mod's name as it means, everywhere, the one that it does in the library ``beside``."""
-        full = f"{self._owners.get(beside)}/{name}"
+        full = f"{self._owners.get(beside, [''])[0]}/{name}"
         return full if name not in self._folders and full in self._folders else name
 
     def template_names(self) -> tuple[str, ...]:

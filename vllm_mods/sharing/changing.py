@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
+from vllm_mods.formats.project import BUNDLED, LibrarySource, ProjectFile, source_of
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.toml_table import NAME, Table
 from vllm_mods.library import project_file
@@ -103,7 +103,7 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     """
     with editing.alone(where) as project:
         _check_new(project, name)
-    if not re.match(NAME, name):
+    if not re.match(NAME, name) or name == BUNDLED:
         raise UsageError(f"{name!r} is no name of a library", hint="--name NAME")
     locked = locking.resolved(project, name, source)
     there = _mods(name, locked) or ()

@@ -65,7 +65,7 @@ def edited(data: bytes, where: str, change: Change) -> bytes:
     try:
         document = tomlkit.parse(text)
         change(_root(document, where))
-        made = tomlkit.dumps(document)
+        made = tomlkit.dumps(document).rstrip("\n") + "\n"
         wanted = tomllib.loads(text)
         change(_root(wanted, where))
         if tomllib.loads(made) == wanted:
