@@ -28,8 +28,16 @@ from vllm_mods.sharing import changing
     metavar="MOD",
     help="A mod of it that the default target is to hold.",
 )
+@click.option(
+    "--allowed-signers",
+    "signers",
+    metavar="FILE",
+    help="One of these has to have signed it, now and whenever it is fetched.",
+)
 @options.json_output
-def command(source: str, owner: str | None, mods: tuple[str, ...], *, as_json: bool) -> int:
+def command(
+    source: str, owner: str | None, mods: tuple[str, ...], signers: str | None, *, as_json: bool
+) -> int:
     """Add somebody's library to the project, pinned; say what it may touch. No vLLM is changed.
 
     SOURCE is git+URL[@REV][#subdirectory=DIR], oci:REFERENCE, package:NAME of an installed
@@ -37,7 +45,7 @@ def command(source: str, owner: str | None, mods: tuple[str, ...], *, as_json: b
     repository, and what it is now to vllm-mods.lock. `vllm-mods sync` puts the mods in.
     """
     where = changing.place()
-    found, suggested = changing.spelled(source, where)
+    found, suggested = changing.spelled(source, where, signers)
     done = changing.add(where, found, owner or suggested, mods)
     if as_json:
         options.print_json(

@@ -75,6 +75,9 @@ class Library:
             root: one.listed for root, (one, *_) in others.items() if one.listed is not None
         }
         self._pins |= {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
+        self._hints = dict.fromkeys(
+            others, "vllm-mods sync --fetch  # has the project's libraries anew"
+        )
         self._owners = {data_root(): [BUNDLED]}
         self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
         self._folders = self._named("mod", "patches", MANIFEST)
@@ -123,7 +126,7 @@ class Library:
             if path.startswith(f"{root}/"):
                 from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
 
-                checksums.check(root, path, data, listed)
+                checksums.check(root, path, data, listed, hint=self._hints.get(root))
         return data
 
     def is_writable(self, path: str) -> bool:

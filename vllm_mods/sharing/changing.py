@@ -62,7 +62,7 @@ def there() -> ProjectFile:
     return found
 
 
-def spelled(text: str, where: str) -> tuple[LibrarySource, str]:
+def spelled(text: str, where: str, signers: str | None = None) -> tuple[LibrarySource, str]:
     """Read a source as it is typed, for the project's file ``where``; and the name that suggests itself.
 
     Raises ``UsageError``, which does not repeat what may be a secret.
@@ -88,6 +88,7 @@ def spelled(text: str, where: str) -> tuple[LibrarySource, str]:
             + ("" if is_url else f", and there is no folder {text}"),
             hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG",
         )
+    keys["allowed_signers"] = signers and _beside(signers, where)
     table = Table({key: value for key, value in keys.items() if value}, "", [])
     source = source_of(table)
     if table.problems:

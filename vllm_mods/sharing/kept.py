@@ -45,7 +45,7 @@ def keep(files: Mapping[str, bytes], what: str) -> str:
     data = listing(files, what)
     digest = sha256(data)
     place = _place(digest)
-    if _is_whole(digest):
+    if is_whole(digest):
         return digest
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
@@ -54,7 +54,7 @@ def keep(files: Mapping[str, bytes], what: str) -> str:
             place, {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()}
         )
     except OSError as error:
-        if not _is_whole(digest):  # else another run was quicker
+        if not is_whole(digest):  # else another run was quicker
             raise Refused(
                 f"{place}: {error.strerror}: {what} cannot be kept", hint=f"ls -ld {place}; df -h"
             ) from error
@@ -72,7 +72,8 @@ def opened(digest: str) -> tuple[str, dict[str, str]] | None:
     return (folder, listed) if all(os.path.lexists(f"{folder}/{one}") for one in listed) else None
 
 
-def _is_whole(digest: str) -> bool:
+def is_whole(digest: str) -> bool:
+    """Tell whether each file of a library is kept as it is listed."""
     there = opened(digest)
     return there is not None and all(
         sha256(reading.read(f"{there[0]}/{path}", there[0])) == listed

@@ -86,10 +86,9 @@ def _opened(
         signers = _signers(project, source)
         return Shared(name, folder, checksums.sums(folder, (), signers) if signers else None)
     locked = entry(project, name, lock)
-    there = kept.opened(locked.files)
-    if fetching and (there is None or source.kind == "path"):
+    if fetching and (source.kind == "path" or not kept.is_whole(locked.files)):
         resolved(project, name, source, locked)
-        there = kept.opened(locked.files)
+    there = kept.opened(locked.files)
     if there is None:
         raise UsageError(
             f"{name} ({source}) was not fetched on this machine yet",
