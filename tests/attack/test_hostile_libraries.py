@@ -151,10 +151,12 @@ def test_nothing_of_a_repository_is_run(
     for words in (("add", ".gitattributes"), ("commit", "-q", "-m", "a"), ("tag", "v2")):
         git(alice, *bare, "-c", "filter.x.clean=", "-c", "filter.x.process=", *words)
     mark.unlink(missing_ok=True)
+    short = git(alice, *bare, "rev-parse", "v2")[:10]
     # as a hook has it that runs this
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "not-ours"))
     assert call("add", "git+../alice@v2")[0] == 0
+    assert call("add", f"git+../alice@{short}", "--name", "all-of-it")[0] == 0
     assert call("update")[0] == 0
     assert not mark.exists()
     assert not (tmp_path / "not-ours").exists()
@@ -290,6 +292,17 @@ def test_git_asks_its_own_helpers_and_what_they_say_appears_nowhere(
     secret = SECRET.encode()
     assert secret not in everything(place)
     assert not (tmp_path / "cache").exists() or secret not in everything(tmp_path / "cache")
+
+
+def test_what_a_transport_says_is_repeated_without_secrets(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = f"fatal: https://me:{SECRET}@host/x?token={SECRET} is not for you"
+    monkeypatch.setenv("GIT_SSH_COMMAND", f"sh -c 'echo \"{said}\" >&2; exit 1' #")
+    code, told = call("-v", "add", "git+ssh://host/alice@v1", "--name", "x")
+    assert code == 1
+    assert "is not for you" in told
+    assert SECRET not in told
 
 
 def test_nobody_is_asked_where_nobody_is(call: Call, tmp_path: Path, alice: Path) -> None:
