@@ -11,12 +11,11 @@ import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
 ALL = os.environ.get("VLLM_MODS_TEST_ALL", "") not in {"", "0"}
 # Processes that are started from here, pytest-xdist's among them, draw the same.
@@ -43,8 +42,9 @@ settings.register_profile("sampled", settings.default, max_examples=examples(100
 settings.load_profile("sampled")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the marker ``sampled`` says, unless the tests were asked for by name."""
+    """Leave out what the marker ``sampled`` says of what ``-m`` left, unless asked for by name."""
     if (
         ALL
         or config.getoption("lf", default=False)

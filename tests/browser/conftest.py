@@ -38,7 +38,7 @@ ALONE = (
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None or find_spec("playwright") is None:
-        message = "there is no chromium, or no playwright (pip install 'vllm-mods[browser]')"
+        message = "there is no chromium, or no playwright (pip install -e '.[browser]')"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)

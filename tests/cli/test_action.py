@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -21,6 +22,7 @@ FILE = Path(__file__).parents[2] / "action.yml"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="only a checkout has action.yml")
 
 
+@functools.cache
 def action() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(FILE.read_text())
     return found

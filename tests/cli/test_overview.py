@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,9 +20,19 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def nothing_active(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("PYTHONPATH", "CONDA_PREFIX", "VLLM_MODS_TARGET"):
+    for name in (
+        "PYTHONPATH",
+        "CONDA_PREFIX",
+        "VLLM_MODS_TARGET",
+        "XDG_DATA_HOME",
+        "UV_TOOL_DIR",
+        "PIPX_HOME",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))  # no engine
 
 
 def test_the_active_vllm_is_shown_with_its_mods_and_the_next_command(
@@ -30,8 +43,8 @@ def test_the_active_vllm_is_shown_with_its_mods_and_the_next_command(
     site.rename(place)
     bare = call()
     assert bare.code == 0
-    assert f"({place})\n  no mods are in\n" in bare.out
-    assert f"hint: vllm-mods doctor --target {place}" in bare.err
+    assert f"({place}), the active environment\n  no mods are in\n" in bare.out
+    assert f"hint: vllm-mods suggest MODEL --target {place}" in bare.err
     assert call("apply", "fast").code == 0
     assert "\n  fast 1.0.0\n" in call().out
     assert f"hint: vllm-mods verify --target {place}" in call().err
@@ -54,7 +67,7 @@ def test_a_target_that_cannot_be_looked_into_is_told(
     monkeypatch.setenv("VLLM_MODS_TARGET", "pypi:0.21.0")
     answer = call()
     assert answer.code == 0
-    assert answer.out.startswith("pypi:0.21.0\n  ")
+    assert answer.out.startswith("pypi:0.21.0, VLLM_MODS_TARGET\n  ")
     assert "hint: vllm-mods doctor --target pypi:0.21.0" in answer.err
 
 
@@ -65,3 +78,121 @@ def test_what_other_tools_call_it_is_understood(call: Call, typed: str, meant: s
     answer = call(typed, "fast")
     assert answer.code == 2
     assert f"did you mean `{meant}`?" in answer.err
+
+
+def test_environments_of_other_tools_are_found(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.chdir(tmp_path)
+    places = {
+        tmp_path / ".venv": ".venv here",
+        home / ".local/share/uv/tools/vllm": "uv tool vllm",
+        home / ".local/share/pipx/venvs/serving": "pipx serving",
+        tmp_path / "conda/envs/big": "conda big",
+    }
+    for prefix in places:
+        shutil.copytree(site, prefix / "lib/python3.12/site-packages")
+    (home / ".conda").mkdir()
+    (home / ".conda/environments.txt").write_text(f"{tmp_path}/conda/envs/big\n{tmp_path}/gone\n")
+    out = call().out
+    for prefix, owner in places.items():
+        assert f"({prefix}/lib/python3.12/site-packages), {owner}\n" in out
+
+
+def test_the_mods_that_would_fit_are_named_and_those_that_would_not(
+    call: Call, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_MODS_TARGET", str(site))
+    (site / "vllm/loader.py").write_text("import os\n")
+    out = call().out
+    assert "would fit: limit" in out
+    assert "fast (" in out.partition("would not: ")[2]
+
+
+PAIRING = """
+schema = 1
+name = "chat"
+summary = "For talking"
+model = "/models/chat"
+base = "my-vllm:1"
+command = "vllm serve {model}"
+"""
+IMAGES: list[dict[str, Any]] = [
+    {
+        "Id": "sha256:" + "1" * 64,
+        "RepoTags": ["chat:1"],
+        "Config": {
+            "Labels": {"vllm-mods.pairing": "chat", "vllm-mods.model": "/models/\x1b[31mchat"}
+        },
+    },
+    {"Id": "sha256:" + "2" * 64, "RepoTags": ["vllm/vllm-openai:v0.21.0"], "Config": {}},
+    {
+        "Id": "sha256:" + "3" * 64,
+        "RepoTags": [],
+        "Config": {"Entrypoint": ["/usr/bin/vllm", "serve"]},
+    },
+    {"Id": "sha256:" + "4" * 64, "RepoTags": ["nginx:1"], "Config": None},
+]
+RUNNING = [{"Image": "sha256:" + "1" * 64, "Name": "/talk"}]
+
+
+def engine(
+    tmp_path: Path, containers: list[dict[str, str]], images: list[dict[str, Any]] = IMAGES
+) -> None:
+    """Put a docker into PATH that has these images and running containers."""
+    script = f"""#!{sys.executable}
+import json, sys
+kind, verb = sys.argv[1:3]
+there = json.loads({json.dumps({"image": images, "container": containers})!r})[kind]
+print(" ".join(one.get("Id", one.get("Name")) for one in there) if verb == "ls" else json.dumps(there))
+"""
+    (tmp_path / "bin/docker").write_text(script)
+    (tmp_path / "bin/docker").chmod(0o755)
+
+
+def test_images_that_serve_vllm_are_told_and_the_one_to_run(call: Call, tmp_path: Path) -> None:
+    engine(tmp_path, [])
+    answer = call()
+    assert "docker:chat:1\n    pairing chat, for /models/" in answer.out
+    assert "\x1b" not in answer.out
+    assert "docker:vllm/vllm-openai:v0.21.0\n" in answer.out
+    assert f"docker:{'3' * 12}\n" in answer.out
+    assert "nginx" not in answer.out
+    assert "hint: vllm-mods run chat" in answer.err
+
+
+def test_what_runs_is_told_with_its_log(call: Call, tmp_path: Path) -> None:
+    engine(tmp_path, RUNNING)
+    answer = call()
+    assert "docker:chat:1\n    pairing chat, for" in answer.out
+    assert "    runs as talk\n" in answer.out
+    assert "hint: vllm-mods logs talk" in answer.err
+
+
+def test_an_engine_that_does_not_answer_is_told_and_is_not_all_there_is(
+    call: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "bin/docker").write_text(
+        "#!/bin/sh\necho 'Cannot connect to the daemon' >&2\nexit 1\n"
+    )
+    (tmp_path / "bin/docker").chmod(0o755)
+    answer = call()
+    assert answer.code == 0
+    assert "docker container: Cannot connect to the daemon" in answer.out
+    assert "vllm-mods --help lists" in answer.out
+
+
+def test_a_pairing_for_the_vllm_that_is_here_is_what_comes_next_where_there_is_an_engine(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_MODS_TARGET", str(site))
+    assert "hint: vllm-mods suggest MODEL --target" in call().err
+    (tmp_path / "mine/pairings").mkdir(parents=True)
+    (tmp_path / "mine/pairings/chat.toml").write_text(PAIRING)
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(tmp_path / "mine"))
+    answer = call()
+    assert "\npairings for these: chat" in answer.out
+    assert "hint: vllm-mods suggest MODEL" in answer.err
+    engine(tmp_path, [], [])
+    assert "hint: vllm-mods lock chat" in call().err

@@ -24,6 +24,7 @@ def _page(page: Page) -> object:
     return pytest.param(page, marks=marks, id=page.path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "page", [_page(page) for page in PAGES if any(block.runs for block in page.blocks)]
 )
@@ -58,11 +59,23 @@ def test_no_block_is_silently_not_run() -> None:
     left = {page.path: block.reason for page in PAGES for block in page.blocks if block.reason}
     assert left.keys() == {
         "README.md",
+        "docs/guides/dgx-spark.md",
         "docs/guides/dockerfile.md",
         "docs/guides/images.md",
         "docs/guides/keeping.md",
         "docs/running.md",
     }
+
+
+def test_nobody_is_told_to_install_by_a_name_that_the_index_does_not_have() -> None:
+    """Until vllm-mods is there, that name may be anybody's: pages and hints install from files and addresses."""
+    by_name = re.compile(r"pip (?:install|download)\b[^`#\n]*[ '\"]vllm-mods(?![-\w/.])")
+    assert by_name.search("pip install --quiet 'vllm-mods[ray]'")
+    assert not by_name.search("pip install ./vllm-mods")
+    sources = (ROOT / "vllm_mods").rglob("*.py")
+    texts = [*(ROOT / page.path for page in PAGES), *sources, ROOT / "CONTRIBUTING.md"]
+    said = [(path, found[0]) for path in texts for found in by_name.finditer(path.read_text())]
+    assert not said
 
 
 def test_what_is_stood_in_for_is_run_by_ci() -> None:

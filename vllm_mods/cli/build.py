@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,7 @@ from vllm_mods.images import names
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library.catalog import Library
+from vllm_mods.run import engine
 
 if TYPE_CHECKING:
     from vllm_mods.build.outputs.registry import Attached
@@ -94,10 +96,11 @@ def command(
     """
     library = options.open_library(libraries)
     wanted = library.pairing(name)
-    kept = pairing_arguments.read_lock(
-        library, pairing_arguments.lock_path(library, name, lock_file), name
-    )
+    path = pairing_arguments.lock_path(library, name, lock_file)
+    kept = pairing_arguments.read_lock(library, path, name)
+    beside = () if lock_file is not None else pairing_arguments.in_library(library, name, path)
     ref = base or kept.lock.base.ref
+    named = tag
     tag = tag or pairing_lock.tag(kept.lock, kept.data)
     with ExitStack() as stack:
         parts = pairing_arguments.parts_of(kept.lock, ref, platform)
@@ -110,7 +113,7 @@ def command(
                     epoch=part.epoch,
                     locked=part,
                     afresh=afresh,
-                    beside=() if lock_file is not None else (kept.path,),
+                    beside=beside,
                 )
             )
             for part in parts
@@ -123,6 +126,7 @@ def command(
             _check(kept, part, one)
             held = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
             _demand_command(library, wanted, one, () if afresh else held)
+        asked = stack.enter_context(outputs.looking_up(place, opened[0].base, tag))
         images = build_all(kept, opened)
         again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
         for folder in libraries:
@@ -130,7 +134,7 @@ def command(
         for image in images if verify else ():
             made = archive.thin(image.built.image, image.built.tag)
             build_again([*again, "--platform", image.lock.base.platform], made)
-        ready = outputs.prepare(place, [image[1:] for image in images], tag)
+        ready = outputs.prepare(place, [image[1:] for image in images], tag, asked)
         files = documents_of(kept, images, ready, documents)
         every = {path: data for one in files for path, data in one.items()}
         with pairing_arguments.writing(every, "--documents DIR names another folder"):
@@ -152,6 +156,10 @@ def command(
     click.echo("\n".join((written.said, *image_lines(images))))
     if verify:
         click.echo("built three times under different conditions: the same each time")
+    if place.kind in engine.PROGRAMS:
+        given = (("--lock", lock_file), ("--image", named))
+        words = [word for option, value in given if value for word in (option, value)]
+        options.hint(shlex.join(["vllm-mods", "run", name, *words]))
     return EXIT_OK
 
 
@@ -249,12 +257,18 @@ def documents_of(
 def attached_of(
     files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready], signer: Signer | None = None
 ) -> list[Attached]:
-    """Return what is attached to each image in a registry: its documents, and what its signer makes."""
-    if ready[0].push is None:
+    """Return what is attached in a registry to each image and, last, to an index of several."""
+    push = ready[0].push
+    if push is None:
         return []
     from vllm_mods.build import signing  # noqa: PLC0415  (only registries have use for it)
 
-    return [signing.attached(one.values(), signer) for one in files]
+    pairs = [tuple(one.values()) for one in files]
+    found = [signing.attached(statement, bill, signer) for bill, statement in pairs]
+    if len(pairs) > 1:
+        whole = documents.of_index([statement for _, statement in pairs], push.tagged.digest)
+        found.append(signing.attached(whole, None, signer))
+    return found
 
 
 def _signer(key: str, place: Output) -> Signer:

@@ -7,7 +7,7 @@ import os
 import click
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.doctor import search
+from vllm_mods.doctor import environments, search
 
 
 def found() -> str:
@@ -22,7 +22,7 @@ def found() -> str:
             f"no --target is named, and there are several vLLMs: {', '.join(there)}",
             hint=f"{path} --target {there[0]}  # or set VLLM_MODS_TARGET",
         )
-    others = search.elsewhere(os.environ)
+    others = [one.root for one in environments.found(os.environ)]
     more = f"; there is one in {' and in '.join(others)}" if others else ""
     raise UsageError(
         f"no --target is named, and the active environment has no vLLM{more}",

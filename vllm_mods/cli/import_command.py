@@ -50,6 +50,7 @@ from vllm_mods.report import data
 @click.option(
     "--fetch", is_flag=True, help="Of a mod: take what its script asks for by https, once."
 )
+@options.others
 @options.offline
 @options.json_output
 def command(
@@ -70,6 +71,7 @@ def command(
     environ: tuple[str, ...],
     fetch: bool,
     mend: bool,
+    others: tuple[str, ...],
     offline: bool,
     as_json: bool,
 ) -> int:
@@ -83,7 +85,7 @@ def command(
     """
     limits = (network, seconds, also, environ) if record else None
     asked = ImportArguments(
-        path, library, name, tree, summary, terms, spec, limits, offline, as_json, fetch
+        path, library, name, tree, summary, terms, spec, limits, offline, as_json, fetch, others
     )
     if fetch and offline:
         raise UsageError(
@@ -134,9 +136,10 @@ def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
             f"{asked.path} is a mod, and --output, --mod and --repair are for recipes",
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
-    if not is_mod and any((asked.tree, asked.summary, asked.terms, asked.spec, asked.record)):
+    of_mods = (asked.tree, asked.summary, asked.terms, asked.spec, asked.record, asked.others)
+    if not is_mod and any(of_mods):
         raise UsageError(
-            f"{asked.path} is no mod, and --tree, --record, --summary, --license and --vllm are for mods",
+            f"{asked.path} is no mod, and --tree, --record, --with, --summary, --license and --vllm are for mods",
             hint="a mod is a folder or a zip with a run.sh, or a Dockerfile",
         )
     return is_mod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,11 +72,6 @@ def command(
         )
     wanted = library.pairing(names[0])
     path = pairing_arguments.lock_path(library, names[0], output)
-    if output is None and not check and not library.is_writable(path):
-        raise UsageError(
-            f"{names[0]} came with vllm-mods, and {path} would be a part of the installation: nothing was written",
-            hint=f"vllm-mods lock {names[0]} --output {names[0]}.lock",
-        )
     trust.demand_pairing(library, wanted.name)  # before anybody asks for its base and its model
     epoch = source_date_epoch()
     looked = looked_at(library, wanted)
@@ -109,6 +105,8 @@ def command(
         )
     else:
         click.echo(_text(lock, data))
+        named = "" if output is None else f" --lock {shlex.quote(output)}"
+        options.hint(f"vllm-mods build {wanted.name}{named}")
     return EXIT_OK
 
 

@@ -1,48 +1,144 @@
-"""``vllm-mods`` alone: the vLLMs that are found without starting anything, what is in them, what to do next."""
+"""``vllm-mods`` alone: the vLLMs of this machine, what is in them, what fits, and what to do next.
+
+Environments are found by their folders, images and containers by asking the engines; nothing is started.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Collection, Iterator, Sequence
 
 import click
 
 from vllm_mods.api import apply
+from vllm_mods.api.outcomes import Status
 from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.versions import in_range
 from vllm_mods.cli import options
-from vllm_mods.doctor import search
+from vllm_mods.doctor import environments
+from vllm_mods.doctor.environments import Installed
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import planner
 from vllm_mods.report import text
+from vllm_mods.run import engine
+from vllm_mods.run.engine import LocalImage
+from vllm_mods.trees.open import open_tree
 
+_WIDTH = 100
+PAIRING, MODEL = "vllm-mods.pairing", "vllm-mods.model"  # labels of an image
 _ELSEWHERE = """\
-no vLLM is in the active environment, and VLLM_MODS_TARGET names none
+no vLLM is in the environments here
   of a release:  vllm-mods check --target pypi:VERSION
   of an image:   vllm-mods check --target image:REF
-  of a folder:   vllm-mods check --target DIR"""
+  of a folder:   vllm-mods check --target DIR  # VLLM_MODS_TARGET=DIR names it once and for all"""
 
 
 def show() -> None:
-    """Print one screen: each vLLM with its mods, and the next command."""
+    """Print one screen: each vLLM with what is in it and what fits, and the next command."""
     named = os.environ.get(options.TARGET)
-    there = (named,) if named else search.active(os.environ) or search.elsewhere(os.environ)
-    hints = [hint for hint in map(_tree, there) if hint]
+    there = (Installed(named, options.TARGET),) if named else environments.found(os.environ)
+    library = options.open_library(())
+    wrong: list[str] = []
+    seen = [status for one in there if (status := _tree(one, wrong)) is not None]
     if not there:
         click.echo(_ELSEWHERE)
+    if seen:
+        _fits(library, seen[0])
+    images = tuple(_images())
+    pairings = _pairings(
+        library, {one.version for one in seen}, {name for one in images for name in one.names}
+    )
     click.echo("\nvllm-mods --help lists the commands; vllm-mods list, the mods and pairings")
-    options.hint(hints[0] if hints else "vllm-mods list")
+    options.hint(wrong[0] if wrong else _next(seen, images, pairings))
 
 
-def _tree(place: str) -> str | None:
-    """Print what is in a vLLM; return the command that comes next."""
-    where = shlex.quote(place)
+def _tree(place: Installed, wrong: list[str]) -> Status | None:
+    """Print what is in a vLLM; say in ``wrong`` what to do where something is."""
     try:
-        there = apply.status(place)
+        there = apply.status(place.root)
     except VllmModsError as error:  # a tree that is no folder, or is damaged, is not all there is
-        click.echo(f"{place}\n  {error.message}")
-        return f"vllm-mods doctor --target {where}"
-    click.echo(text.tree_name(there.version, place))
+        click.echo(f"{place.root}, {place.owner}\n  {error.message}")
+        wrong.append(f"vllm-mods doctor --target {shlex.quote(place.root)}")
+        return None
+    click.echo(f"{text.tree_name(there.version, place.root)}, {place.owner}")
     for entry in there.mods:
         click.echo(f"  {entry.name} {entry.version}{text.STANDING[there.standing(entry)]}")
     if not there.mods:
         click.echo("  no mods are in")
-        return f"vllm-mods doctor --target {where}  # which mods fit"
-    return there.hint or f"vllm-mods verify --target {where}"
+    wrong += [there.hint] if there.hint else []
+    return there
+
+
+def _fits(library: Library, there: Status) -> None:
+    """Print which of the library's other mods would go into a tree, each planned alone."""
+    tree = open_tree(there.target)
+    inside = {entry.name for entry in there.mods}
+    good: list[str] = []
+    bad: list[str] = []
+    for name in library.names():
+        if name in inside:
+            continue
+        try:
+            verdict = planner.plan_alone(library.load(name), tree).verdict
+        except VllmModsError:  # `check` has the whole of it
+            bad.append(f"{name} (unreadable)")
+            continue
+        (good if verdict.ok else bad).append(name if verdict.ok else f"{name} ({verdict.value})")
+    for title, names in (("would fit", good), ("would not", bad)):
+        if names:
+            click.echo("\n".join(text.wrapped(f"  {title}: {', '.join(names)}", _WIDTH)))
+
+
+def _images() -> Iterator[LocalImage]:
+    """Print the images of the engines here that serve vLLM, and yield them."""
+    title = "\nimages"
+    for program in engine.found():
+        try:
+            there = engine.serving(program)
+        except VllmModsError as error:
+            click.echo(f"\n{error.message}")
+            continue
+        for one in there:
+            lines = [*filter(None, (title,)), f"  {program}:{', '.join(one.names)}"]
+            if PAIRING in one.labels:
+                lines.append(f"    pairing {one.labels[PAIRING]}, for {one.labels.get(MODEL)}")
+            lines += [f"    runs as {name}" for name in one.running]
+            click.echo("\n".join(lines))
+            title = ""
+            yield one
+
+
+def _pairings(
+    library: Library, versions: Collection[str | None], bases: Collection[str]
+) -> list[str]:
+    """Print, and return, the pairings for a vLLM or an image that is here."""
+    found = []
+    for name in library.pairing_names():
+        try:
+            one = library.pairing(name)
+        except VllmModsError:  # `check --pairing` has the whole of it
+            continue
+        if one.base in bases or any(in_range(version, one.vllm or "") for version in versions):
+            found.append(name)
+    if found:
+        click.echo(
+            "\n" + "\n".join(text.wrapped(f"pairings for these: {', '.join(found)}", _WIDTH))
+        )
+    return found
+
+
+def _next(seen: Sequence[Status], images: Sequence[LocalImage], pairings: Sequence[str]) -> str:
+    ours = [one for one in images if PAIRING in one.labels]
+    if running := [name for one in ours for name in one.running]:
+        return f"vllm-mods logs {running[0]}"
+    if ours:
+        return f"vllm-mods run {shlex.quote(ours[0].labels[PAIRING])}"
+    inside = [one.target for one in seen if one.mods]
+    if inside:
+        return f"vllm-mods verify --target {shlex.quote(inside[0])}"
+    if pairings and engine.found():
+        return f"vllm-mods lock {pairings[0]}  # then build it, and run it"
+    if seen:
+        return f"vllm-mods suggest MODEL --target {shlex.quote(seen[0].target)}  # what your model needs of these"
+    return "vllm-mods list"

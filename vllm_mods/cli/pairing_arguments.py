@@ -48,9 +48,24 @@ class OnBase(NamedTuple):
 
 
 def lock_path(library: Library, name: str, named: str | None) -> str:
-    """Return where a pairing's lock lies: as it is named, else beside the pairing."""
-    beside = f"{os.path.splitext(library.pairing_file(name))[0]}.lock"
-    return os.path.abspath(named) if named is not None else beside
+    """Return where a pairing's lock lies: as it is named, else beside the pairing.
+
+    That of a pairing of the installation, where nobody writes, lies in the current folder.
+    """
+    if named is not None:
+        return os.path.abspath(named)
+    beside = _beside(library, name)
+    there = library.is_writable(beside) or os.path.exists(beside)
+    return beside if there else os.path.abspath(os.path.basename(beside))
+
+
+def in_library(library: Library, name: str, path: str) -> tuple[str, ...]:
+    """Return the path of a lock if it is a file of the pairing's library, which is trusted as that is."""
+    return (path,) if path == _beside(library, name) else ()
+
+
+def _beside(library: Library, name: str) -> str:
+    return f"{os.path.splitext(library.pairing_file(name))[0]}.lock"
 
 
 def read_lock(library: Library, path: str, name: str) -> ReadLock:

@@ -62,6 +62,7 @@ def command(
         f"{found.service.name}: {chosen} {identity[:12]}, http://localhost:{found.service.port}"
     )
     if not wait:
+        options.hint(f"vllm-mods logs {found.service.name}")
         return EXIT_OK
     waiting.wait(found.service, chosen)
     there = engine.container(found.service.name, chosen)

@@ -88,7 +88,8 @@ def asked(
     named = library.pairing(name)
     wanted = taken_over(named, library.select(library.mods_of(named))).pairing
     path = pairing_arguments.lock_path(library, name, lock_file)
-    trust.demand_pairing(library, name, *(() if lock_file is not None else (path,)))
+    beside = () if lock_file is not None else pairing_arguments.in_library(library, name, path)
+    trust.demand_pairing(library, name, *beside)
     kept = pairing_arguments.read_lock(library, path, name)
     own = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     made = service(

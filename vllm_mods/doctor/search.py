@@ -28,34 +28,29 @@ def here() -> str | None:
 def active(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the site roots of the vLLMs that this Python or the active environment would import."""
     mine = here()
-    found = _in_prefixes(_active(environ))
+    found = [root for prefix in _active(environ) for root in in_prefix(prefix)]
     return tuple(dict.fromkeys((*([os.path.realpath(mine)] if mine else ()), *found)))
-
-
-def elsewhere(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return site roots with a vLLM in the environments that are active, and in the system."""
-    return _in_prefixes([*_active(environ), _of_program(environ), "/usr/local", "/usr"])
 
 
 def _active(environ: Mapping[str, str]) -> list[str]:
     """Return the prefixes of the environments that are active, else that of the ``python3`` in PATH."""
     named = [environ.get("VIRTUAL_ENV"), environ.get("CONDA_PREFIX")]
-    return [one for one in named if one] or [_of_program(environ)]
+    return [one for one in named if one] or [of_program(environ)]
 
 
-def _of_program(environ: Mapping[str, str]) -> str:
+def of_program(environ: Mapping[str, str]) -> str:
+    """Return the prefix of the ``python3`` in PATH, nothing where there is none."""
     program = shutil.which("python3", path=environ.get("PATH"))
     return os.path.dirname(os.path.dirname(program)) if program else ""
 
 
-def _in_prefixes(prefixes: Sequence[str]) -> tuple[str, ...]:
-    found = (
-        os.path.realpath(folder)
-        for prefix in filter(None, prefixes)
-        for folder in sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages"))
-        if _holds(folder)
-    )
-    return tuple(dict.fromkeys(found))
+def in_prefix(prefix: str) -> Iterator[str]:
+    """Yield the site roots with a vLLM in one environment."""
+    for folder in (
+        sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages")) if prefix else ()
+    ):
+        if _holds(folder):
+            yield os.path.realpath(folder)
 
 
 class OtherVllm(NamedTuple):

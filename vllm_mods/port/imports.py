@@ -1,22 +1,17 @@
-"""Imports that a mod adds, of things that another module has by now."""
+"""Imports that a mod adds, written anew for where the names are by now."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.model import FileChange, Finding, Tree
 from vllm_mods.fit.found import Symbol
-from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.shapes import Class, Function
-from vllm_mods.fit.world import SummaryCache, World
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
-from vllm_mods.placing import relocation
-from vllm_mods.port import callers
-from vllm_mods.port.follow import Followed
 
 _ALIKE = 0.5
 
@@ -28,49 +23,6 @@ class Move(NamedTuple):
     alias: ast.alias
     module: str
     name: str
-
-
-def follow(
-    cut: FileChange, findings: Iterable[Finding], base: Tree, target: Tree
-) -> tuple[FileChange, tuple[Followed, ...]]:
-    """Point added ``from … import`` lines, of which the fit says that they fail, to where the names are.
-
-    Only of names whose definition one single other file of the target has got since the base, and
-    alike; every change is told.
-    """
-    lines = {one.line for one in findings if one.code == "fit-import" and one.path == cut.path}
-    tree = syntax_tree.module(cut.after) if cut.after is not None and lines else None
-    if tree is None or cut.after is None:
-        return cut, ()
-    cache = SummaryCache()
-    before, now = World(base, {}, cache), World(target, {}, cache)
-    moves = []
-    for node in ast.walk(tree):
-        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
-            assert isinstance(node, ast.ImportFrom)  # noqa: S101  (as above)
-            module = callers.imported_module(cut.path, node)
-            old, there = (callers.symbols(world, module, alias.name) for world in (before, now))
-            if alias.lineno not in lines or there or len(old) != 1:
-                continue
-            place = module.replace(".", "/") + ".py"
-            homes = list(relocation.defining(target, place, [alias.name]))
-            if len(homes) != 1:
-                continue
-            name = homes[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            new = callers.symbols(now, name, alias.name)
-            was = callers.symbols(before, name, alias.name)
-            if len(new) == 1 and (not was or was == old) and alike(before, old[0], now, new[0]):
-                moves.append(Move(node, alias, name, alias.name))
-    data = moved(cut.after, moves, added_lines(cut.before, cut.after))
-    told = [
-        Followed(
-            f"{one.name} of {callers.imported_module(cut.path, one.node)}",
-            f"{one.name} of {one.module}",
-            1.0,
-        )
-        for one in moves
-    ]
-    return cut._replace(after=data), tuple(told) if data != cut.after else ()
 
 
 def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:

@@ -25,6 +25,7 @@ from vllm_mods.fit.things import Thing
 from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
+from vllm_mods.placing import relocation
 from vllm_mods.port import callers, imports, renaming
 from vllm_mods.port.callers import Caller, Callers
 from vllm_mods.port.renaming import Renaming
@@ -51,6 +52,7 @@ def follow(
     cache = SummaryCache()
     now = World(target, {}, cache)
     sides = _Worlds(
+        target,
         World(base, {}, cache),
         now,
         World(target, {cut.path: cut.after for cut in cuts}, cache, dict(now.texts)),
@@ -72,7 +74,8 @@ class _Spot(NamedTuple):
 class _Worlds:
     """The base, the target and the target with the mod's changes."""
 
-    def __init__(self, before: World, now: World, after: World) -> None:
+    def __init__(self, target: Tree, before: World, now: World, after: World) -> None:
+        self.target = target
         self.before = before
         self.now = now
         self.after = after
@@ -124,7 +127,7 @@ class _NewPlace(NamedTuple):
 
 
 def _moved(sides: _Worlds, path: str, module: str, name: str) -> _NewPlace | None:
-    """Return where upstream's callers have a name from by now; None if that is not one place."""
+    """Return where upstream's callers have a name from by now, or where it alone is; None if that is not one place."""
     old = callers.symbols(sides.before, module, name)
     found: dict[object, _NewPlace] = {}
     for caller in sides.callers.of(name, path):
@@ -143,8 +146,28 @@ def _moved(sides: _Worlds, path: str, module: str, name: str) -> _NewPlace | Non
                 if not imports.alike(sides.before, old[0], sides.now, new[0]):
                     return None
                 found.setdefault(new[0], _NewPlace(*home, f"by now, as {caller.path} has it"))
+    if not found:
+        return _home(sides, module, name, old)
     (one,) = found.values() if len(found) == 1 else (None,)
     return one if one is not None and one.told else None
+
+
+def _home(sides: _Worlds, module: str, name: str, old: Sequence[Symbol]) -> _NewPlace | None:
+    """Return the one other file that defines a name by now, and alike; None if that is not one."""
+    if len(old) != 1 or callers.symbols(sides.now, module, name):
+        return None
+    homes = list(relocation.defining(sides.target, module.replace(".", "/") + ".py", [name]))
+    if len(homes) != 1:
+        return None
+    home = homes[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    was, new = (callers.symbols(world, home, name) for world in (sides.before, sides.now))
+    if (
+        len(new) != 1
+        or (was and was != old)
+        or not imports.alike(sides.before, old[0], sides.now, new[0])
+    ):
+        return None
+    return _NewPlace(home, name, "by now, and nowhere else")
 
 
 def _same_use(caller: Caller, old: str, new: str) -> bool:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -26,6 +26,41 @@ class EngineContainer(NamedTuple):
     labels: Mapping[str, str]
     running: bool
     restarts: int
+
+
+class LocalImage(NamedTuple):
+    """An image of an engine that serves vLLM, its names, and those of its containers that run."""
+
+    program: str
+    names: tuple[str, ...]
+    labels: Mapping[str, str]
+    running: tuple[str, ...]
+
+
+def serving(program: str) -> tuple[LocalImage, ...]:
+    """Return the images that serve vLLM, as their labels, names or commands say. Raises ``TreeError``."""
+    running: dict[str, list[str]] = {}
+    for one in _inspected(program, "container"):
+        running.setdefault(one["Image"].removeprefix("sha256:"), []).append(one["Name"].lstrip("/"))
+    images = []
+    for one in _inspected(program, "image"):
+        config = one.get("Config") or {}
+        names, labels = one.get("RepoTags") or [], config.get("Labels") or {}
+        command = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
+        words = [name.rpartition("/")[2] for name in (*names, *command)]
+        if any(key.startswith("vllm-mods.") for key in labels) or any(
+            "vllm" in word for word in words
+        ):
+            identity = one["Id"].removeprefix("sha256:")
+            there = tuple(sorted(running.get(identity, ())))
+            images.append(LocalImage(program, tuple(names) or (identity[:12],), labels, there))
+    return tuple(sorted(images, key=lambda one: one.names))
+
+
+def _inspected(program: str, kind: str) -> list[dict[str, Any]]:
+    """Return what an engine tells of all its images, or of the containers that run."""
+    every = dict.fromkeys(call(program, kind, "ls", "--quiet", "--no-trunc").split())
+    return json.loads(call(program, kind, "inspect", *every)) if every else []
 
 
 def found() -> tuple[str, ...]:

@@ -131,19 +131,17 @@ def publish(ready: Publication) -> Published:
 
     Raises ``TreeError`` if the registry does not take it, ``Refused`` if cosign does not sign it.
     """
-    client, digest = ready.client, ready.digest
+    client, found = ready.client, oci.described(ready.manifest)
     if not ready.there:
         client.upload_parts(ready.parts)
         if any(ready.attached):
-            client.put_manifest(ready.manifest, digest)
-    client.attach(
-        Descriptor(reading.MANIFEST, digest, len(ready.manifest)), ready.attached.artifacts
-    )
+            client.put_manifest(ready.manifest, found)
+    client.attach(found, ready.attached.artifacts)
     if ready.attached.sign is not None:
-        ready.attached.sign(str(client.name._replace(digest=digest)))
+        ready.attached.sign(str(client.name._replace(digest=found.digest)))
     if not ready.there:
-        client.put_manifest(ready.manifest)
-    return Published(str(client.name), digest, client.sent)
+        client.put_manifest(ready.manifest, found, client.name.tag)
+    return Published(str(client.name), found.digest, client.sent)
 
 
 def about(library: SharedLibrary) -> dict[str, str]:
