@@ -40,19 +40,18 @@ class Pulled(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A library that everything was checked of, and nothing was sent of yet; ``there`` if the tag is this already."""
+    """A library that everything was checked of, and nothing was sent of yet.
+
+    ``digest`` is the manifest's; ``there`` is whether the tag is this already.
+    """
 
     library: SharedLibrary
     client: Pusher
     parts: Attachment
     manifest: bytes
+    digest: str
     attached: Attached
     there: bool
-
-    @property
-    def digest(self) -> str:
-        """The digest of the manifest."""
-        return oci.digest(self.manifest)
 
 
 class Published(NamedTuple):
@@ -61,11 +60,6 @@ class Published(NamedTuple):
     reference: str
     digest: str
     bytes_sent: int
-
-
-def resolve(reference: str) -> str:
-    """Return the digest that a tag stands for now. Raises as ``pull``."""
-    return _found(Client(names.parse(reference), os.environ))[0]
 
 
 def pull(reference: str, *, signers: str | None = None) -> Pulled:
@@ -123,7 +117,7 @@ def prepare(folder: str, reference: str, *, sign: str | None = None) -> Publicat
             f"{name} is {there} already, and {folder} is {digest}: a tag is not moved; nothing was sent",
             hint="another tag: whoever has this one counts on what it is",
         )
-    return Publication(library, client, parts, manifest, attached, there=there is not None)
+    return Publication(library, client, parts, manifest, digest, attached, there is not None)
 
 
 def publish(ready: Publication) -> Published:
