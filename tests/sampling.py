@@ -34,8 +34,8 @@ def few(points: Sequence[T], count: int, name: str) -> list[T]:
 
 
 def examples(count: int) -> int:
-    """Return how many examples Hypothesis makes of a property that takes long: a third, or ``count``."""
-    return count if ALL else max(count // 3, 1)
+    """Return how many examples Hypothesis makes of a property that takes long: a fifth, or ``count``."""
+    return count if ALL else max(count // 5, 1)
 
 
 settings.register_profile("sampled", settings.default, max_examples=examples(100), deadline=None)

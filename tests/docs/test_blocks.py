@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+import single_file
 import yaml
 from doc_commands import environment
 from doc_pages import ROOT, SHOWN, agrees, commands, pages, read
@@ -59,10 +59,9 @@ def _run_lines(block: Block) -> Iterator[str]:
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with what the page has made beforehand: the folder `tool`, vllm-mods.pyz."""
     folder = tmp_path_factory.mktemp("tools")
-    script = str(ROOT / "tools/single_file.py")
-    subprocess.run([sys.executable, script, str(folder / "vllm-mods.pyz")], check=True)
-    with zipfile.ZipFile(folder / "vllm-mods.pyz") as archive:
-        archive.extractall(folder / "tool")  # it holds what `pip install --target` wrote
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--target"]
+    subprocess.run([*pip, str(folder / "tool"), str(ROOT)], check=True)
+    single_file.write({single_file.MINE: folder / "tool"}, folder / "vllm-mods.pyz")
     return folder
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_commands import STOOD_IN, run
 from doc_pages import CHECKED, ROOT, RUN, SHOWN, pages
+from sampling import ALL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,13 +25,14 @@ def _page(page: Page) -> object:
     return pytest.param(page, marks=marks, id=page.path)
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "page", [_page(page) for page in PAGES if any(block.runs for block in page.blocks)]
 )
 def test_the_commands_do_what_the_page_says(
     page: Page, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    if "time" in page.needs and not ALL:
+        pytest.skip("takes seconds, and .ci/run does it: VLLM_MODS_TEST_ALL=1")
     if "patch" in page.needs and shutil.which("patch") is None:
         assert "CI" not in os.environ
         pytest.skip("not installed: patch")

@@ -19,6 +19,7 @@ from vllm_mods.making import (
     advice,
     building,
     compose,
+    each_entry,
     exporting,
     folder,
     from_folder,
@@ -59,6 +60,7 @@ class ImportArguments(NamedTuple):
     as_json: bool
     fetch: bool = False
     others: tuple[str, ...] = ()
+    each: bool = False
 
     def opened(self) -> Tree | None:
         """Open the tree that the mod was written for, None where none is named."""
@@ -89,6 +91,8 @@ def run(asked: ImportArguments) -> int:
         return _take_back(asked, *exported)
     if asked.record is not None and asked.tree is None:
         return _over_releases(asked, source)
+    if asked.each:
+        return _each(asked, source)
     fetcher = Fetcher(options.note)
     tree = asked.opened()
     effects: tuple[Effect, ...]
@@ -197,6 +201,30 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     return EXIT_OK
 
 
+def _each(asked: ImportArguments, source: LauncherFolder) -> int:
+    """Make a mod of each entry of a registry."""
+    tree = asked.opened()
+    if tree is None or asked.record is None:
+        raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
+    name = asked.name or _slug(source.name)
+    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
+    made = each_entry.make(source, wanted, tree, Limits(*asked.record), _progress)
+    options.beside(asked.others, [_mod(one.name, one.files) for one in made.mods])
+    if asked.library is not None:
+        new.write_all(asked.library, {one.name: one.files for one in made.mods})
+    if asked.as_json:
+        options.print_json({**script.each_data(made), "path": asked.path, "name": name})
+        return EXIT_OK
+    for line in script.each(made):
+        click.echo(line, err=True)
+    if asked.library is None:
+        hint = f"vllm-mods import {asked.path} --record --each --tree {asked.tree} --library DIR"
+        click.echo(f"\nhint: {hint}  # writes them to DIR/patches", err=True)
+        return EXIT_OK
+    click.echo(f"wrote {len(made.mods)} mods to {asked.library}/patches")
+    return EXIT_OK
+
+
 def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int:
     """Take the mod out of a folder that ``export`` wrote."""
     if asked.name not in {None, mod.name} or any((asked.summary, asked.terms, asked.spec)):
@@ -205,8 +233,8 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
             hint=f"vllm-mods import {asked.path} --library DIR",
         )
     planned = None
-    if asked.tree is not None:
-        tree = options.open_tree(asked.tree, offline=asked.offline)
+    options.beside(asked.others, (mod,))
+    if (tree := asked.opened()) is not None:
         planned = planner.plan_alone(mod, tree)
     place = None if asked.library is None else new.write(asked.library, mod.name, files)
     _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)
