@@ -1,10 +1,11 @@
 """Sixty mods on all releases, cold and warm: CPU, network, memory; beside sdists and `git apply --check`.
 
-    python benchmarks/many_mods.py --trees DIR [--mods N] [--jobs N] [--seed S] [--keep DIR]
+    python benchmarks/many_mods.py --trees DIR [--mods N] [--jobs N] [--seed S] [--vllm SPEC] [--keep DIR]
 
 The mods are upstream's own changes: each is what one to three functions of one release became in the
 next, for the releases before that one. ``--trees`` has sources of vLLM, each in a folder named by its
-version; ``--keep`` says where the mods are written, to look at. Reads the package index.
+version; ``--keep`` says where the mods are written, to look at. Reads the package index. By hand the same
+is to download each release's sdist whole, to unpack it, and to ask `git apply --check` for each mod.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from matrix import Run, forget_answers, measured, moved, sdists
+from matrix import Run, forget_answers, measured, moved
 from packaging.version import Version
 from port_replay import functions, read, with_function
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff_writer
+from vllm_mods.grid.choose import choose_releases
+from vllm_mods.grid.work import Setting, Workshop
 from vllm_mods.library.catalog import Library
 from vllm_mods.port import outline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from vllm_mods.base.model import Mod
 
@@ -103,21 +106,47 @@ def is_release(trees: str, name: str) -> bool:
     return name[0].isdigit() and name.count(".") == 2 and Path(trees, name, "vllm").is_dir()
 
 
-def git_loop(trees: str, mods: Sequence[Mod]) -> Iterator[int]:
-    """Ask `git apply --check` for every patch on every extracted tree; yield the exit codes."""
-    for version in filter(lambda name: is_release(trees, name), sorted(os.listdir(trees))):
-        for mod in mods:
-            sources = [
-                f"{mod.directory}/{one.source}" for one in mod.variants[-1].patches if not one.root
-            ]
-            if sources:
-                yield subprocess.run(
-                    ["git", "apply", "--check", *sources],
-                    cwd=f"{trees}/{version}",
-                    env={**os.environ, "GIT_CEILING_DIRECTORIES": trees},
-                    stderr=subprocess.DEVNULL,
-                    check=False,
-                ).returncode
+def by_hand(mods: Sequence[Mod], spec: str, scratch: str) -> tuple[dict[str, Run], float]:
+    """Do without the tool: have each release's sdist, unpack it, ask `git apply --check` for every mod.
+
+    Returns the three rows and the MB of the sdists; releases that have none, and rebuilt wheels, are left out.
+    """
+    releases = Workshop(Setting(tuple(mods), f"{scratch}/index")).releases
+    names = {one.removeprefix("pypi:") for one in choose_releases((), releases.files(), spec)}
+    sdists = [one for one in releases.files() if one.kind == "sdist" and one.version in names]
+    fetch = [["curl", "-sSfL", "-o", f"{scratch}/{one.filename}", one.url] for one in sdists]
+    unpack = [["tar", "-xzf", f"{scratch}/{one.filename}", "-C", scratch] for one in sdists]
+    rows = {f"{len(sdists)} times curl of an sdist": timed(fetch, scratch)}
+    rows[f"{len(sdists)} times tar -xzf"] = timed(unpack, scratch)
+    size = sum(os.path.getsize(f"{scratch}/{one.filename}") for one in sdists) / 1e6
+    sources = [
+        [f"{mod.directory}/{one.source}" for one in mod.variants[-1].patches if not one.root]
+        for mod in mods
+    ]
+    check = [["git", "apply", "--check", *patches] for patches in filter(None, sources)]
+    folders = [f"{scratch}/{one.filename.removesuffix('.tar.gz')}" for one in sdists]
+    start = timed([], scratch)
+    for folder in folders:
+        one = timed(check, folder, must=False)
+        start = Run(start.seconds + one.seconds, 0.0, start.cpu + one.cpu)
+    rows[f"{len(check) * len(folders)} times git apply --check"] = start
+    return rows, size
+
+
+def timed(commands: Sequence[Sequence[str]], folder: str, *, must: bool = True) -> Run:
+    """Run commands one after the other; ``must`` they end well."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    for command in commands:
+        subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder)},
+            stderr=None if must else subprocess.DEVNULL,
+            check=must,
+        )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Run(time.perf_counter() - began, 0.0, cpu)
 
 
 def main() -> None:
@@ -126,6 +155,7 @@ def main() -> None:
     parser.add_argument("--mods", type=int, default=55)
     parser.add_argument("--jobs", default=str(len(os.sched_getaffinity(0))))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--vllm", default=">=0.14")
     parser.add_argument("--keep")
     given = parser.parse_args()
     trees = os.path.abspath(given.trees)
@@ -137,22 +167,31 @@ def main() -> None:
         mods = library.select(library.names())
         cache = f"{scratch}/cache"
         command = [sys.executable, "-m", "vllm_mods", "matrix", "--library", folder]
-        command += ["--jobs", given.jobs, "--vllm", ">=0.14"]
+        command += ["--jobs", given.jobs, "--vllm", given.vllm]
         rows = {"matrix, cold": measured(command, cache, (0, 1))}
         rows["matrix, nothing changed"] = measured(command, cache, (0, 1))
         forget_answers(cache)
         rows["matrix, no answer kept"] = measured(command, cache, (0, 1))
-        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        codes = list(git_loop(trees, mods))
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        rows[f"{len(codes)} times git apply --check"] = Run(time.perf_counter() - start, 0.0, cpu)
-        seconds, size = sdists(mods)
-        rows[f"downloading the sdists ({size:.0f} MB)"] = Run(seconds, 0.0)
-        print(f"{len(mods)} mods; {given.jobs} jobs; {moved(mods):.1f} MB moved by a cold run")
-        print(f"{'':48}{'s':>8}{'CPU s':>8}{'peak MiB':>10}")
+        print(f"{len(mods)} mods on {given.vllm}; {given.jobs} jobs")
+        ours = moved(mods, given.vllm, int(given.jobs))
+        print(f"moved by a cold run: {ours:.1f} MB")
+        theirs, size = by_hand(mods, given.vllm, scratch)
+        print(f"moved by hand: {size:.1f} MB, {size / ours:.0f} times as much")
+        rows |= theirs
+        total = Run(
+            sum(one.seconds for one in theirs.values()),
+            0.0,
+            sum(one.cpu for one in theirs.values()),
+        )
+        rows["all of that by hand"] = total
+        base = rows["matrix, cold"]
+        print(f"{'':40}{'s':>8}{'ratio':>8}{'CPU s':>8}{'ratio':>8}{'peak MiB':>10}")
         for name, row in rows.items():
-            print(f"{name:48}{row.seconds:8.2f}{row.cpu:8.2f}{row.peak:10.0f}")
+            peak = f"{row.peak:10.0f}" if row.peak else ""
+            print(
+                f"{name:40}{row.seconds:8.2f}{row.seconds / base.seconds:8.2f}"
+                f"{row.cpu:8.2f}{row.cpu / base.cpu:8.2f}{peak}"
+            )
 
 
 if __name__ == "__main__":

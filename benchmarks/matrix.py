@@ -9,20 +9,21 @@ version; without it the shell loop over extracted trees is left out. Reads the p
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.base.versions import in_range
 from vllm_mods.grid.answer import Answer
 from vllm_mods.grid.choose import choose_releases
-from vllm_mods.grid.work import Setting, Subject, Task, Workshop
+from vllm_mods.grid.spread import spread
+from vllm_mods.grid.work import Setting, Subject, Task, TaskOutcome, Workshop
 from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
@@ -101,16 +102,34 @@ def forget_answers(cache: str) -> None:
         shutil.rmtree(os.path.join(cache, kind), ignore_errors=True)
 
 
-def moved(mods: tuple[Mod, ...]) -> float:
-    """Return the MB that a cold run moves."""
+class MeteredWorkshop(Workshop):
+    """A worker that writes down, in the cache, what it has moved."""
+
+    def run(self, task: Task) -> TaskOutcome:
+        outcome = super().run(task)
+        note = Path(self._setting.cache_dir, f"moved-{os.getpid()}")
+        note.write_text(str(received(self)))
+        return outcome
+
+
+def received(workshop: Workshop) -> int:
+    """Return the bytes that a worker has moved."""
+    assert workshop.releases.http is not None
+    return workshop.releases.http.received
+
+
+def moved(mods: tuple[Mod, ...], spec: str | None = None, jobs: int = 1) -> float:
+    """Return the MB that a cold run moves, all its processes taken together."""
     with tempfile.TemporaryDirectory() as cache:
-        workshop = Workshop(Setting(mods, cache, store=False))
+        setting = Setting(mods, cache)
+        workshop = Workshop(setting)
         subjects = tuple(Subject((mod.name,)) for mod in mods)
-        for spec in choose_releases(mods, workshop.releases.files(), None):
-            workshop.run(Task(spec, subjects))
-            gc.collect()
-        assert workshop.releases.http is not None
-        return workshop.releases.http.received / 1e6
+        chosen = choose_releases(mods, workshop.releases.files(), spec)
+        tasks = [Task(one, subjects) for one in chosen]
+        for _ in spread(tasks, setting, jobs, MeteredWorkshop):
+            pass
+        notes = [int(note.read_text()) for note in Path(cache).glob("moved-*")]
+        return (received(workshop) + sum(notes)) / 1e6
 
 
 def dry_run_loop(trees: str, mods: tuple[Mod, ...]) -> tuple[float, int]:

@@ -5,7 +5,8 @@ A block with ``title="PATH"``, of whatever language, is a file that the page's c
 Comments above a block, or anywhere for the page, say what cannot be seen:
 
     <!-- docs: page needs network -->  or engines; release: vLLM unpacked in vllm-0.21.0/; image: the
-                                       same as an image of docker's; patch: GNU patch
+                                       same as an image of docker's; patch: GNU patch; time: seconds,
+                                       and so only .ci/run runs it
     <!-- docs: exit 1 -->              the last command of the block ends with 1
     <!-- docs: not run: REASON -->
 """
@@ -82,7 +83,7 @@ def read(path: str, text: str) -> Page:
     for said in _SAYS.findall(text):
         if said.startswith("page needs "):
             needs = frozenset(said.removeprefix("page needs ").split(", "))
-            if not needs <= {"network", "engines", "release", "image", "patch"}:
+            if not needs <= {"network", "engines", "release", "image", "patch", "time"}:
                 raise ValueError(f"{path}: a page cannot need {said!r}")
     blocks = tuple(_block(path, text, fence) for fence in _FENCE.finditer(text))
     return Page(path, needs, blocks)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mod_making import diff_of, variant
+
 from vllm_mods.base.model import Finding, Level, Mod, TemplateFile, Variant, Verdict, When
 from vllm_mods.grid.cell import (
     Cell,
@@ -148,9 +150,13 @@ def large(mods: int, trees: int) -> Made:
 def about() -> Made:
     """Two mods that differ in all that a mod can be found by, one of them on a nightly, since an earlier matrix."""
     whole, explanations = example()
-    good = Mod(
-        "good", "1.0.0", "Loads <weights> faster", "", "", "", outside=("transformers/x.py",)
+    theirs = diff_of("flashinfer/x.py", "X = 1\n", "X = 2\n")
+    both = diff_of("transformers/x.py", "X = 1\n", "X = 2\n") + diff_of("vllm/x.py", "A\n", "B\n")
+    variants = (
+        variant(theirs, name="a", package="flashinfer-python"),
+        variant(both, name="b", package="transformers"),
     )
+    good = Mod("good", "1.0.0", "Loads <weights> faster", "", "", "", variants=variants)
     bad = Mod(
         "bad",
         "1.0.0",
@@ -163,10 +169,15 @@ def about() -> Made:
             Variant("a", ">=0.19", templates=(TemplateFile("t", "t.jinja", "t.jinja", b""),)),
         ),
     )
+    beside = (("transformers", "5.4.0"),)
     nightly = "0.22.1rc1.dev46+gc5e3454"
     explanations["good", "pypi:0.20.0"] = explained(whole.cells[2], hunk(proof="unique"))
     changes = (CellChange("pypi:0.21.0", "applies", "conflict", ("bad",)),)
     return (
-        MatrixResult((*whole.cells, cell("good", nightly)), changes=changes, mods=(good, bad)),
+        MatrixResult(
+            (*whole.cells, cell("good", nightly, packages=beside)),
+            changes=changes,
+            mods=(good, bad),
+        ),
         explanations,
     )

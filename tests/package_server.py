@@ -169,6 +169,7 @@ def serving(server: PackageServer, *, certificate: str | None = None) -> Iterato
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits until the head before it was acknowledged
     state: PackageServer
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)

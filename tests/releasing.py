@@ -1,26 +1,20 @@
-"""Builds releases of this checkout, and environments that they are installed in."""
+"""Environments that a release of this checkout is installed in."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from release.packages import ROOT, Built
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from situations import Python
 
-ROOT = Path(__file__).resolve().parents[1]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
-
-
-class Built(NamedTuple):
-    """A wheel and an sdist."""
-
-    wheel: Path
-    sdist: Path
 
 
 class Environment(NamedTuple):
@@ -39,20 +33,6 @@ def builder(work: Path) -> Path:
     python = work / "builder/bin/python"
     subprocess.run([*PIP, "--python", python, "install", "-q", *requires], check=True)
     return python
-
-
-def build(python: Path, source: Path, output: Path, *, umask: int = 0o022, **environ: str) -> Built:
-    """Build both out of a folder with the sources."""
-    subprocess.run(
-        [python, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", output],
-        cwd=source,
-        env={**os.environ, **environ},
-        umask=umask,
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
-    (wheel,), (sdist,) = output.glob("*.whl"), output.glob("*.tar.gz")
-    return Built(wheel, sdist)
 
 
 class Environments:

@@ -11,12 +11,11 @@ import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
 ALL = os.environ.get("VLLM_MODS_TEST_ALL", "") not in {"", "0"}
 # Processes that are started from here, pytest-xdist's among them, draw the same.
@@ -35,16 +34,17 @@ def few(points: Sequence[T], count: int, name: str) -> list[T]:
 
 
 def examples(count: int) -> int:
-    """Return how many examples Hypothesis makes of a property that takes long: a third, or ``count``."""
-    return count if ALL else max(count // 3, 1)
+    """Return how many examples Hypothesis makes of a property that takes long: a fifth, or ``count``."""
+    return count if ALL else max(count // 5, 1)
 
 
 settings.register_profile("sampled", settings.default, max_examples=examples(100), deadline=None)
 settings.load_profile("sampled")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the marker ``sampled`` says, unless the tests were asked for by name."""
+    """Leave out what the marker ``sampled`` says of what ``-m`` left, unless asked for by name."""
     if (
         ALL
         or config.getoption("lf", default=False)

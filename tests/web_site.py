@@ -26,6 +26,7 @@ class Site(http.server.BaseHTTPRequestHandler):
     """Answers as ``answers`` says for each path; every request with its headers is in ``seen``."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     answers: Mapping[str, Callable[[Site], None]]
     seen: list[tuple[str, str, Mapping[str, str]]]
 

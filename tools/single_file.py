@@ -1,97 +1,125 @@
-r"""Make one file of vllm-mods and all that it needs, to be run by any Python of the same minor version.
+r"""Make one file of vllm-mods and all that it needs, to be run by a Python.
 
     python tools/single_file.py vllm-mods.pyz
 
-For a build that has no package index, and an image that is to keep nothing of the tool:
+It is for the Python that makes it; that of a release is for each that the project supports. For a build
+that has no package index, and an image that is to keep nothing of the tool:
 
     RUN --mount=type=bind,source=vllm-mods.pyz,target=/vllm-mods.pyz \
         SOURCE_DATE_EPOCH=0 python3 -B /vllm-mods.pyz apply --pairing NAME --target SITE-ROOT
 
-A compiled package can't be imported out of an archive, so the file unpacks itself into memory
-(/dev/shm, else a folder for temporary files; one that code may be loaded from, which container engines
-forbid in /dev/shm), runs, and takes that away again. Without ``-B``, Python would leave bytecode of its
-own modules in the image.
+A compiled package can't be imported out of an archive, so the file unpacks what this Python needs into
+memory (/dev/shm, else a folder for temporary files; one that code may be loaded from, which container
+engines forbid in /dev/shm), runs, and takes that away again. Without ``-B``, Python would leave bytecode
+of its own modules in the image.
 """
 
 from __future__ import annotations
 
 import argparse
-import compileall
-import py_compile
-import shutil
+import importlib.machinery
+import json
 import subprocess
 import sys
 import tempfile
-import zipapp
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+MINE = importlib.machinery.EXTENSION_SUFFIXES[0].split(".")[1]
+"""What the names of this Python's extension modules say."""
+_LEFT_OUT = {"bin", ".lock", "direct_url.json", "uv_cache.json"}  # of no use, or of this machine
+_TIME = (1980, 1, 1, 0, 0, 0)
 START = """\
-import os, shutil, signal, subprocess, sys, tempfile, zipfile
-if sys.version_info[:2] != {version}:
-    sys.exit("error: this file is for Python {text}, and this is " + sys.version.split()[0])
-here = os.path.dirname(os.path.abspath(sys.argv[0]))
-home = os.path.expanduser("~")
-places = ["/dev/shm", tempfile.gettempdir(), "/var/tmp", "/run", home, here]
-def fits(place):
+import importlib.machinery, json, os, shutil, signal, subprocess, sys, tempfile, zipfile
+mine = importlib.machinery.EXTENSION_SUFFIXES[0].split(".")[1]
+with zipfile.ZipFile(sys.argv[0]) as archive:
+    known = json.loads(archive.read("files.json"))
+    if mine not in known:
+        sys.exit("error: this file is for " + ", ".join(known) + "; this Python is " + mine)
+    files = known[mine]
+    sizes = {one.filename: one.file_size for one in archive.infolist()}
+    room = sum(sizes[name] for name in files.values()) * 5 // 4  # files take whole blocks
+    here = os.path.dirname(os.path.abspath(sys.argv[0]))
+    home = os.path.expanduser("~")
+    places = ["/dev/shm", tempfile.gettempdir(), "/var/tmp", "/run", home, here]
+    def fits(place):
+        try:
+            info = os.statvfs(place)
+        except OSError:
+            return False
+        enough = info.f_bavail * info.f_frsize > room
+        return enough and not info.f_flag & os.ST_NOEXEC and os.access(place, os.W_OK | os.X_OK)
+    place = next(filter(fits, places), None)
+    if place is None:
+        sys.exit("error: %d MB are needed in a folder that code can be loaded from, and none of "
+            % (room // 1000000) + ", ".join(places) + " is one\\n\\nhint: TMPDIR=FOLDER")
+    folder = tempfile.mkdtemp(prefix="vllm-mods-", dir=place)
     try:
-        info = os.statvfs(place)
-    except OSError:
-        return False
-    room = info.f_bavail * info.f_frsize > {room}
-    return room and not info.f_flag & os.ST_NOEXEC and os.access(place, os.W_OK | os.X_OK)
-place = next(filter(fits, places), None)
-if place is None:
-    sys.exit("error: {megabytes} MB are needed in a folder that code can be loaded from, and none of "
-        + ", ".join(places) + " is one\\n\\nhint: TMPDIR=FOLDER")
-folder = tempfile.mkdtemp(prefix="vllm-mods-", dir=place)
-try:
-    with zipfile.ZipFile(sys.argv[0]) as archive:
-        archive.extractall(folder)
-    path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-B", "-m", "vllm_mods", *sys.argv[1:]]
-    file = os.path.abspath(sys.argv[0])
-    environ = {{**os.environ, "PYTHONPATH": path, "VLLM_MODS_SINGLE_FILE": file}}
-    child = subprocess.Popen(command, env=environ)
-    # An apply that is interrupted puts everything back: that is waited for, and then cleared away.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    code = child.wait()
-finally:
-    shutil.rmtree(folder)
+        for path, name in files.items():
+            path = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with archive.open(name) as source, open(path, "wb") as file:
+                shutil.copyfileobj(source, file)
+        path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+        command = [sys.executable, "-B", "-P", "-m", "vllm_mods"] + sys.argv[1:]
+        file = os.path.abspath(sys.argv[0])
+        environ = dict(os.environ, PYTHONPATH=path, VLLM_MODS_SINGLE_FILE=file)
+        child = subprocess.Popen(command, env=environ)
+        # An apply that is interrupted puts everything back: that is waited for, and then cleared away.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        code = child.wait()
+    finally:
+        shutil.rmtree(folder)
 sys.exit(code if code >= 0 else 128 - code)
 """
 
 
+def installed(stage: Path) -> dict[str, bytes]:
+    """Return the files of an installation by their paths, but for what only says how it came there."""
+    found = {}
+    for path in sorted(stage.rglob("*")):
+        parts = path.relative_to(stage).parts
+        if path.is_file() and parts[0] not in _LEFT_OUT and path.name not in _LEFT_OUT:
+            found["/".join(parts)] = path.read_bytes()
+    return found
+
+
+def write(stages: Mapping[str, Path], output: Path) -> None:
+    """Write the file: ``stages`` are what was installed for each Python, by its extension modules' name.
+
+    What several of them have is in it once. The same files make the same bytes.
+    """
+    names: dict[bytes, str] = {}
+    known = {
+        python: {
+            path: names.setdefault(data, str(len(names)))
+            for path, data in installed(stages[python]).items()
+        }
+        for python in sorted(stages)
+    }
+    listed = json.dumps(known, separators=(",", ":")).encode()
+    members = {"__main__.py": START.encode(), "files.json": listed}
+    members |= {name: data for data, name in names.items()}
+    with output.open("wb") as file:
+        file.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, data in members.items():
+                archive.writestr(zipfile.ZipInfo(name, _TIME), data, zipfile.ZIP_DEFLATED, 6)
+    output.chmod(0o755)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make one file of vllm-mods.")
+    parser = argparse.ArgumentParser(description="Make one file of vllm-mods for this Python.")
     parser.add_argument("output", type=Path)
     parser.add_argument("--wheel", default=str(ROOT), help="a built wheel [this checkout]")
     asked = parser.parse_args()
-    output: Path = asked.output
-    version = sys.version_info[:2]
     with tempfile.TemporaryDirectory() as folder:
-        stage = Path(folder) / "stage"
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
-        subprocess.run([*pip, "--target", str(stage), asked.wheel], check=True)
-        shutil.rmtree(stage / "bin", ignore_errors=True)
-        # Unpacked files have other times: bytecode that Python would check would not be used.
-        compileall.compile_dir(
-            stage,
-            quiet=2,
-            stripdir=str(stage),
-            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-        )
-        size = sum(path.stat().st_size for path in stage.rglob("*") if path.is_file())
-        start = START.format(
-            version=tuple(version),
-            text=".".join(map(str, version)),
-            room=size * 5 // 4,  # files take whole blocks
-            megabytes=size * 5 // 4 // 1_000_000,
-        )
-        (stage / "__main__.py").write_text(start)
-        zipapp.create_archive(stage, output, interpreter="/usr/bin/env python3", compressed=True)
-    output.chmod(0o755)  # zipapp lets only the owner run it
+        subprocess.run([*pip, "--target", folder, asked.wheel], check=True)
+        write({MINE: Path(folder)}, asked.output)
 
 
 if __name__ == "__main__":

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from vllm_mods.base.errors import ManifestError
+from vllm_mods.cli import run
 from vllm_mods.library import reading
 from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 MANIFEST = """\
 schema = 1
@@ -100,19 +104,25 @@ def library(tmp_path: Path) -> Path:
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the tool with as much time and memory as it may take; what hangs or eats fails here."""
-    limited = (
-        "import resource, sys\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
-        "from vllm_mods.cli import run\n"
-        "sys.exit(run(sys.argv[1:]))\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", limited, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        child = os.fork()
+        if child == 0:
+            code = 9
+            try:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(20)
+                has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_AS, (has + (1 << 30), has + (1 << 30)))
+                sys.stdout, sys.stderr = out, err
+                code = run([*map(str, arguments)])
+                out.flush()
+                err.flush()
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
 
 
 @pytest.mark.parametrize("file", [name for name in FILES if name != "pairings/pair.toml"])
@@ -221,6 +231,16 @@ def test_a_file_of_more_than_its_limit_is_refused_unread(library: Path) -> None:
         assert f"{name}" in done.stderr
         assert "bytes" in done.stderr
         place.write_bytes(FILES[f"patches/bad/{name}"])
+
+
+def test_of_a_file_that_is_too_large_not_a_byte_is_read(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = library / "patches/bad/x.patch"
+    os.truncate(place, reading.MOST_BYTES + 1)
+    monkeypatch.setattr(os, "read", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(ManifestError, match="has more than 536,870,912 bytes"):
+        reading.read(str(place), str(library))
 
 
 def test_all_of_a_mod_has_a_limit(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,7 +235,7 @@ def other() -> bytes:
 
 def test_another_manifest_for_a_digest(registry: SmallRegistry) -> None:
     ref = put(registry, GOOD)
-    pinned = artifact.resolve(ref)
+    pinned = artifact.pull(ref).digest
     put(registry, other())
     registry.manifests[pinned] = registry.manifests["1"]
     with pytest.raises(TreeError, match=f"has the digest sha256:.*, not {pinned}"):
@@ -244,9 +244,9 @@ def test_another_manifest_for_a_digest(registry: SmallRegistry) -> None:
 
 def test_a_tag_that_is_moved_after_it_was_resolved(registry: SmallRegistry) -> None:
     ref = put(registry, GOOD)
-    pinned = artifact.resolve(ref)
+    pinned = artifact.pull(ref).digest
     put(registry, other())
-    assert artifact.resolve(ref) != pinned
+    assert artifact.pull(ref).digest != pinned
     assert artifact.pull(f"{ref}@{pinned}") == (pinned, FILES)
 
 
@@ -255,7 +255,7 @@ def test_a_registry_that_says_one_digest_and_sends_another(registry: SmallRegist
     lie = {"Content-Type": MANIFEST, "Docker-Content-Digest": digest(b"x")}
     registry.lies["/manifests/1"] = (200, registry.manifests["1"], lie)
     with pytest.raises(TreeError, match=f"not {digest(b'x')}"):
-        artifact.resolve(ref)
+        artifact.pull(ref)
 
 
 def test_a_layer_with_other_bytes(registry: SmallRegistry) -> None:

@@ -40,7 +40,7 @@ from vllm_mods.images import docker, layer, names, oci, referrers, storage, stre
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.lint import places
-from vllm_mods.making import folder, reading, words
+from vllm_mods.making import entries, entry_places, folder, reading, watching, words
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
@@ -297,6 +297,14 @@ BLOB = Descriptor("", "sha256:00", 100_000)
 BY_ME = ("-c", "user.name=me", "-c", "user.email=me@example.org")
 WHEEL = LockedWheel("x", "1", "x-1-py3-none-any.whl", "0" * 64)
 HEADER = tarfile.TarInfo("x" * 3000).tobuf(tarfile.PAX_FORMAT)
+ENTRIES = b"".join(b'{"point": "a.py:1:0:list", "index": %d}\n' % i for i in range(3))
+
+
+def gone_over(where: Path) -> None:
+    (where / entries.POINTS).write_bytes(ENTRIES)
+    watching.points(str(where))
+
+
 ENOUGH: dict[
     str, tuple[int | None, str, Callable[[Path], object]]
 ] = {  # the value a limit is given, and what goes past it in a folder of its own
@@ -451,6 +459,8 @@ ENOUGH: dict[
     "SCRIPT": (9, "9 bytes is the most", lambda _: bash.read("echo " * 9)),
     "LINTED": (9, "is larger than a script", linted),
     "SCRIPT_NESTING": (9, "nested too deeply", lambda _: bash.read("( " * 20 + "a" + " )" * 20)),
+    "ENTRIES": (2, r"\(\)", lambda _: said(entry_places.read(ENTRIES))),
+    "POINTS": (9, "more than is looked at: 9 bytes", gone_over),
     "SCRIPT_COMMANDS": (
         99,
         "more than 99 commands",

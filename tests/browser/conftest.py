@@ -22,26 +22,16 @@ if TYPE_CHECKING:
     from matrix_making import Made
     from playwright.sync_api import Browser, Page
 
-# Chromium looks for its maker's servers at every start unless it is told not to.
-ALONE = (
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-sync",
-    "--no-first-run",
-    "--no-sandbox",
-)
-
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None or find_spec("playwright") is None:
-        message = "there is no chromium, or no playwright (pip install 'vllm-mods[browser]')"
+        message = "there is no chromium, or no playwright (pip install -e '.[browser]')"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
+    from matrix_picture import ALONE
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

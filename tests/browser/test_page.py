@@ -162,6 +162,8 @@ def test_mods_are_found_by_what_they_are_for(show: Show) -> None:
     status = page.get_by_role("status")
     for name, choice, found in (
         ("Package", "transformers", ["good"]),
+        ("Package", "flashinfer-python", ["good"]),  # the word of the variant, and not the folder
+        ("Package", "vllm", ["good"]),
         ("Package", "chat template", ["bad"]),
         ("Model", "qwen3", ["bad"]),
         ("Proof", "unique", ["good"]),
@@ -176,6 +178,8 @@ def test_mods_are_found_by_what_they_are_for(show: Show) -> None:
         assert page.locator("#grid tbody th:visible b").all_inner_texts() == found, (name, choice)
         page.get_by_role("button", name="Show all").click()
         page.get_by_text("9 cells of 2 mods").wait_for()
+    words = page.get_by_label("Package", exact=True).locator("option").all_inner_texts()
+    assert words == ["any", "chat template", "flashinfer-python", "transformers", "vllm"]
     page.get_by_label("Proof", exact=True).select_option("unique")
     assert status.inner_text() == "1 cell of 1 mod"
 
@@ -216,6 +220,11 @@ def test_what_has_changed_is_a_list_of_links(show: Show) -> None:
     assert page.get_by_text("0.21.0: conflict, was applies").is_visible()
     page.get_by_role("link", name="bad on 0.21.0").first.click()
     assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
+
+
+def test_a_cell_says_what_it_was_planned_with(show: Show) -> None:
+    page = show(about(), "#good/pypi:0.22.1rc1.dev46+gc5e3454")
+    assert "beside it\ntransformers 5.4.0" in page.locator("dialog .facts").first.inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -148,20 +148,25 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def into_engine(made: Built, where: str) -> str:
+    with engine.looking_up(where, TAG) as asked:
+        return engine.write(made, where, TAG, asked)
+
+
 def test_an_engine_gets_the_new_layer_alone(docker: Path, tmp_path: Path) -> None:
     made = built(based(tmp_path))
     (docker / "next").write_text(made.image.config_digest)
-    assert engine.write(made, "docker", TAG) == made.image.config_digest
+    assert into_engine(made, "docker") == made.image.config_digest
     assert (docker / "loaded").read_bytes() == archive.thin(made.image, TAG)
     (docker / "loaded").unlink()
-    assert engine.write(made, "docker", TAG) == made.image.config_digest
+    assert into_engine(made, "docker") == made.image.config_digest
     assert not (docker / "loaded").exists()
 
 
 def test_a_tag_of_another_image_is_not_moved(docker: Path, tmp_path: Path) -> None:
     (docker / "id").write_text(f"sha256:{'e' * 64}")
     with pytest.raises(Refused, match=f"{TAG} is sha256:e+ already"):
-        engine.write(built(based(tmp_path)), "docker", TAG)
+        into_engine(built(based(tmp_path)), "docker")
     assert not (docker / "loaded").exists()
 
 
@@ -177,20 +182,21 @@ def test_an_engine_that_fails(
 ) -> None:
     (docker / "mood").write_text(mood)
     with pytest.raises(error, match=said):
-        engine.write(built(based(tmp_path)), "docker", TAG)
+        into_engine(built(based(tmp_path)), "docker")
 
 
 def test_an_engine_that_takes_it_for_another_image(docker: Path, tmp_path: Path) -> None:
     (docker / "next").write_text(f"sha256:{'e' * 64}")
     with pytest.raises(TreeError, match=r"docker took the image for sha256:e+, and it is"):
-        engine.write(built(based(tmp_path)), "docker", TAG)
+        into_engine(built(based(tmp_path)), "docker")
 
 
-def test_podman_and_buildah_want_a_manifest(tmp_path: Path) -> None:
+def test_podman_and_buildah_want_a_manifest(docker: Path, tmp_path: Path) -> None:
+    (docker / "buildah").symlink_to("docker")
     base = based(tmp_path)
     base.layers = None
     with pytest.raises(Refused, match="buildah wants to be told how a registry names"):
-        engine.write(built(base), "buildah", TAG)
+        into_engine(built(base), "buildah")
 
 
 class Fake(BaseHTTPRequestHandler):
@@ -198,6 +204,7 @@ class Fake(BaseHTTPRequestHandler):
 
     mounts = 201
     writes = 201
+    disable_nagle_algorithm = True
     there: bytes | None = None  # the manifest of the tag
     sent: ClassVar[list[tuple[str, str, int]]] = []
 
@@ -239,7 +246,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(Fake, "sent", [])
     server = HTTPServer(("127.0.0.1", 0), Fake)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -304,7 +311,7 @@ def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> No
     base = from_registry(host, tmp_path)
     images = [(built(base), base), (built(base, b"2"), base)]
     push = registry.prepare(images, f"{host}/me/it", TAG)
-    pushed = registry.push(push, [base, base], [registry.Attached()] * 2)
+    pushed = registry.push(push, [base, base], [registry.Attached()] * 3)
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.image.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]

@@ -170,7 +170,7 @@ def shell(line: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("line", "code", "says"),
     [
@@ -194,7 +194,7 @@ def test_no_traceback_for_what_is_no_bug(line: str, code: int, says: str) -> Non
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "environ",
     [
@@ -221,6 +221,7 @@ def test_any_locale_can_print_any_name(environ: dict[str, str], site: Path, libr
     assert "arrow 1.0.0  applies" in done.stdout
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "text",
     [

@@ -111,7 +111,7 @@ def typed(shell: str, folder: Path, lines: list[str]) -> list[str]:
 def test_in_a_terminal(shell: str, folder: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
-    lines = few(list(CASES), 4, f"TAB in {shell}")
+    lines = few(list(CASES), 2, f"TAB in {shell}")
     found = typed(shell, folder, lines)
     assert dict(zip(lines, found, strict=True)) == {line: CASES[line] for line in lines}
 
@@ -119,7 +119,7 @@ def test_in_a_terminal(shell: str, folder: Path) -> None:
 def test_in_fish(folder: Path) -> None:
     if shutil.which("fish") is None:
         pytest.skip("there is no fish")
-    lines = few(list(CASES), 4, "TAB in fish")
+    lines = few(list(CASES), 2, "TAB in fish")
     script = 'vllm-mods completion fish | source; for line in $argv; echo "> $line"; complete --do-complete $line; end'
     done = subprocess.run(
         ["fish", "--no-config", "-c", script, *lines],

@@ -27,26 +27,36 @@ HOST = "diffs.example"
 PIN = hashlib.sha256(FIX.encode()).hexdigest()
 
 
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageServer]:
-    """Serve the patch by https, under a name and with a certificate of its own authority."""
-    settings_of_none(tmp_path, monkeypatch)
-    made = tmp_path / "made.pem"
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a certificate of its own authority, ``cert.pem``, and in ``both.pem`` the key as well."""
+    folder = tmp_path_factory.mktemp("certificates")
+    key, cert = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", made,
-         "-out", tmp_path / "cert.pem", "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}"],
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key,
+         "-out", cert, "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}"],
         check=True, capture_output=True,
     )  # fmt: skip
-    both = tmp_path / "both.pem"
-    both.write_bytes(made.read_bytes() + (tmp_path / "cert.pem").read_bytes())
-    monkeypatch.setenv("PIP_CERT", str(tmp_path / "cert.pem"))
+    (folder / "both.pem").write_bytes(key.read_bytes() + cert.read_bytes())
+    return folder
+
+
+@pytest.fixture
+def server(
+    tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PackageServer]:
+    """Serve the patch by https, under a name and with a certificate of its own authority."""
+    settings_of_none(tmp_path, monkeypatch)
+    monkeypatch.setenv("PIP_CERT", str(certificates / "cert.pem"))
     real = socket.getaddrinfo
 
     def found(host: Any, *given: Any, **more: Any) -> Any:
         return real("127.0.0.1" if host == HOST else host, *given, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
-    with serving(PackageServer(files={"fix.diff": FIX.encode()}), certificate=str(both)) as running:
+    with serving(
+        PackageServer(files={"fix.diff": FIX.encode()}), certificate=str(certificates / "both.pem")
+    ) as running:
         running.url = running.url.replace("127.0.0.1", HOST)
         yield running
 
@@ -70,6 +80,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("record", [False, True])
 def test_it_is_taken_once_and_pinned(

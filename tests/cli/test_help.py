@@ -53,15 +53,16 @@ def test_help_shows_them(path: str, call: Call) -> None:
         assert call("help", *path.split()).out == answer.out
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_loads_nothing_that_talks_to_a_server(name: str) -> None:
+def test_help_of_no_command_loads_what_talks_to_a_server() -> None:
     code = (
-        "import sys; from vllm_mods.cli import run; "
-        "code = run([sys.argv[1], '--help']); print(code, 'requests' in sys.modules)"
+        "import sys\n"
+        "from vllm_mods.cli import run\n"
+        "for name in sys.argv[1:]:\n"
+        "    assert run([name, '--help']) == 0, name\n"
+        "    assert 'requests' not in sys.modules, name\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, name], capture_output=True, check=True)
-    assert done.stdout.splitlines()[-1] == b"0 False"
+    done = subprocess.run([sys.executable, "-c", code, *COMMANDS], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def words(line: str) -> list[str]:

@@ -528,6 +528,7 @@ def _wait_for(index: PackageServer, name: str, process: subprocess.Popen[bytes])
         time.sleep(0.01)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interrupted_run_goes_on_where_it_was(
     index: PackageServer, library: Path, monkeypatch: pytest.MonkeyPatch, jobs: str

@@ -74,7 +74,7 @@ def test_a_cluster_gives_the_same_bytes(library: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("where", "words"),
-    [("slurm", "no executor called 'slurm'"), ("ray", "pip install 'vllm-mods[ray]'")],
+    [("slurm", "no executor called 'slurm'"), ("ray", "pip install 'ray[client]'")],
 )
 def test_no_such_executor_is_a_wrong_call(
     where: str,

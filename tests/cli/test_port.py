@@ -117,7 +117,7 @@ def test_an_import_of_what_another_module_has_by_now_is_followed(
     target = tree(tmp_path / "target", "0.20.0", tools__scales=helper, tools____init__="")
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 0, done.out
-    assert "followed: weigh of vllm.helpers is now weigh of vllm.tools.scales" in done.out
+    assert "repaired: weigh of vllm.helpers is weigh of vllm.tools.scales by now" in done.out
     assert call("apply", "fast", "--target", target).code == 0
     assert "from vllm.tools.scales import weigh\n" in (target / "vllm/loader.py").read_text()
 

@@ -1,4 +1,8 @@
-"""Print what becomes of the corpus: ``python -m corpus`` in ``tests``; ``--run`` writes what scripts do anew."""
+"""Print what becomes of the corpus: ``python -m corpus`` in ``tests``; ``--run`` writes what scripts do anew.
+
+``--library DIR`` writes the mods that the scripts become, and the releases as wheels. The map of it:
+``vllm-mods matrix --library DIR --tree DIR/wheels --format html --output map.html``.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from corpus.importing import imported
+from corpus.library import write
 from corpus.releases import RELEASES
 from corpus.running import effect
 from corpus.scripts import SCRIPTS
@@ -16,6 +21,10 @@ DOES = Path(__file__).with_name("does.json")
 
 
 def main() -> int:
+    if "--library" in sys.argv:
+        folder = Path(sys.argv[sys.argv.index("--library") + 1])
+        print(f"{len(list(write(SCRIPTS, folder)))} mods in {folder}")
+        return 0
     if "--run" in sys.argv:
         found = {
             name: {version: effect(files, version, tree) for version, tree in RELEASES.items()}

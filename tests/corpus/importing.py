@@ -43,12 +43,15 @@ def trees() -> tuple[Release, ...]:
     )
 
 
-def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
+def made_of(files: dict[str, str], wanted: Wanted) -> from_folder.FolderMade:
+    """Make a mod of a script, by reading or by running it. Raises ``Refused``."""
     source = LauncherFolder("mine", "mine", {path: text.encode() for path, text in files.items()})
+    return from_folder.make(source, wanted, trees(), Limits(seconds=60), lambda _: None)
+
+
+def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
     try:
-        made, handed = from_folder.make(
-            source, Wanted("mine"), trees(), Limits(seconds=60), lambda _: None
-        )
+        made, handed = made_of(files, Wanted("mine"))
     except Refused as error:
         return Found("refused", error.message, (), tuple(v for v, one in does.items() if one), 0)
     mod = mod_folder.load_mod(

@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+import single_file
 import yaml
 from doc_commands import environment
 from doc_pages import ROOT, SHOWN, agrees, commands, pages, read
@@ -59,10 +59,9 @@ def _run_lines(block: Block) -> Iterator[str]:
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with what the page has made beforehand: the folder `tool`, vllm-mods.pyz."""
     folder = tmp_path_factory.mktemp("tools")
-    script = str(ROOT / "tools/single_file.py")
-    subprocess.run([sys.executable, script, str(folder / "vllm-mods.pyz")], check=True)
-    with zipfile.ZipFile(folder / "vllm-mods.pyz") as archive:
-        archive.extractall(folder / "tool")  # it holds what `pip install --target` wrote
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--target"]
+    subprocess.run([*pip, str(folder / "tool"), str(ROOT)], check=True)
+    single_file.write({single_file.MINE: folder / "tool"}, folder / "vllm-mods.pyz")
     return folder
 
 
@@ -126,13 +125,12 @@ def _nodes(node: Any) -> Iterator[Any]:
     ("page", "block"), [one for one in _blocks("sh", "console") if one.values[1].reason]
 )
 def test_what_is_not_run_is_a_command_line_all_the_same(page: Page, block: Block) -> None:
-    assert block.reason
-    for line in "\n".join(command.text for command in commands(block)).splitlines():
-        words = shlex.split(line)
-        if words[0] == "vllm-mods":
-            _takes(words[1:])
-        else:
-            assert "setup-test" in (ROOT / page.path).read_text()
+    assert block.reason, page.path
+    text = "\n".join(command.text for command in commands(block))
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("vllm-mods "):
+            _takes(shlex.split(line)[1:])
 
 
 def test_toml_is_toml() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from making_images import ARCHITECTURE, of_platforms
 from paired import OLD, Tool, library
 from real_engines import need
 
@@ -37,6 +39,17 @@ def tool(registry: Registry, paired_base: Image, tmp_path: Path) -> Tool:
         "copy", "-q", f"docker-archive:{archive}", f"docker://{base}", "--dest-tls-verify=false"
     )
     made = Tool(library(tmp_path / "library", f"registry:{base}"))
+    made("lock", "small", SOURCE_DATE_EPOCH=str(OLD))
+    return made
+
+
+def several(registry: Registry, base: Image, folder: Path) -> Tool:
+    """Make a library whose base is an index of two platforms in the registry."""
+    other = "arm64" if ARCHITECTURE != "arm64" else "amd64"
+    layout = of_platforms(base, folder / "layout", f"linux/{ARCHITECTURE}", f"linux/{other}")
+    ref = f"{registry.host}/lib/two:1"
+    _skopeo("copy", "-q", "--all", f"oci:{layout}", f"docker://{ref}", "--dest-tls-verify=false")
+    made = Tool(library(folder / "library", f"registry:{ref}"))
     made("lock", "small", SOURCE_DATE_EPOCH=str(OLD))
     return made
 
@@ -137,6 +150,62 @@ def test_a_signature_that_was_moved_from_another_image_is_named(
     assert f"is of {good['manifest']}, and this is {other['manifest']}" in told.stdout
 
 
+def test_an_index_is_signed_and_another_of_the_same_images_is_not(
+    registry: Registry, paired_base: Image, place: str, tmp_path: Path
+) -> None:
+    """Whoever may write to the registry makes an index of their own of images that are signed."""
+    tool = several(registry, paired_base, tmp_path)
+    private, signers = key(tmp_path)
+    ref = f"registry:{place}:1"
+    made = tool.json(*build(tool), ref, "--sign", private)
+    verify = ("image", "verify", ref, "--allowed-signers", signers)
+    assert tool.json(*verify)["ok"]
+    assert ": 0 bytes sent" in tool(*build(tool), ref, "--sign", private).stdout
+    index = json.loads(_index(place, "1"))
+    index["annotations"]["org.opencontainers.image.title"] = "another"
+    put = _index(place, "1", put=json.dumps(index).encode())
+    told = tool(*verify, code=1).stdout
+    digest = f"sha256:{hashlib.sha256(put).hexdigest()}"
+    assert f"no signature of vllm-mods is attached to {digest}" in told
+    # and the signature of the index that was built does not pass for it
+    _index(place, digest, put=_index(place, made["manifest"]))
+    told = tool(*verify, code=1).stdout
+    assert f"is of {made['manifest']}, and this is {digest}" in told
+
+
+def test_cosign_signs_an_index_too_and_is_asked_for_its_version_once(
+    registry: Registry, paired_base: Image, place: str, tmp_path: Path
+) -> None:
+    tool = several(registry, paired_base, tmp_path)
+    log, path = _cosign(tmp_path, "v2.4.1")
+    ref = f"registry:{place}:1"
+    made = tool.json(*build(tool), ref, "--sign", "awskms:///x", PATH=path)
+    each = [one["manifest"] for one in made["platforms"].values()]
+    lines = log.read_text().splitlines()
+    assert lines.count("version") == 1
+    signed = [line.rpartition("@")[2] for line in lines if line.startswith("sign ")]
+    assert signed == [*each, made["manifest"]]
+    tool("image", "verify", ref, "--key", "my.pub", PATH=path)
+    verified = [one for one in log.read_text().splitlines() if one.startswith("verify ")]
+    assert sorted(one.rpartition("@")[2] for one in verified) == sorted([*each, made["manifest"]])
+
+
+def test_the_statement_of_an_index_names_what_all_its_images_were_made_of(
+    registry: Registry, paired_base: Image, place: str, tmp_path: Path
+) -> None:
+    tool = several(registry, paired_base, tmp_path)
+    made = tool.json(*build(tool), f"registry:{place}:1")
+    (listed,) = json.loads(_index(place, made["manifest"]))["manifests"]
+    artifact = json.loads(_get(place, f"manifests/{listed['digest']}"))
+    statement = json.loads(_get(place, f"blobs/{artifact['layers'][0]['digest']}"))
+    assert f"sha256:{statement['subject'][0]['digest']['sha256']}" == made["manifest"]
+    materials = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    bases = [one["base"] for one in json.loads(tool.lock().read_text())["platforms"]]
+    assert {one["digest"]["sha256"] for one in materials} >= {
+        base["config"].removeprefix("sha256:") for base in bases
+    }
+
+
 def test_what_is_not_in_a_registry_has_no_signature(tool: Tool, tmp_path: Path) -> None:
     private, signers = key(tmp_path)
     refused = tool(
@@ -203,18 +272,30 @@ def test_a_cosign_that_says_no_leaves_no_tag(tool: Tool, place: str, tmp_path: P
     assert "cosign finds no good signature by my.pub: Error: no matching signatures" in told.stdout
 
 
-def _index(place: str, digest: str, put: bytes | None = None) -> bytes:
-    """Return what is attached to an image, or put it: this registry has no API for it, but a tag."""
+def _index(place: str, name: str, put: bytes | None = None) -> bytes:
+    """Return the index of a tag, or of what is attached to a digest: this registry has a tag for that, no API.
+
+    With ``put`` it is replaced first.
+    """
+    kind = "application/vnd.oci.image.index.v1+json"
+    path = f"manifests/{name.replace(':', '-')}"
+    if put:
+        _get(place, path, kind, "PUT", put)
+    return _get(place, path, kind)
+
+
+def _get(
+    place: str,
+    path: str,
+    kind: str = "application/vnd.oci.image.manifest.v1+json",
+    method: str = "GET",
+    body: bytes | None = None,
+) -> bytes:
     host, _, name = place.partition("/")
     connection = http.client.HTTPConnection(host, timeout=60)
-    kind = "application/vnd.oci.image.index.v1+json"
-    answer = b""
-    for method, body in (*((("PUT", put),) if put else ()), ("GET", None)):
-        headers = {"Accept": kind, "Content-Type": kind}
-        connection.request(
-            method, f"/v2/{name}/manifests/{digest.replace(':', '-')}", body, headers
-        )
-        answer = connection.getresponse().read()
+    headers = {"Accept": kind, "Content-Type": kind}
+    connection.request(method, f"/v2/{name}/{path}", body, headers)
+    answer = connection.getresponse().read()
     connection.close()
     return answer
 

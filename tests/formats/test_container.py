@@ -123,7 +123,7 @@ class _Health(BaseHTTPRequestHandler):
 def test_health_is_what_the_server_says(code: int | None, ends: int, host: str) -> None:
     _Health.code = code or 200
     server = HTTPServer(("127.0.0.1", 0), _Health)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     found = container.served(pairing(f"vllm serve {{model}} {host}--port {server.server_port}"), {})
     if code is None:
         server.shutdown()

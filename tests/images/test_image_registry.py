@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
@@ -37,6 +38,7 @@ class Fake:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 fake.answer(self)
@@ -50,7 +52,7 @@ class Fake:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def reference(self) -> str:
@@ -171,7 +173,8 @@ def test_a_blob_that_is_another(fake: Fake) -> None:
     assert digest(fake.blobs[name]) != name
 
 
-def test_a_registry_that_is_not_there(fake: Fake) -> None:
+def test_a_registry_that_is_not_there(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)  # between two tries
     fake.server.shutdown()
     fake.server.server_close()
     with pytest.raises(TreeError, match="cannot be asked: Connection refused") as caught:

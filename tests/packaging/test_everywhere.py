@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from mod_making import diff_of
-from releasing import PIP, ROOT, Built, Environments, build, builder
+from release.packages import ROOT, Built, build
+from releasing import PIP, Environments, builder
 from situations import (
     BY_NAME,
     NOBODY,

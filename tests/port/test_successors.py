@@ -281,6 +281,9 @@ def drawn(seed: int) -> Drawn:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one tr
     sure = draw.random() < 0.5  # the trouble comes first or last
     place = "vllm/aaa.py" if sure else "vllm/zzz.py"
     refused = Drawn(base, target, ours, ours)
+    # what no caller shows, the one file that defines the name does
+    if kind == "moved" and trouble in {"shadowed", "string", "none"}:
+        refused = refused._replace(wanted=wanted)
     if trouble == "second":  # another caller follows another successor
         if kind in {"moved", "renamed"}:
             base[place] = base["vllm/user.py"]

@@ -457,5 +457,5 @@ class Commands(RuleBasedStateMachine):
 
 TestCommands = Commands.TestCase
 TestCommands.settings = settings(
-    max_examples=200 if ALL else 8, stateful_step_count=50 if ALL else 30, deadline=None
+    max_examples=200 if ALL else 5, stateful_step_count=50 if ALL else 30, deadline=None
 )

@@ -49,7 +49,7 @@ def test_seeds_are_read(folder: str, name: str) -> None:
         contract.hold(TARGETS[name], seed, folder, WATCH)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", TARGETS)
 @FEW
 @given(data=st.data())
@@ -64,7 +64,7 @@ def test_what_is_changed_in_them_is_read_or_refused(
     contract.hold(TARGETS[name], made[:200_000], folder, WATCH)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", TARGETS)
 def test_nothing_at_all_is_read_or_refused(folder: str, name: str) -> None:
     for data in (b"", b"\0", b"\n", b"\xff" * 9, b"{" * 9000, b"[" * 9000, b"(" * 9000):

@@ -11,9 +11,11 @@ from mod_making import diff_of, lock_with, mod, variant
 from release_shelf import ReleaseInMemory, Shelf
 from sampling import examples
 
-from vllm_mods.base.model import Expectation, Mod
+from vllm_mods.base.model import BinaryFile, Expectation, Mod, Tree
 from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.grid.answer import Answer, answer_of
 from vllm_mods.grid.work import Subject, Task
+from vllm_mods.planning.planner import plan
 
 PATH, BESIDE, NEW = "vllm/m.py", "vllm/util.py", "vllm/new/m.py"
 OLD = "from vllm.util import load\n\n\ndef run(a):\n    b = a\n    return b\n"
@@ -93,3 +95,139 @@ def test_a_shared_answer_is_the_fresh_one(
             task = Task(tree.spec, subjects)
             fresh = Shelf(mods, trees, cache, store=False).run(task)
             assert sharing.run(task) == fresh
+
+
+CLASS, ROOT, HEIR, CALLER = "vllm/kid.py", "vllm/root.py", "vllm/deep/heir.py", "vllm/caller.py"
+ENVS, MODELS = "vllm/envs.py", "vllm/model_executor/models/kid.py"
+KID = """\
+from vllm.util import load
+from vllm.root import Root
+
+
+class Kid(Root):
+    def go(self, a):
+        return load(a)
+
+    def stop(self):
+        return None
+
+
+def make(a):
+    kid = Kid()
+    return kid.go(a)
+"""
+EDITS = [
+    ("def go(self, a):", "def go(self, a, b):"),  # heirs and callers have the old one
+    ("def make(a):", "def make(a, b):"),
+    ("return load(a)", "return self.far(a)"),  # a method of the class above
+    ("return load(a)", "return load(a, b=1)"),  # a function behind another import
+    ("return None", 'return os.environ["VLLM_KID"]'),  # a table of names
+    ("return None", 'return "vllm.model_executor.models.kid:Kid"'),
+    ("return None", "import vllm.gone\n        return vllm.gone"),
+]
+FOLLOWED = {
+    CLASS: [KID, "import os\n\n" + KID, KID.replace("    def stop", "    # more\n    def stop")],
+    BESIDE: [
+        "def load(a):\n    return a\n",
+        "def load(a, b):\n    return a\n",
+        "from vllm.deep.load import load\n",
+        "from vllm.deep import *\n",
+        "def __getattr__(name):\n    return name\n",
+    ],
+    "vllm/deep/load.py": ["def load(a):\n    return a\n", "def load(a, *, b):\n    return a\n"],
+    "vllm/deep/__init__.py": ["", "from .load import load\n", '__all__ = ["load"]\nload = None\n'],
+    ROOT: [
+        "class Root:\n    def far(self, a):\n        return a\n",
+        "class Root:\n    def far(self):\n        return 1\n",
+        "from abc import ABC, abstractmethod\n\n\nclass Root(ABC):\n    @abstractmethod\n    def near(self): ...\n",
+        "from vllm.deep.load import Root\n",
+    ],
+    HEIR: [
+        "from vllm.kid import Kid\n\n\nclass Heir(Kid):\n    def go(self, a):\n        return super().go(a)\n",
+        "from vllm.kid import Kid\n\n\nclass Heir(Kid):\n    def go(self, a, b):\n        return 1\n",
+        "from vllm.kid import make as go\n\ngo(1)\n",
+    ],
+    CALLER: [
+        "from vllm.kid import make\n\n\ndef use():\n    return make(1)\n",
+        "from vllm import kid\n\n\ndef use():\n    return kid.make(1, 2)\n",
+        "from vllm.kid import Kid\n\n\ndef use(kid: Kid):\n    return kid.go(1)\n",
+        "def use():\n    return 1\n",
+    ],
+    ENVS: ['environment_variables = {"VLLM_KID": 1}\n', 'environment_variables = {"VLLM_KIN": 1}\n'],
+    MODELS: ["class Kid:\n    pass\n", "class Child:\n    pass\n"],
+    "vllm/gone.py": [""],
+    "other_dist/x.py": ["X = 1\n", "X = 1\nY = 1\n", "X = 3\n"],
+}  # fmt: skip
+followed = st.fixed_dictionaries(
+    {CLASS: st.sampled_from(FOLLOWED[CLASS])},
+    optional={path: st.sampled_from(texts) for path, texts in FOLLOWED.items() if path != CLASS},
+)
+besides = st.fixed_dictionaries({}, optional={"dist": st.sampled_from(["1.0", "2.0", "2.1"])})
+built_for = st.sampled_from([None, "linux/arm64"])
+
+
+@st.composite
+def releases(draw: st.DrawFn) -> list[ReleaseInMemory]:
+    """Return releases of which each is the one before but for a file or two."""
+    files, packages, platform = draw(followed), draw(besides), draw(built_for)
+    pristine, remote = draw(st.booleans()), draw(st.booleans())
+    made = []
+    for version in VERSIONS[: draw(st.integers(2, 6))]:
+        for path in draw(st.lists(st.sampled_from(sorted(FOLLOWED)), max_size=2)):
+            text = draw(st.sampled_from([None, *FOLLOWED[path]]))
+            files = {**files, path: text} if text is not None else {**files}
+            if text is None:
+                files.pop(path, None)
+        if draw(st.integers(0, 3)) == 0:
+            packages, platform = draw(besides), draw(built_for)
+        there = {path: text.encode() for path, text in files.items()}
+        more: dict[str, Any] = {"packages": packages, "platform": platform}
+        more |= {"version": version, "spec": f"memory:{version}", "pristine": pristine}
+        made.append(ReleaseInMemory({"vllm/__init__.py": b"", **there}, remote=remote, **more))
+    return made
+
+
+@st.composite
+def edits(draw: st.DrawFn, name: str) -> Any:
+    texts = [KID]
+    for old, new in draw(st.lists(st.sampled_from(EDITS), min_size=1, max_size=2)):
+        texts.append(texts[-1].replace(old, new))
+    patches = [diff_of(CLASS, KID, texts[-1])]
+    package = draw(st.sampled_from(["", "", "dist"]))
+    if draw(st.booleans()):
+        patches.append(diff_of("other_dist/x.py", "X = 1\n", "X = 2\n"))
+    built = [
+        BinaryFile(f"{at}.so", "vllm/kid.so", "0" * 64, platform, b"\x7fELF")
+        for at, platform in enumerate(draw(st.sampled_from([(), (), ("linux/amd64",)])))
+    ]
+    return variant(
+        *patches,
+        name=name,
+        vllm=draw(st.sampled_from(RANGES)),
+        package=package,
+        package_version=draw(st.sampled_from([">=0", ">=2", "==1.0"])) if package else "",
+        binary=tuple(built),
+    )
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.tuples(edits("a"), edits("b")), releases())
+def test_what_the_fit_follows_and_what_lies_beside_are_part_of_an_answer(
+    variants: Any, trees: list[ReleaseInMemory]
+) -> None:
+    one = mod(*variants, name="one", outside=("other_dist/x.py",))
+    with tempfile.TemporaryDirectory() as cache:
+        sharing = Shelf((one,), trees, cache, store=True)
+        for tree in trees:
+            task = Task(tree.spec, (Subject(("one",)),))
+            fresh = Shelf((one,), trees, cache, store=False)
+            outcome = fresh.run(task)
+            assert sharing.run(task) == outcome
+            (answer,) = outcome.answers
+            assert isinstance(answer, Answer)
+            assert answer._replace(packages=()) == as_checked(one, tree, fresh)
+
+
+def as_checked(one: Mod, tree: Tree, shelf: Shelf) -> Answer:
+    """Return what ``check`` says, which asks a tree itself."""
+    return answer_of(plan([one], tree, origin=shelf.origins).mods[0])

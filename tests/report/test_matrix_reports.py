@@ -84,6 +84,15 @@ def test_neighbours_that_say_the_same_are_one_line() -> None:
     ]
 
 
+def test_what_lies_beside_is_said_with_its_versions() -> None:
+    cells = [
+        cell(version=f"0.2{at}.0", packages=(("transformers", version),))
+        for at, version in enumerate(("5.10.0", "5.9.0", "5.10.0"))
+    ]
+    text = matrix_text.render(MatrixResult(tuple(cells)))
+    assert "0.20.0 to 0.22.0  applies        variant one, with transformers 5.9.0 to 5.10.0" in text
+
+
 def test_text_says_why_and_which_mods_meet() -> None:
     text = matrix_text.render(*example())
     assert "bad on 0.21.0: conflict\n  hunk 1: its text is not there" in text

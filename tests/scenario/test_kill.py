@@ -36,6 +36,9 @@ def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
+SOME = pytest.mark.sampled(3)  # of the five cases
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """One transition of one tree, and what everything looks like before and after it."""
@@ -152,6 +155,7 @@ def points(case: Case, count: int, name: str) -> list[int]:
     return few(range(1, calls + 1), count, f"{name} {case.name}")
 
 
+@SOME
 def test_a_kill_at_any_point_is_undone_by_the_next_command(case: Case) -> None:
     for number in points(case, 8, "kill"):
 
@@ -171,6 +175,7 @@ def test_a_kill_at_any_point_is_undone_by_the_next_command(case: Case) -> None:
     assert case.now() == case.after
 
 
+@SOME
 def test_a_power_cut_at_any_point_is_undone_by_the_next_command(case: Case) -> None:
     """What the comment in ``transaction._steps`` reasons: no content counts that was not synced."""
     for number in points(case, 8, "power cut"):
@@ -229,6 +234,7 @@ def test_another_file_system_is_synced_before_the_journal_goes(
     assert name < min(events.index(event) for event in renames)
 
 
+@SOME
 def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
     for number in points(case, 1, "kill before a recovery"):
 
@@ -250,6 +256,7 @@ def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
         case.reset()
 
 
+@SOME
 def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Case) -> None:
     # where no attribute can be set, a kill may cost the root's mtime (journal.py says so)
     names = tuple(name for name in faults.CHANGING if name != "setxattr")
@@ -280,6 +287,7 @@ def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Cas
     assert case.now() == case.after
 
 
+@SOME
 def test_the_next_apply_recovers_by_itself_and_then_does_its_work(case: Case) -> None:
     for number in (1, 5, 15, 30, 45):
 
@@ -293,6 +301,7 @@ def test_the_next_apply_recovers_by_itself_and_then_does_its_work(case: Case) ->
         case.reset()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("code", "count"), [(errno.ENOSPC, 7), (errno.EACCES, 5)])
 def test_an_error_at_any_call_puts_everything_back(case: Case, code: int, count: int) -> None:
     refusals = 0
@@ -325,6 +334,7 @@ def test_an_error_at_any_call_puts_everything_back(case: Case, code: int, count:
     assert refusals >= len(tried) // 4
 
 
+@SOME
 def test_writes_that_stop_short_are_continued(case: Case) -> None:
     def work() -> None:
         real = os.write
@@ -357,7 +367,7 @@ def test_a_disk_that_stays_full_changes_nothing(case: Case) -> None:
     assert case.now() == case.after
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_at_any_point_undoes_and_then_does_what_the_signal_does(
     case: Case, number: signal.Signals
@@ -380,6 +390,7 @@ def test_a_signal_at_any_point_undoes_and_then_does_what_the_signal_does(
     assert undone >= len(tried) // 4
 
 
+@SOME
 def test_ctrl_c_is_passed_on_after_everything_was_put_back(case: Case) -> None:
     def work() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -394,6 +405,7 @@ def test_ctrl_c_is_passed_on_after_everything_was_put_back(case: Case) -> None:
     assert faults.in_child(work) == faults.DONE
 
 
+@SOME
 def test_a_signal_that_its_handler_survives_is_told_after_everything_was_put_back(
     case: Case,
 ) -> None:

@@ -57,7 +57,7 @@ def look(outside: Path) -> Snapshot:
     return snapshot(outside)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("change", ["apply", "revert"])
 def test_a_folder_becomes_a_link_at_any_moment(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from mod_making import diff_of, mod, variant
@@ -220,3 +222,201 @@ def test_a_script_over_releases_states_the_versions_that_these_took(
     out = capfd.readouterr().out
     assert 'vllm = ">=0.19.1,<=0.20.0"' in out
     assert 'package = "transformers"\nversion = ">=5.2.0,<=5.3.9"' in out
+
+
+MANIFEST = """\
+schema = 1
+name = "{name}"
+version = "1.0.0"
+summary = "For {package}"
+license = "MIT"
+outside = ["{path}"]
+
+[[variant]]
+id = "one"
+vllm = ">=0.19"
+package = "{package}"
+version = "{range}"
+patches = ["one.patch"]
+"""
+LATER = "vllm-0.20.0-cp38-abi3-manylinux_2_31_x86_64.whl"
+
+
+def write_mod(
+    library: Path, name: str = "theirs", path: str = X, text: str = "X = 1\n", **more: str
+) -> None:
+    wanted = {"package": "transformers", "range": ">=5", **more}
+    folder = library / "patches" / name
+    folder.mkdir(parents=True)
+    (folder / "one.patch").write_bytes(diff_of(path, text, text.replace("1", "2")))
+    (folder / "mod.toml").write_text(MANIFEST.format(name=name, path=path, **wanted))
+
+
+Matrix = Callable[..., dict[str, Any]]
+
+
+def notes(cell: dict[str, Any]) -> set[str]:
+    return {one["message"] for one in cell["findings"]}
+
+
+@pytest.fixture
+def matrix(server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Matrix:
+    """Ask for the cells of the mods in a library, by their trees; a later release took an older package."""
+    server.files[LATER] = make_wheel(version="0.20.0", requires=("transformers>=5",))
+    server.uploaded[LATER] = "2026-03-15T00:00:00Z"
+
+    def ask(*more: str, code: int = 0) -> dict[str, Any]:
+        library = str(tmp_path / "library")
+        given = ("matrix", "theirs", "--library", library, "--jobs", "1", "--json", *more)
+        capfd.readouterr()
+        assert run(given) == code
+        answer: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return {one["tree"]: one for one in answer.get("cells", ())} | answer
+
+    return ask
+
+
+def test_a_matrix_reads_the_packages_that_check_reads(matrix: Matrix, tmp_path: Path) -> None:
+    write_mod(tmp_path / "library", range="==5.4.*")
+    for _ in ("computed", "kept"):
+        found = matrix(code=1)  # by the range of vLLM it is meant for both
+        first, second = found["pypi:0.19.1"], found["pypi:0.20.0"]
+        assert (first["verdict"], first["in_range"]) == ("applies", True)
+        assert first["packages"] == {"transformers": "5.4.0"}
+        assert (second["verdict"], second["packages"]) == ("unsupported", {"transformers": "5.5.0"})
+
+
+def test_a_matrix_takes_another_version_and_keeps_its_answers_apart(
+    matrix: Matrix, tmp_path: Path
+) -> None:
+    write_mod(tmp_path / "library")
+    wanted = ("--with", "Transformers==5.3.9")
+    for with_, version in ((wanted, "5.3.9"), ((), "5.4.0"), (wanted, "5.3.9")):
+        cell = matrix("--vllm", "==0.19.1", *with_)["pypi:0.19.1"]
+        assert (cell["verdict"], cell["packages"]) == ("applies", {"transformers": version})
+        assert f"beside this vLLM is transformers {version}" in notes(cell)
+
+
+def test_an_answer_is_shared_by_releases_that_are_read_with_the_same(
+    matrix: Matrix, tmp_path: Path, server: PackageServer
+) -> None:
+    write_mod(tmp_path / "library")
+    for version in ("5.4.0", "5.3.9"):
+        found = matrix("--with", f"transformers=={version}")
+        for tree in ("pypi:0.19.1", "pypi:0.20.0"):
+            assert found[tree]["packages"] == {"transformers": version}
+            assert f"beside this vLLM is transformers {version}" in notes(found[tree])
+    assert server.requests
+
+
+def test_a_version_that_no_mod_asks_for_is_refused(matrix: Matrix, tmp_path: Path) -> None:
+    write_mod(tmp_path / "library")
+    for command in (("matrix",), ("check", "--target", "pypi:0.19.1")):
+        given = (*command, "theirs", "--library", str(tmp_path / "library"))
+        assert run((*given, "--with", "flashinfer-python==0.6.8")) == 2
+    said = matrix("--with", "flashinfer-python==0.6.8", code=2)["error"]
+    assert said["message"] == "--with flashinfer-python==0.6.8: none of theirs changes it"
+    assert said["hint"] == "what they change beside vLLM is of transformers"
+
+
+def test_one_mod_whose_package_cannot_be_told_stops_no_other(
+    matrix: Matrix, tmp_path: Path, server: PackageServer
+) -> None:
+    library = tmp_path / "library"
+    server.uploaded.clear()
+    write_mod(library)
+    flash = {"package": "flashinfer-python", "range": ">=0"}
+    write_mod(library, "flash", "flashinfer/jit/core.py", "F = 1\n", **flash)
+    found = matrix("flash", "--vllm", "==0.19.1", code=1)["cells"]
+    assert {one["mod"]: one["verdict"] for one in found} == {
+        "theirs": "unreadable",
+        "flash": "applies",
+    }
+
+
+def test_a_port_to_another_version_of_the_package_states_it(
+    server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = tmp_path / "library"
+    write_mod(library)
+    server.files["transformers-5.6.0-py3-none-any.whl"] = transformers("5.6.0", "Y = 0\n\nX = 1\n")
+    given = (
+        "port",
+        "theirs",
+        "--library",
+        str(library),
+        "--from",
+        "pypi:0.19.1",
+        "--to",
+        "pypi:0.19.1",
+    )
+    named = ("--with", "transformers==5.6.0")
+    assert run((*given, *named, "--with", "torch==2.11.0")) == 2
+    assert "none of theirs changes it" in capfd.readouterr().err
+    assert run((*given, *named)) == 0
+    text = (library / "patches/theirs/mod.toml").read_text()
+    assert text.count("[[variant]]") == 2
+    assert text.endswith('version = "==5.6.0"\n')
+    checked = ("check", "theirs", "--library", str(library), "--target", "pypi:0.19.1", *named)
+    assert run(checked) == 0
+    assert "variant 0.19" in capfd.readouterr().out
+
+
+def test_a_port_that_a_person_finishes_is_of_the_version_that_it_was_begun_for(
+    server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = tmp_path / "library"
+    write_mod(library)
+    port = ("port", "theirs", "--library", str(library))
+    where = ("--from", "pypi:0.19.1", "--to", "pypi:0.19.1", "--with", "transformers==5.6.0")
+    assert run((*port, *where)) == 1  # of 5.6.0 it is `Y = 1`
+    folder = next((library / "patches/theirs").glob(".port-*"))
+    (folder / "files" / X).write_text("Y = 2\n")
+    assert run((*port, "--continue")) == 0, capfd.readouterr().err
+    text = (library / "patches/theirs/mod.toml").read_text()
+    assert text.endswith('version = "==5.6.0"\n')
+    assert server.requests
+
+
+def test_a_port_over_releases_states_the_versions_that_these_took(
+    matrix: Matrix, server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = tmp_path / "library"
+    write_mod(library)
+    for version, text in (("5.5.0", "Y = 0\n\nX = 1\n"), ("5.5.1", "Y = 0\n\nX = 1\n")):
+        server.files[f"transformers-{version}-py3-none-any.whl"] = transformers(version, text)
+    server.uploaded["transformers-5.5.1-py3-none-any.whl"] = "2026-03-16T00:00:00Z"
+    server.files[WHEEL] = make_wheel(requires=("transformers==5.4.0",))
+    last = "vllm-0.21.0-cp38-abi3-manylinux_2_31_x86_64.whl"
+    server.files[last] = make_wheel(version="0.21.0", requires=("transformers>=5.5",))
+    server.uploaded[last] = "2026-03-17T00:00:00Z"
+    given = ("port", "theirs", "--library", str(library), "--from", "pypi:0.19.1")
+    assert run((*given, "--to", ">=0.20,<0.22")) == 0, capfd.readouterr().err
+    text = (library / "patches/theirs/mod.toml").read_text()
+    assert 'vllm = ">=0.20.0,<=0.21.0"' in text
+    assert text.endswith('package = "transformers"\nversion = ">=5.5.0,<=5.5.1"\n')
+    assert matrix()["pypi:0.21.0"]["in_range"]
+
+
+def test_an_import_is_read_beside_another_version(
+    server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "x.patch").write_bytes(diff_of(X, "Y = 1\n", "Y = 2\n"))
+    script = "#!/bin/bash\nset -e\npatch -p1 -F0 -d $PYTHON_ROOT < x.patch\n"
+    (theirs / "run.sh").write_text(script)
+    given = ("import", str(theirs), "--tree", "pypi:0.19.1")
+    assert run((*given, "--with", "transformers==5.6.0")) == 0
+    assert 'package = "transformers"\nversion = "==5.6.0"\n' in capfd.readouterr().out
+    assert run((*given, "--with", "transformers==5.6.0", "--with", "torch==2.11.0")) == 2
+    assert "--with torch==2.11.0: none of theirs changes it" in capfd.readouterr().err
+    assert run(("import", str(theirs), "--with", "transformers==5.6.0")) == 2
+    assert "--with says what is beside --tree" in capfd.readouterr().err
+    assert server.requests
+
+
+def test_a_lock_is_of_releases_as_they_were(matrix: Matrix, tmp_path: Path) -> None:
+    write_mod(tmp_path / "library")
+    said = matrix("--update-lock", "--with", "transformers==5.6.0", code=2)["error"]
+    assert "--with name others" in said["message"]

@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -203,7 +204,10 @@ def test_metadata_that_the_index_does_not_know_is_refused(server: PackageServer)
 
 
 @pytest.mark.parametrize("fault", ["failures", "truncations"])
-def test_a_passing_fault_does_no_harm(server: PackageServer, fault: str) -> None:
+def test_a_passing_fault_does_no_harm(
+    server: PackageServer, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)  # between two tries
     setattr(server, fault, 1)
     tree = open_tree("pypi:0.19.1")
     setattr(server, fault, 1)
@@ -336,6 +340,7 @@ def test_a_home_that_cannot_be_written_does_no_harm(server: PackageServer, tmp_p
         assert len([note for note in notes if note.startswith("working without a cache")]) == 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("server")
 def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
     code = (

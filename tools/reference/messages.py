@@ -102,6 +102,7 @@ def codes() -> str:
     return "\n\n".join(parts)
 
 
+@functools.cache
 def findings() -> list[Said]:
     """Return every finding whose code stands in the source as a word."""
     found = []
@@ -152,11 +153,18 @@ def errors() -> str:
 def _calls() -> tuple[tuple[str, ast.AST, str, ast.Call], ...]:
     """Return every call: its module, the function that it is in, what is called, and the call."""
     return tuple(
-        (place, function, ast.unparse(node.func).rpartition(".")[2], node)
+        (place, function, _last(node.func), node)
         for place, tree in sources()
         for node, function in _within(tree, tree)
         if isinstance(node, ast.Call)
     )
+
+
+def _last(called: ast.expr) -> str:
+    """Return the last name of what is called."""
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ast.unparse(called).rpartition(".")[2]
 
 
 def _within(node: ast.AST, function: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -196,15 +204,19 @@ def _text(node: ast.expr | None, function: ast.AST) -> str | None:
 
 def _assigned(node: ast.Name, function: ast.AST) -> ast.expr | None:
     """Return what a name was last given above the place where it stands."""
-    before = [
-        one
-        for one in ast.walk(function)
-        if isinstance(one, ast.Assign)
-        and ast.unparse(one.targets[0]) == node.id
-        and one.lineno < node.lineno
-    ]
+    before = (one for one in _assignments(function).get(node.id, ()) if one.lineno < node.lineno)
     nearest = max(before, key=lambda one: one.lineno, default=None)
     return None if nearest is None else nearest.value
+
+
+@functools.cache
+def _assignments(function: ast.AST) -> dict[str, list[ast.Assign]]:
+    """Return what is assigned in a function, or in a module, by the name that gets it first."""
+    found: dict[str, list[ast.Assign]] = {}
+    for one in ast.walk(function):
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
+            found.setdefault(one.targets[0].id, []).append(one)
+    return found
 
 
 def _filled(part: ast.expr, function: ast.AST) -> str:

@@ -67,12 +67,7 @@ def read_variables() -> dict[str, set[str]]:
     }
     for place, tree in sources():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("environ.get"):
-                name = node.args[0]
-            elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("environ"):
-                name = node.slice
-            else:
-                continue
+            name = _asked_of_environ(node)
             if isinstance(name, ast.Name):
                 name = named.get(name.id, name)
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
@@ -82,3 +77,17 @@ def read_variables() -> dict[str, set[str]]:
             if option.envvar:
                 found.setdefault(option.envvar, set()).add(context.command_path)
     return found
+
+
+def _asked_of_environ(node: ast.AST) -> ast.expr | None:
+    """Return what ``environ.get(…)`` or ``environ[…]`` is asked for, None for anything else."""
+    match node:
+        case (
+            ast.Call(
+                func=ast.Attribute(value=ast.Name(id=of) | ast.Attribute(attr=of), attr="get"),
+                args=[name, *_],
+            )
+            | ast.Subscript(value=ast.Name(id=of) | ast.Attribute(attr=of), slice=name)
+        ) if of.endswith("environ"):
+            return name
+    return None

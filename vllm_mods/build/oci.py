@@ -190,8 +190,7 @@ def platforms(images: Sequence[BuiltImage]) -> bytes:
     for one in images:
         manifest, config = one.manifest or b"", json.loads(one.config)
         place = {key: config[key] for key in _PLATFORM if key in config}
-        found = Descriptor(MANIFEST, digest(manifest), len(manifest))
-        listed.append({**_descriptor(found), "platform": place})
+        listed.append({**_descriptor(described(manifest)), "platform": place})
     shared = set.intersection(*(set(one.annotations.items()) for one in images))
     document = {"mediaType": INDEX, "manifests": listed, "annotations": dict(sorted(shared))}
     return _json({"schemaVersion": 2, **document})
@@ -199,8 +198,7 @@ def platforms(images: Sequence[BuiltImage]) -> bytes:
 
 def index(top: bytes, ref: str | None, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
     """Return an index.json that names a manifest, or an index, ``ref``, after the entries ``others``."""
-    kind = str(json.loads(top)["mediaType"])
-    entry: dict[str, Any] = _descriptor(Descriptor(kind, digest(top), len(top)))
+    entry: dict[str, Any] = _descriptor(described(top))
     if ref is not None:
         entry["annotations"] = {REF_NAME: ref.rpartition(":")[2], _CONTAINERD_NAME: full_name(ref)}
     return index_of([*others, entry])
@@ -209,6 +207,11 @@ def index(top: bytes, ref: str | None, others: Sequence[Mapping[str, Any]] = ())
 def index_of(entries: Sequence[Mapping[str, Any]]) -> bytes:
     """Return an index of manifests."""
     return _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)})
+
+
+def described(document: bytes) -> Descriptor:
+    """Return how others name a manifest or an index."""
+    return Descriptor(str(json.loads(document)["mediaType"]), digest(document), len(document))
 
 
 def artifact(
@@ -234,8 +237,7 @@ def artifact(
 
 def artifact_entry(manifest: bytes, kind: str) -> dict[str, Any]:
     """Return how an index names such a manifest."""
-    one = Descriptor(MANIFEST, digest(manifest), len(manifest))
-    return {**_descriptor(one), "artifactType": kind}
+    return {**_descriptor(described(manifest)), "artifactType": kind}
 
 
 def docker_manifest(image: BuiltImage, ref: str | None, layer_paths: Sequence[str]) -> bytes:

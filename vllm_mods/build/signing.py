@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ BILL = "application/vnd.cyclonedx+json"
 _SIGNATURE = "application/vnd.openssh.signature"
 _COSIGN = re.compile(rb"-----BEGIN ENCRYPTED (SIGSTORE|COSIGN) PRIVATE KEY-----")
 # cosign 3 takes no --tlog-upload=false: its services are named by a file, and these are none
+_NO_FLAG = 3
 _NO_LOG = {
     "mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json",
     "rekorTlogUrls": [],
@@ -38,10 +39,10 @@ _NO_LOG = {
 
 
 class Signer(NamedTuple):
-    """A key that is there, and whether cosign signs with it."""
+    """A key that is there, and which cosign signs with it (None: OpenSSH does)."""
 
     key: str
-    cosigns: bool
+    cosign: int | None
 
 
 def signer(key: str) -> Signer:
@@ -53,41 +54,40 @@ def signer(key: str) -> Signer:
         try:
             with open(key, "rb") as file:
                 if not _COSIGN.match(file.read(100)):
-                    return Signer(key, cosigns=False)
+                    return Signer(key, None)
         except OSError as error:
             raise UsageError(f"{key}: {error.strerror}", hint=f"ls -la {key}") from error
-    _cosign("version")
-    return Signer(key, cosigns=True)
+    told = _cosign("version")
+    version = re.search(r"GitVersion:\s*v?(\d+)", told.stdout + told.stderr)
+    return Signer(key, _NO_FLAG if version is None else int(version[1]))
 
 
-def attached(files: Iterable[bytes], by: Signer | None) -> Attached:
-    """Return what an image gets in a registry: its two documents, signed if they are to be. Raises ``UsageError``."""
-    bill, statement = files
-    documents = (
-        Attachment(BILL, ((BILL, bill),)),
-        Attachment(STATEMENT, ((STATEMENT, statement),)),
-    )
+def attached(statement: bytes, bill: bytes | None, by: Signer | None) -> Attached:
+    """Return what an image, or an index of several, gets in a registry: documents, signed if they are to be.
+
+    Raises ``UsageError``.
+    """
+    documents = () if bill is None else (Attachment(BILL, ((BILL, bill),)),)
     signed = Attached() if by is None else signature(statement, by)
-    return signed._replace(artifacts=(*documents, *signed.artifacts))
+    stated = Attachment(STATEMENT, ((STATEMENT, statement),))
+    return signed._replace(artifacts=(*documents, stated, *signed.artifacts))
 
 
 def signature(statement: bytes, by: Signer, namespace: str = NAMESPACE) -> Attached:
     """Return the signature of what a statement is of, to be attached to it. Raises ``UsageError``."""
-    if by.cosigns:
-        return Attached(sign=partial(_cosigned, by.key))
+    if by.cosign is not None:
+        return Attached(sign=partial(_cosigned, by.key, by.cosign))
     signed = ssh_signatures.sign(by.key, statement, namespace)
     return Attached((Attachment(SIGNED, ((STATEMENT, statement), (_SIGNATURE, signed))),))
 
 
-def _cosigned(key: str, image: str) -> None:
+def _cosigned(key: str, version: int, image: str) -> None:
     """Have cosign sign an image, named by its digest, in no public log. Raises ``Refused`` with its words."""
-    told = _cosign("version")
-    version = re.search(r"GitVersion:\s*v?(\d+)", told.stdout + told.stderr)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as config:
         json.dump(_NO_LOG, config)
         config.flush()
         unlogged = ["--signing-config", config.name]
-        if version is not None and int(version[1]) < 3:
+        if version < _NO_FLAG:
             unlogged = ["--tlog-upload=false"]
         words = ["sign", "--yes", *unlogged, "--key", key, *_over_http(image), image]
         done = _cosign(*words, stderr=None)  # it asks for a password there

@@ -126,6 +126,7 @@ def command(
             _check(kept, part, one)
             held = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
             _demand_command(library, wanted, one, () if afresh else held)
+        asked = stack.enter_context(outputs.looking_up(place, opened[0].base, tag))
         images = build_all(kept, opened)
         again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
         for folder in libraries:
@@ -133,7 +134,7 @@ def command(
         for image in images if verify else ():
             made = archive.thin(image.built.image, image.built.tag)
             build_again([*again, "--platform", image.lock.base.platform], made)
-        ready = outputs.prepare(place, [image[1:] for image in images], tag)
+        ready = outputs.prepare(place, [image[1:] for image in images], tag, asked)
         files = documents_of(kept, images, ready, documents)
         every = {path: data for one in files for path, data in one.items()}
         with pairing_arguments.writing(every, "--documents DIR names another folder"):
@@ -256,12 +257,18 @@ def documents_of(
 def attached_of(
     files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready], signer: Signer | None = None
 ) -> list[Attached]:
-    """Return what is attached to each image in a registry: its documents, and what its signer makes."""
-    if ready[0].push is None:
+    """Return what is attached in a registry to each image and, last, to an index of several."""
+    push = ready[0].push
+    if push is None:
         return []
     from vllm_mods.build import signing  # noqa: PLC0415  (only registries have use for it)
 
-    return [signing.attached(one.values(), signer) for one in files]
+    pairs = [tuple(one.values()) for one in files]
+    found = [signing.attached(statement, bill, signer) for bill, statement in pairs]
+    if len(pairs) > 1:
+        whole = documents.of_index([statement for _, statement in pairs], push.tagged.digest)
+        found.append(signing.attached(whole, None, signer))
+    return found
 
 
 def _signer(key: str, place: Output) -> Signer:

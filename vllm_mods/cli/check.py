@@ -71,7 +71,7 @@ def command(
         platform=platform,
         in_image=in_image,
         commits=commits,
-        others=others,
+        others=options.beside(others),
     )
     chosen, paired, planned = ask(
         library,
@@ -81,6 +81,7 @@ def command(
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,
+        others=others,
     )
     one = None if model is None else open_checkpoint(model, _revision(paired, model))
     fits = [] if one is None else [of_mod(mod, one) for mod in chosen]

@@ -47,7 +47,9 @@ def command(
     if any mod does not fit.
     """
     library = options.open_library(libraries)
-    tree = options.open_tree(target, offline=offline, workspace=workspace, others=others)
+    tree = options.open_tree(
+        target, offline=offline, workspace=workspace, others=options.beside(others)
+    )
     planned = ask(
         library,
         mods,
@@ -56,6 +58,7 @@ def command(
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,
+        others=others,
     ).planned
     changes = planned.changes if planned.ok else ()
     diffs = {change.path: _diff(change) for change in changes}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -79,8 +81,8 @@ def verify(
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
     Without --lock that is the lock inside. With --allowed-signers or --key its manifest has to be signed too,
-    in the registry that REF is in. Of an index, every image is looked at, and that it has those that the
-    lock is of. Exit code 1 if anything else is in it, and what that is.
+    in the registry that REF is in. Of an index, every image is looked at, that it has those that the
+    lock is of, and that it is signed itself. Exit code 1 if anything else is in it, and what that is.
     """
     written = None if lock is None else _read(lock)
     name = reference.removeprefix("image:")
@@ -100,7 +102,9 @@ def verify(
             looked = looked._replace(findings=(*looked.findings, *against))
         more = _signature(tree, signers, key)
         found[one or ""] = tree, looked._replace(findings=(*looked.findings, *more))
-    wrong += inspection.index_findings(list(found.values())) if several else ()
+    if several:
+        wrong += inspection.index_findings(list(found.values()))
+        wrong += _index_signature(name, [tree for tree, _ in found.values()], signers, key)
     ok = not wrong and all(looked.ok for _, looked in found.values())
     if not as_json:
         texts = (
@@ -201,11 +205,35 @@ def _signature(tree: ImageTree, signers: str | None, key: str | None) -> list[Fi
             f"{tree.base.reference}: a signature is attached to an image in a registry, and this is none ({tree.base.where})",
             hint="vllm-mods image verify registry:HOST/NAME:TAG",
         )
+    name = names.parse(plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
+    return _said_of(str(name), signers, key)
+
+
+def _index_signature(
+    reference: str, images: Sequence[ImageTree], signers: str | None, key: str | None
+) -> list[Finding]:
+    """Hold the signature of an index, and that it still is the one whose images were looked at."""
+    if not images or (signers is None and key is None):
+        return []
+    from vllm_mods.images.registry import Client  # noqa: PLC0415
+
+    name = names.parse(plain(reference))
+    client = Client(name, os.environ)
+    index = client.manifest(reference)
+    raw = oci.parse(oci.document_of(client, index, reference), reference)
+    listed = {one.get("digest") for one in raw.get("manifests") or ()}
+    for tree in images:
+        if tree.base.manifest_digest not in listed:
+            gone = f"{reference} is {index.digest} by now, which has no {tree.base.manifest_digest}"
+            return [Finding("signature", f"{gone}: it was moved while it was looked at")]
+    return _said_of(str(name._replace(digest=index.digest)), signers, key)
+
+
+def _said_of(name: str, signers: str | None, key: str | None) -> list[Finding]:
     from vllm_mods.build import signing  # noqa: PLC0415
 
-    name = names.parse(plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
-    by_ssh = [] if signers is None else signing.ssh_says(signers, str(name))
-    return by_ssh + ([] if key is None else signing.cosign_says(key, str(name)))
+    by_ssh = [] if signers is None else signing.ssh_says(signers, name)
+    return by_ssh + ([] if key is None else signing.cosign_says(key, name))
 
 
 def _head(tree: ImageTree) -> dict[str, Any]:

@@ -46,10 +46,16 @@ from vllm_mods.report import data
 @click.option("--license", "terms", metavar="SPDX", help="Of a mod: its licence.")
 @click.option("--vllm", "spec", metavar="SPEC", help="Of a mod: the range that it states.")
 @click.option("--record", is_flag=True, help="Of a mod: run it on a copy of --tree.")
+@click.option(
+    "--each",
+    is_flag=True,
+    help="With --record: a mod for each entry of a list that its Python goes over.",
+)
 @options.recording
 @click.option(
     "--fetch", is_flag=True, help="Of a mod: take what its script asks for by https, once."
 )
+@options.others
 @options.offline
 @options.json_output
 def command(
@@ -68,8 +74,10 @@ def command(
     seconds: float,
     also: tuple[str, ...],
     environ: tuple[str, ...],
+    each: bool,
     fetch: bool,
     mend: bool,
+    others: tuple[str, ...],
     offline: bool,
     as_json: bool,
 ) -> int:
@@ -83,12 +91,21 @@ def command(
     """
     limits = (network, seconds, also, environ) if record else None
     asked = ImportArguments(
-        path, library, name, tree, summary, terms, spec, limits, offline, as_json, fetch
+        path,
+        library,
+        name,
+        tree,
+        summary,
+        terms,
+        spec,
+        limits,
+        offline,
+        as_json,
+        fetch,
+        others,
+        each,
     )
-    if fetch and offline:
-        raise UsageError(
-            "--fetch takes from the network, and --offline forbids it", hint="give one"
-        )
+    _check_options(asked)
     if _is_mod(asked, recipes_only=bool(output or mods or mend)):
         return import_mod.run(asked)
     if output and library:
@@ -122,6 +139,20 @@ def command(
     return EXIT_OK if sound else EXIT_NO
 
 
+def _check_options(asked: ImportArguments) -> None:
+    """Raise ``UsageError`` for options that do not go together."""
+    if asked.each and (asked.record is None or asked.tree is None):
+        raise UsageError(
+            "--each runs the entries one by one on a vLLM", hint="--record --each --tree TREE"
+        )
+    if asked.each and asked.fetch:
+        raise UsageError("--each takes nothing from the network", hint="--record --each")
+    if asked.fetch and asked.offline:
+        raise UsageError(
+            "--fetch takes from the network, and --offline forbids it", hint="give one"
+        )
+
+
 def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
     """Tell a mod from a recipe: it is a folder, a zip or a Dockerfile. Raises ``UsageError`` for the other's options."""
     zipped = False
@@ -134,9 +165,10 @@ def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
             f"{asked.path} is a mod, and --output, --mod and --repair are for recipes",
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
-    if not is_mod and any((asked.tree, asked.summary, asked.terms, asked.spec, asked.record)):
+    of_mods = (asked.tree, asked.summary, asked.terms, asked.spec, asked.record, asked.others)
+    if not is_mod and any(of_mods):
         raise UsageError(
-            f"{asked.path} is no mod, and --tree, --record, --summary, --license and --vllm are for mods",
+            f"{asked.path} is no mod, and --tree, --record, --with, --summary, --license and --vllm are for mods",
             hint="a mod is a folder or a zip with a run.sh, or a Dockerfile",
         )
     return is_mod

@@ -19,6 +19,7 @@ from vllm_mods.making import (
     advice,
     building,
     compose,
+    each_entry,
     exporting,
     folder,
     from_folder,
@@ -58,6 +59,17 @@ class ImportArguments(NamedTuple):
     offline: bool
     as_json: bool
     fetch: bool = False
+    others: tuple[str, ...] = ()
+    each: bool = False
+
+    def opened(self) -> Tree | None:
+        """Open the tree that the mod was written for, None where none is named."""
+        if self.tree is None and self.others:
+            raise UsageError("--with says what is beside --tree", hint="--tree pypi:VERSION")
+        if self.tree is None:
+            return None
+        named = options.beside(self.others)
+        return options.open_tree(self.tree, offline=self.offline, others=named)
 
 
 class Made(NamedTuple):
@@ -79,8 +91,10 @@ def run(asked: ImportArguments) -> int:
         return _take_back(asked, *exported)
     if asked.record is not None and asked.tree is None:
         return _over_releases(asked, source)
+    if asked.each:
+        return _each(asked, source)
     fetcher = Fetcher(options.note)
-    tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
+    tree = asked.opened()
     effects: tuple[Effect, ...]
     try:
         if asked.fetch:
@@ -104,7 +118,7 @@ def _built(asked: ImportArguments) -> int:
         raise UsageError(
             f"{asked.path} is a Dockerfile, and --record runs a run.sh", hint="docker build"
         )
-    tree = None if asked.tree is None else options.open_tree(asked.tree, offline=asked.offline)
+    tree = asked.opened()
     fetcher = Fetcher(options.note)
     try:
         source = folder.build(asked.path)
@@ -142,6 +156,8 @@ def _finish(
     elif not understood.left:
         made = _made(wanted, understood, tree)
     place = None
+    if made is not None:
+        _check_others(asked, name, made)
     if made is not None and asked.library is not None:
         place = new.write(asked.library, name, made.files)
     _tell(asked, name, understood, made, place)
@@ -160,7 +176,8 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     finals = [one for one in versions if is_final(one)] or versions
     if not finals:
         raise UsageError(f"no release of vLLM is in {asked.spec}", hint="--vllm '>=0.19,<0.22'")
-    releases = [over_releases.Release(one, index.open(one)) for one in finals]
+    named = options.beside(asked.others)
+    releases = [over_releases.Release(one, index.open(one, named=named)) for one in finals]
     name = asked.name or _slug(source.name)
     wanted = compose.Wanted(name, asked.summary, asked.terms)
     fetcher = Fetcher(options.note)
@@ -177,9 +194,34 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     made, handed = from_folder.make(source, wanted, releases, limits, _progress)
     if handed:
         options.note(f"it was run, because reading does not tell: {handed}")
-    place = None if asked.library is None else new.write(asked.library, name, made.files)
     told = Made(made.files, None, made.unknown, made.told, made.rows)
+    _check_others(asked, name, told)
+    place = None if asked.library is None else new.write(asked.library, name, made.files)
     _tell(asked, name, Understood((), {}), told, place)
+    return EXIT_OK
+
+
+def _each(asked: ImportArguments, source: LauncherFolder) -> int:
+    """Make a mod of each entry of a registry."""
+    tree = asked.opened()
+    if tree is None or asked.record is None:
+        raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
+    name = asked.name or _slug(source.name)
+    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
+    made = each_entry.make(source, wanted, tree, Limits(*asked.record), _progress)
+    options.beside(asked.others, [_mod(one.name, one.files) for one in made.mods])
+    if asked.library is not None:
+        new.write_all(asked.library, {one.name: one.files for one in made.mods})
+    if asked.as_json:
+        options.print_json({**script.each_data(made), "path": asked.path, "name": name})
+        return EXIT_OK
+    for line in script.each(made):
+        click.echo(line, err=True)
+    if asked.library is None:
+        hint = f"vllm-mods import {asked.path} --record --each --tree {asked.tree} --library DIR"
+        click.echo(f"\nhint: {hint}  # writes them to DIR/patches", err=True)
+        return EXIT_OK
+    click.echo(f"wrote {len(made.mods)} mods to {asked.library}/patches")
     return EXIT_OK
 
 
@@ -191,8 +233,8 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
             hint=f"vllm-mods import {asked.path} --library DIR",
         )
     planned = None
-    if asked.tree is not None:
-        tree = options.open_tree(asked.tree, offline=asked.offline)
+    options.beside(asked.others, (mod,))
+    if (tree := asked.opened()) is not None:
         planned = planner.plan_alone(mod, tree)
     place = None if asked.library is None else new.write(asked.library, mod.name, files)
     _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)
@@ -204,9 +246,20 @@ def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> 
         made = from_script.on_tree(understood, wanted, tree)
         return Made(made.files, made.planned, made.unknown)
     files = from_script.without_tree(understood, wanted)
-    folder = f"/{wanted.name}/"
-    mod_folder.load_mod(folder[:-1], read=lambda path: files.get(path.removeprefix(folder)))
+    _mod(wanted.name, files)
     return Made(files, None, tuple(compose.unknown(wanted, None)))
+
+
+def _mod(name: str, files: Mapping[str, bytes]) -> Mod:
+    """Read a mod that is not written yet. Raises ``ManifestError``."""
+    folder = f"/{name}/"
+    return mod_folder.load_mod(folder[:-1], read=lambda path: files.get(path.removeprefix(folder)))
+
+
+def _check_others(asked: ImportArguments, name: str, made: Made) -> None:
+    """Raise ``UsageError`` for a version of a package that the mod does not change."""
+    if asked.others:
+        options.beside(asked.others, (_mod(name, made.files),))
 
 
 def _recorded(

@@ -87,6 +87,7 @@ _EVERY = 30.0
 )
 @click.option("--no-cache", is_flag=True, help="Compute every cell anew, and keep none.")
 @options.commits
+@options.others
 @options.libraries
 @options.offline
 @options.verify
@@ -105,6 +106,7 @@ def command(
     libraries: tuple[str, ...],
     pairing: str | None,
     commits: str | None,
+    others: tuple[str, ...],
     pre: bool,
     update_lock: bool,
     strict: bool,
@@ -119,9 +121,9 @@ def command(
     name, rebuilt wheels included, and the newest three beyond. Exit code 0 if every mod
     would end up in every tree that its ranges name.
     """
-    if update_lock and trees:
+    if update_lock and (trees or others):
         raise UsageError(
-            "--update-lock writes what is known of releases, and --tree names other trees"
+            "--update-lock writes what is known of releases as they were, and --tree and --with name others"
         )
     if cell is not None and (mods or pairing or trees or update_lock or strict or output):
         raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
@@ -141,6 +143,7 @@ def command(
         store=not no_cache,
         strict=strict,
         commits=commits,
+        others=options.beside(others, chosen),
     )
     workshop = work.Workshop(setting, note=options.note)
     specs = choose.specs(workshop.releases.files, chosen, trees, spec, pre=pre)

@@ -110,6 +110,13 @@ def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
     return place
 
 
+def write_all(folder: str, mods: Mapping[str, Mapping[str, bytes]]) -> None:
+    """Write several mods into a library, all or none. Raises ``Refused`` as ``write`` does."""
+    files = {f"patches/{name}/{path}": data for name in mods for path, data in mods[name].items()}
+    os.makedirs(folder, exist_ok=True)
+    writing.replace(folder, files, new={f"patches/{name}" for name in mods})
+
+
 def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
     """Say what was written, and what is still to be said by a person."""
     planned = made.planned

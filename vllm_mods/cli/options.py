@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -304,6 +304,16 @@ def print_json(answer: dict[str, Any]) -> None:
     remember("answered", thing=True)
 
 
+def beside(others: tuple[str, ...], mods: Iterable[Mod] | None = None) -> Mapping[str, str]:
+    """Return the versions that ``--with`` names. Raises ``UsageError`` for one that none of the mods asks for."""
+    if not others:
+        return {}
+    from vllm_mods.trees.other_packages import asked_for, chosen  # noqa: PLC0415
+
+    named = chosen(others)
+    return named if mods is None else asked_for(named, tuple(mods))
+
+
 def open_tree(
     spec: str,
     *,
@@ -313,17 +323,12 @@ def open_tree(
     platform: str | None = None,
     in_image: str | None = None,
     commits: str | None = None,
-    others: tuple[str, ...] = (),
+    others: Mapping[str, str] | None = None,
 ) -> Tree:
     """Open a tree; it is closed when the command ends. ``platform`` and ``in_image`` are for images.
 
-    ``others`` are the packages beside it as ``--with`` names them.
+    ``others`` are the packages beside it, as ``beside`` returns them.
     """
-    named = None
-    if others:
-        from vllm_mods.trees.other_packages import chosen  # noqa: PLC0415
-
-        named = chosen(others)
     if platform is None and in_image is None:
         tree = trees.open_tree(
             spec,
@@ -333,7 +338,7 @@ def open_tree(
             note=note,
             verify=verify,
             commits=commits,
-            others=named,
+            others=others,
         )
     else:
         from vllm_mods.trees.image import open_image  # noqa: PLC0415  (the engines' libraries)

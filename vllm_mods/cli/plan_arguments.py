@@ -42,10 +42,12 @@ def ask(
     workspace: str | None,
     strict_version: bool,
     only_supported: bool,
+    others: tuple[str, ...],
 ) -> AskedPlan:
-    """Plan the mods that were named, and say on stderr what is not in the plan."""
+    """Plan the mods that were named, and say on stderr what is not in the plan; ``others`` is that of ``--with``."""
     paired = None if pairing is None else library.pairing(pairing)
     chosen = choose(library, names, paired)
+    options.beside(others, chosen)
     planned = plan(
         chosen,
         tree,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import click
@@ -41,6 +42,7 @@ class _PortArguments(NamedTuple):
     spec: str | None
     repair: bool
     history: str | None
+    others: Mapping[str, str] = {}
 
 
 @click.command(name="port")
@@ -54,6 +56,7 @@ class _PortArguments(NamedTuple):
 @click.option("--no-repair", is_flag=True, help="Put nothing right of what would not work.")
 @options.history
 @options.commits
+@options.others
 @click.option("--continue", "go_on", is_flag=True, help="Take the edited files of a port.")
 @click.option("--abort", is_flag=True, help="Do away with an unfinished port.")
 @options.own_libraries
@@ -71,6 +74,7 @@ def command(
     no_repair: bool,
     history: str | None,
     commits: str | None,
+    others: tuple[str, ...],
     libraries: tuple[str, ...],
     go_on: bool,
     abort: bool,
@@ -91,6 +95,7 @@ def command(
             "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
         )
     library = options.own_library(libraries)
+    named = options.beside(others, (library.load(mod),))
     asked = _PortArguments(
         mod=_meant(library, mod, output, new=target is not None),
         library=library,
@@ -103,13 +108,14 @@ def command(
         spec=spec,
         repair=not no_repair,
         history=history,
+        others=named,
     )
     if target is None:
         return _ended(asked, abort=abort, as_json=as_json)
     try:
         if _SPEC.match(target):
             return _range(asked, target, as_json=as_json)
-        tree = _opened(target, asked.releases)
+        tree = _opened(target, asked)
         return _one(asked, _job(asked, asked.mod, tree, name=name), as_json=as_json)
     finally:
         if output is not None:
@@ -137,7 +143,7 @@ def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
         raise UsageError(
             "--as and --vllm are for one tree, and --to is a range", hint="leave them out"
         )
-    trees = (asked.releases.open(one.removeprefix("pypi:")) for one in specs)
+    trees = (_opened(one, asked) for one in specs)
     roots = asked.library.roots
     found = span.run(
         asked.mod,
@@ -167,7 +173,7 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
             click.echo(f"removed {work.folder}")
         return EXIT_OK
     edited = writing.resolved(work)
-    tree = _opened(work.target, asked.releases)
+    tree = _opened(work.target, asked._replace(others=dict(work.others)))
     for path, (before, _) in edited.items():
         if tree.read(path) != before:
             raise Refused(
@@ -194,7 +200,8 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
 
 def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None) -> Job:
     """Say what is to be ported to a tree."""
-    source = _opened(asked.base, asked.releases) if asked.base is not None else None
+    # what the caller names is beside the target
+    source = None if asked.base is None else _opened(asked.base, asked._replace(others={}))
     if asked.variant is None:
         version = source.version if source is not None else tree.version
         variant = making.nearest(mod, version, lock_entries.current(asked.mod))
@@ -233,6 +240,7 @@ def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None
         roots=asked.library.roots,
         repair=asked.repair,
         upstream=upstream,
+        others=tuple(asked.others.items()),
     )
 
 
@@ -244,10 +252,10 @@ def _named(mod: Mod, name: str) -> Variant:
     raise UsageError(f"{mod.name} has no variant `{name}`", hint=f"--variant {known}")
 
 
-def _opened(spec: str, releases: Releases) -> Tree:
+def _opened(spec: str, asked: _PortArguments) -> Tree:
     if spec.startswith("pypi:"):
-        return releases.open(spec.removeprefix("pypi:"))
-    tree = open_tree(spec)
+        return asked.releases.open(spec.removeprefix("pypi:"), named=asked.others)
+    tree = open_tree(spec, others=asked.others)
     options.close_later(tree)
     return tree
 

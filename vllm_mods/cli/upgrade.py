@@ -100,9 +100,10 @@ def command(
             return _answer(kept.lock, ReadLock(path, kept.data, kept.lock), (), as_json=as_json)
         now = ReadLock(path, pairing_lock.dump(lock), lock)
         check_room(lock, opened, place, None)
+        lookup = stack.enter_context(outputs.looking_up(place, opened[0].base, _tag(now)))
         images = build_all(now, opened)
         beside = os.path.splitext(path)[0]
-        ready = outputs.prepare(place, [one[1:] for one in images], _tag(now))
+        ready = outputs.prepare(place, [one[1:] for one in images], _tag(now), lookup)
         documents = documents_of(now, images, ready)
         written = outputs.write(ready, lock, attached_of(documents, ready))
         upgrading.put(

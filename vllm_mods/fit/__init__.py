@@ -7,11 +7,13 @@ what the patch causes. ``no`` is a finding of level ``ERROR``, "can't tell" a no
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Allowance, Expectation, FileChange, Finding, Level, Tree
-from vllm_mods.fit.world import SummaryCache
+
+if TYPE_CHECKING:
+    from vllm_mods.fit.world import SummaryCache
 
 # Faults that no check here is made for, and why.
 _NEVER = (

@@ -18,7 +18,8 @@ class Answer(NamedTuple):
     """One mod's plan on some tree.
 
     ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit
-    rested on, ``offsets`` those of the hunks that moved.
+    rested on, ``offsets`` those of the hunks that moved, ``packages`` the versions of other distributions
+    beside the tree that it was planned with.
     """
 
     verdict: Verdict
@@ -29,6 +30,7 @@ class Answer(NamedTuple):
     locked: LockedTree | None = None
     witness: str = ""
     computed: bool = True
+    packages: tuple[tuple[str, str], ...] = ()
 
     @property
     def readable(self) -> bool:
@@ -109,6 +111,7 @@ def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -
         findings=answer.findings,
         offsets=answer.offsets,
         computed=answer.computed,
+        packages=answer.packages,
     )
 
 

@@ -14,6 +14,7 @@ class Cell(NamedTuple):
     range names this version, ``meant`` that some variant's does. ``offsets`` are how many lines
     each moved hunk is from its stated line, in order. Not ``computed`` means that nobody could
     compute it now (no network and nothing kept, a worker that died twice): the findings say why.
+    ``packages`` are names and versions of what the mod was planned with beside vLLM.
     """
 
     mod: str
@@ -27,6 +28,7 @@ class Cell(NamedTuple):
     findings: tuple[Finding, ...] = ()
     offsets: tuple[int, ...] = ()
     computed: bool = True
+    packages: tuple[tuple[str, str], ...] = ()
 
     @property
     def word(self) -> str:

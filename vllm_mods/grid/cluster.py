@@ -1,4 +1,4 @@
-"""Tasks spread over a Ray cluster. Ray is imported here only (``pip install 'vllm-mods[ray]'``).
+"""Tasks spread over a Ray cluster. Ray is imported here only (``pip install 'ray[client]'``).
 
 Ray starts, feeds and restarts the processes; vllm-mods has to be installed on every machine of the
 cluster, in the state that it has here: a worker with other code refuses. Each machine keeps a
@@ -33,7 +33,8 @@ def ray_executor(where: str) -> Executor:
         import ray  # noqa: PLC0415  (seconds, and most runs need none)
     except ImportError as error:
         raise UsageError(
-            f"--executor {where}: Ray is not installed", hint="pip install 'vllm-mods[ray]'"
+            f"--executor {where}: Ray is not installed",
+            hint="pip install 'ray[client]'  # the extra `ray` of vllm-mods",
         ) from error
 
     def run(tasks: Sequence[Task], setting: Setting) -> Iterator[TaskOutcome]:

@@ -20,7 +20,7 @@ from vllm_mods.base.model import Tree
 _SINGLE = 96
 
 Question = tuple[str, str, str]
-"""A kind (``read``, ``paths``, ``folders``, ``released``), what was asked for, and the answer as a short text."""
+"""A kind (``read``, ``paths``, ``folders``, ``package``, ``platform``, ``released``), what was asked for, and the answer as a short text."""
 
 
 class Recorder:
@@ -64,6 +64,29 @@ class Recorder:
         self._asked.setdefault(("folders", ""), _listing(found))
         return found
 
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution, and note which it was."""
+        try:
+            version = _package(self._tree, name)
+        except TreeError as error:
+            self.failure = self.failure or error
+            raise
+        self._asked.setdefault(("package", name), version or "")
+        return version
+
+    @property
+    def platform(self) -> str | None:
+        """What the tree is built for; that was noted."""
+        found = _platform(self._tree)
+        self._asked.setdefault(("platform", ""), found or "")
+        return found
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """The other distributions that were asked for and are there, with their versions."""
+        asked = self._asked.items()
+        return {what: said for (kind, what), said in asked if kind == "package" and said}
+
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Ask whether these bytes were shipped; they are those that ``path`` was read with."""
         answer = self._tree.is_released(path, data)
@@ -104,6 +127,10 @@ def _ask(tree: Tree, kind: str, what: str) -> str:
         return _listing(tree.paths(what))
     if kind == "folders":
         return _listing(_folders(tree))
+    if kind == "package":
+        return _package(tree, what) or ""
+    if kind == "platform":
+        return _platform(tree) or ""
     if kind == "released":
         data = tree.read(what)
         return str(None if data is None else tree.is_released(what, data))
@@ -117,6 +144,16 @@ def _ask(tree: Tree, kind: str, what: str) -> str:
 def _folders(tree: Tree) -> Iterable[str]:
     found: Iterable[str] = getattr(tree, "folders", tuple)()
     return found
+
+
+def _package(tree: Tree, name: str) -> str | None:
+    known = getattr(tree, "package", None)
+    version: str | None = None if known is None else known(name)
+    return version
+
+
+def _platform(tree: Tree) -> str | None:
+    return getattr(tree, "platform", None)
 
 
 def _listing(paths: Iterable[str]) -> str:

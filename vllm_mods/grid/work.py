@@ -6,7 +6,7 @@ are plain data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -28,6 +28,7 @@ from vllm_mods.planning import planner
 from vllm_mods.planning.context import PlanContext
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.open import open_tree
+from vllm_mods.trees.other_packages import changed
 from vllm_mods.trees.release import Releases
 
 Executor = Callable[[Sequence["Task"], "Setting"], Iterator["TaskOutcome"]]
@@ -55,7 +56,7 @@ class Setting(NamedTuple):
 
     ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
     to find the same scopes in every file that a mod changes. ``commits`` is where builds are found by
-    the commits that their versions name.
+    the commits that their versions name, ``others`` are versions of distributions to be read beside vLLM.
     """
 
     mods: tuple[Mod, ...]
@@ -64,6 +65,7 @@ class Setting(NamedTuple):
     store: bool = True
     strict: bool = False
     commits: str | None = None
+    others: Mapping[str, str] = {}
 
 
 class Task(NamedTuple):
@@ -152,10 +154,12 @@ class Workshop:
 
     def open(self, spec: str) -> Tree:
         """Open a tree. Raises ``TreeError`` or ``UsageError``."""
-        if spec.startswith("pypi:"):
-            return self.releases.open(spec.removeprefix("pypi:"))
         of = self._setting
-        return open_tree(spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note)
+        if spec.startswith("pypi:"):
+            return self.releases.open(spec.removeprefix("pypi:"), named=of.others)
+        return open_tree(
+            spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note, others=of.others
+        )
 
     def _identity(self, spec: str) -> str | None:
         """Return the hash that a release is known by; no other kind of tree has one unopened."""
@@ -174,6 +178,7 @@ class Workshop:
         kept = None if identity is None else self._store.known(key, identity)
         if kept is not None:
             return kept[1]
+        tree, ranges = _seen_by(mods, tree)
         if subject.show:
             try:
                 shown = self._show(subject, tree)
@@ -182,13 +187,14 @@ class Workshop:
             if subject.since is None or self._identity(subject.since) is not None:
                 self._store.remember(key, shown, tree.version, identity)
             return shown
-        ranges = _ranges(mods, tree)
-        alike = self._store.alike(key, tree, ranges)
+        alike = None if ranges is None else self._store.alike(key, tree, ranges)
         if alike is not None:
             self._store.remember(key, alike, tree.version, identity)
             return alike
         recorder = Recorder(tree)
         answer = self._compute(subject, mods, recorder)
+        if isinstance(answer, Answer):
+            answer = answer._replace(packages=tuple(sorted(recorder.packages.items())))
         if recorder.failure is None and not self.origins.missed:
             # what is said of two mods may have the version in it
             known = ranges if len(subject.mods) == 1 else None
@@ -213,7 +219,8 @@ class Workshop:
             return explain.explain(mod, cell, tree, None)
         old = self.open(subject.since)
         try:
-            return explain.explain(mod, cell, tree, explain.Before(cell_on(old), old))
+            seen, _ = _seen_by((mod,), old)
+            return explain.explain(mod, cell, tree, explain.Before(cell_on(old), seen))
         finally:
             _close(old)
 
@@ -250,6 +257,9 @@ class Workshop:
             # a mod that another one requires and the pair of both are different subjects
             key = f"{key_of(self._needed(subject))} {' '.join(subject.mods)}"
             key += " strict" * self._setting.strict
+            others = self._setting.others
+            asked = changed(self._needed(subject)) if others else ()
+            key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
             if subject.show:
                 since = "" if subject.since is None else self._identity(subject.since)
                 key += f" since {since}"
@@ -302,13 +312,24 @@ def _receipt(tree: Tree) -> Receipt | None:
         raise TreeError(error.message, hint=error.hint) from error
 
 
+def _seen_by(mods: Sequence[Mod], tree: Tree) -> tuple[Tree, str | None]:
+    """Return a tree as if no other mod had asked it anything, and ``_ranges``, None where the tree cannot tell."""
+    apart = getattr(tree, "apart", None)
+    seen: Tree = tree if apart is None else apart()
+    try:
+        return seen, _ranges(mods, seen)
+    except TreeError:
+        return seen, None  # the plan will meet the same error, and has the words for it
+
+
 def _ranges(mods: Sequence[Mod], tree: Tree) -> str:
     """Return, as a text, all that a plan takes from a tree's version: the variants meant for it, or nearest."""
     context = PlanContext(tree, None, planner.WORKSPACE, None)
     said = ["versioned" if tree.version else repr(tree.version)]
     for mod in mods:
         context.take_lock(mod)
-        said += [f"{context.in_range(mod, one)}" for one in mod.variants]
+        # what is beside it is a question; a note may be of the range of vLLM alone
+        said += [f"{context.is_for_vllm(mod, one)}" for one in mod.variants]
         said += [one.id for one in context.nearest(mod)]
     return f"ranges {' '.join(said)}"
 

@@ -14,7 +14,9 @@ import re
 import shutil
 import subprocess
 import weakref
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -32,9 +34,8 @@ class StoredImage(Opened):
         self.reference = reference
         self.where = tool
         self._tool = tool
-        identity = _identity(tool, name, reference)
-        store = _Kept(_graph_root(tool, identity), identity)
-        data = store.file("manifest")
+        identity, store = (_of_podman if tool == PODMAN else _of_buildah)(name, reference)
+        data = store.manifest
         self.manifest: bytes | None = data
         self.layers: tuple[Descriptor, ...] | None
         try:
@@ -69,27 +70,14 @@ class StoredImage(Opened):
         return self._files
 
 
-class _Kept:
-    """What the storage keeps of an image beside its layers: the manifest and the configuration.
+class _Kept(NamedTuple):
+    """What the storage keeps of an image beside its layers, byte for byte: ``read`` is given a digest."""
 
-    The commands print them as they understand them; the files have them byte for byte.
-    """
-
-    def __init__(self, root: str, identity: str) -> None:
-        self._folder = f"{root}/overlay-images/{identity}"
-        if not os.path.isdir(self._folder):
-            self._folder = f"{root}/vfs-images/{identity}"
-
-    def file(self, name: str) -> bytes:
-        path = f"{self._folder}/{_file_name(name)}"
-        try:
-            with open(path, "rb") as file:
-                return limits.bounded(file, limits.DOCUMENT, path)
-        except OSError as error:
-            raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
+    manifest: bytes
+    read: Callable[[str], bytes]
 
     def open(self, blob: Descriptor) -> io.RawIOBase:
-        return streams.Forward(io.BytesIO(self.file(blob.digest)))
+        return streams.Forward(io.BytesIO(self.read(blob.digest)))
 
 
 def _file_name(key: str) -> str:
@@ -110,32 +98,54 @@ def open_image(tool: str, name: str, *, reference: str) -> StoredImage:
     return StoredImage(tool, name, reference=reference)
 
 
-def _identity(tool: str, name: str, reference: str) -> str:
-    # `images --no-trunc -q NAME` means the same to both tools, and looks up short names as they do.
-    found = _call(tool, "images", "--no-trunc", "-q", name, missing=True)
-    known = {line.strip().removeprefix("sha256:") for line in found.splitlines() if line.strip()}
-    if len(known) == 1:
-        return known.pop()
-    what = f"has {len(known)} images called" if known else "has no image"
-    raise UsageError(
-        f"{reference}: {tool} {what} {name}",
-        hint=f"{tool} images" if known else f"{tool} pull {name}",
-    )
+def _of_buildah(name: str, reference: str) -> tuple[str, _Kept]:
+    """Return an image's ID and what is kept of it; ``inspect`` hands out both documents as they are."""
+    told = _told(BUILDAH, "inspect", "--type", "image", name, reference=reference)
+    try:
+        config = told["Config"].encode()
+        return told["FromImageID"], _Kept(told["Manifest"].encode(), lambda _: config)
+    except (KeyError, AttributeError) as error:
+        raise TreeError(f"`buildah inspect {name}` does not say {error}", hint=_AGAIN) from error
 
 
-def _graph_root(tool: str, identity: str) -> str:
-    if tool == PODMAN:  # its `info` looks at all of the machine, and takes six times as long
-        asked = ("image", "inspect", "--format", "{{json .GraphDriver.Data}}", identity)
-        driver: Any = json.loads(_call(tool, *asked)) or {}
-        places = (driver.get("UpperDir"), driver.get("dir"))
-        parts = [re.split("/(?:overlay|vfs)/", place)[0] for place in places if place]
-        if parts and os.path.isdir(parts[0]):
-            return parts[0]
-    told: Any = json.loads(_call(tool, "info", *(("--format", "json") if tool == PODMAN else ())))
-    root = (told.get("store") or {}).get("graphRoot") or (told.get("store") or {}).get("GraphRoot")
-    if not isinstance(root, str):
-        raise TreeError(f"`{tool} info` does not say where its images are", hint=f"{tool} info")
-    return root
+def _of_podman(name: str, reference: str) -> tuple[str, _Kept]:
+    """Return an image's ID and what is kept of it, which podman tells as it understands it: the files have it.
+
+    Its ``info`` looks at all of the machine, and takes six times as long.
+    """
+    form = '{"id": "{{.Id}}", "data": {{json .GraphDriver.Data}}}'
+    told = _told(PODMAN, "image", "inspect", "--format", form, name, reference=reference)
+    identity, driver = told["id"], told["data"] or {}
+    places = (driver.get("UpperDir"), driver.get("dir"))
+    roots = [re.split("/(?:overlay|vfs)/", place)[0] for place in places if place]
+    if not roots:
+        store = _told(PODMAN, "info", "--format", "json", reference=reference).get("store") or {}
+        roots = [str(store.get("graphRoot"))]
+    folder = f"{roots[0]}/overlay-images/{identity}"
+    if not os.path.isdir(folder):
+        folder = f"{roots[0]}/vfs-images/{identity}"
+    return identity, _Kept(_file(folder, "manifest"), partial(_file, folder))
+
+
+def _file(folder: str, key: str) -> bytes:
+    path = f"{folder}/{_file_name(key)}"
+    try:
+        with open(path, "rb") as file:
+            return limits.bounded(file, limits.DOCUMENT, path)
+    except OSError as error:
+        raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
+
+
+def _told(tool: str, *arguments: str, reference: str) -> dict[str, Any]:
+    """Run a command and read the JSON it prints. Raises ``UsageError`` where it knows no such image."""
+    try:
+        found: dict[str, Any] = json.loads(_call(tool, *arguments, missing=True) or "{}")
+    except ValueError as error:
+        raise TreeError(f"`{tool} {arguments[0]}` prints no JSON: {error}", hint=_AGAIN) from error
+    if not found:
+        name = arguments[-1]
+        raise UsageError(f"{reference}: {tool} has no image {name}", hint=f"{tool} pull {name}")
+    return found
 
 
 def _call(tool: str, *arguments: str, missing: bool = False) -> str:

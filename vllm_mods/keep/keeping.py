@@ -146,7 +146,7 @@ def _ended(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
         kept_parts = [part for part in parts if part and not part.startswith("<")]
         ended = ",".join([*kept_parts, f"<{versions.public(version)}"])
         if any(versions.in_range(release, ended) for release in known):
-            manifest = making.with_range(manifest, one.id, ended)
+            manifest = making.with_range(manifest, one.id, "vllm", ended)
         else:
             gone.append(
                 f"variant `{one.id}` ({one.vllm}) is for no release that lacks the change: it can go"
@@ -179,7 +179,9 @@ def _taken(
         ]
         lower += [f">={one}" for one in first]
         wide = ",".join([*lower, f"<={versions.public(kept.release)}"])
-        files[mod_folder.MANIFEST] = making.with_range(mod.manifest, planned.variant.id, wide)
+        files[mod_folder.MANIFEST] = making.with_range(
+            mod.manifest, planned.variant.id, "vllm", wide
+        )
     new = making.loaded(mod, files, roots)
     again = planner.plan_alone(new, tree)
     locked = lock_entries.current(mod)

@@ -90,12 +90,13 @@ def _check_kind(path: str, kind: int, *, is_last: bool) -> None:
 
 def _content(path: str, descriptor: int, *, any_kind: bool) -> bytes:
     """Read an open file to its end. Raises ``ManifestError`` if it is none, or has too much."""
-    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    status = os.fstat(descriptor)
+    kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG and not any_kind:
         raise _refusal(path, kind)
     most = next((size for end, size in LARGEST.items() if path.endswith(end)), MOST_BYTES)
     pieces = []
-    left = most + 1
+    left = most + 1 if status.st_size <= most else 0
     while left and (piece := os.read(descriptor, min(left, 1 << 20))):
         pieces.append(piece)
         left -= len(piece)

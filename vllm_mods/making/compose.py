@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
@@ -36,6 +37,10 @@ class Wanted(NamedTuple):
     fetched: tuple[TakenFile, ...] = ()
     files: tuple[tuple[str, bytes], ...] = ()
     """Files that only an image gets, by their paths there."""
+    requires: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    """What the changes may have been made with: where one of these took the place of another, that is stated."""
 
     def brought(self) -> dict[str, bytes]:
         """Return the files of the mod's folder that no patch is made of."""
@@ -59,6 +64,7 @@ class Parts(NamedTuple):
     """Name and range of the distributions beside vLLM that it changes."""
     fetched: tuple[TakenFile, ...] = ()
     binary: Sequence[dict[str, object]] = ()
+    replace: Sequence[dict[str, object]] = ()
 
 
 class Composed(NamedTuple):
@@ -123,8 +129,12 @@ def _composed(
     files: dict[str, bytes] = {}
     overlay: list[dict[str, object]] = []
     binary: list[dict[str, object]] = []
+    replace: list[dict[str, object]] = []
     name, patch = f"{variant}/{wanted.name}.patch", b""
     for change in sorted(changes, key=lambda change: change.path):
+        if (other := _replacement(change, wanted.texts)) is not None:
+            replace.append(other)
+            continue
         if _as_patch(change):
             patch += _diff(change, context)
             continue
@@ -152,13 +162,13 @@ def _composed(
     paths += [part.path for file, data in optional.items() for part in diff.parse(data, file)]
     beyond = outside.of(paths, planner.WORKSPACE)
     patches = [*([name] if patch else ()), *optional]
-    parts = Parts(
-        variant, patches, overlay, list(templates), beyond, tuple(optional), binary=binary
+    parts = Parts(variant, patches, overlay, list(templates), beyond, tuple(optional))._replace(
+        binary=binary, replace=replace
     )
     files[mod_folder.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
-    planned = planner.plan([mod], tree).mods[0]
+    planned = planner.plan_alone(mod, tree)
     return Composed(
         mod, files, planned, tuple(unknown(wanted, tree.version)), stated(wanted, parts, tree)
     )
@@ -243,6 +253,8 @@ def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
         *terms,
         f"license = {value(wanted.license or UNSTATED)}",
         *([f"outside = {value(beyond)}"] if beyond else ()),
+        *([f"requires = {value(wanted.requires)}"] if wanted.requires else ()),
+        *([f"after = {value(wanted.after)}"] if wanted.after else ()),
     ]
     if wanted.serve_args:
         rows += ["", "[serve]", f"args = {value(wanted.serve_args)}"]
@@ -290,6 +302,17 @@ def _variant(parts: Parts) -> Iterator[str]:
         yield from ("fetch = [", *(f"  {value(row)}," for row in rows), "]")
     if parts.python:
         yield f"python = {value(parts.python)}"
+    yield from _replacements(parts)
+
+
+def _replacements(parts: Parts) -> Iterator[str]:
+    value = toml_writer.value
+    for entry in parts.replace:
+        shown = {
+            key: toml_writer.lines(one) if isinstance(one, str) else value(one)
+            for key, one in entry.items()
+        }
+        yield from ("", "[[variant.replace]]", *(f"{key} = {text}" for key, text in shown.items()))
 
 
 def template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -319,6 +342,22 @@ def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
         else_where = f"where else than on {version}" if version else "on which versions"
         yield f"vllm: {else_where} it goes in (`vllm-mods matrix` says)"
     yield "evidence: the log line that shows that its code ran"
+
+
+def _replacement(change: FileChange, texts: Sequence[str]) -> dict[str, object] | None:
+    """Return the change as one text for another, None where that is not how it was made."""
+    if not (texts and _as_patch(change) and change.after is not None):
+        return None
+    before, after = (change.before or b"").decode(), change.after.decode()
+    for old in dict.fromkeys(texts):
+        times = before.count(old) if old else 0
+        if not 0 < times <= limits.HUNKS:
+            continue
+        for new in dict.fromkeys(texts):
+            if new != old and before.replace(old, new) == after:
+                count = {"count": times} if times > 1 else {}
+                return {"path": change.path, "old": old, "new": new, **count}
+    return None
 
 
 def _as_patch(change: FileChange) -> bool:

@@ -6,17 +6,17 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Tree
-from vllm_mods.making import fetching, sandbox, served, watching
+from vllm_mods.making import fetching, sandbox, scratch_copy, served, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
 from vllm_mods.making.sandbox import Ran
+from vllm_mods.making.scratch_copy import ScratchCopy
 from vllm_mods.making.watching import Watched, WatchedCommand
-from vllm_mods.trees.release import ReleaseTree
 
 _TEMPORARY = "/tmp"  # noqa: S108  (as it is called in there)
 _DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
@@ -90,6 +90,8 @@ class Recording(NamedTuple):
     output: str
     paths: frozenset[str]
     everywhere: bool
+    points: bytes = b""
+    """What ``entries.py`` told of, where its places were marked."""
 
 
 class Limits(NamedTuple):
@@ -102,6 +104,8 @@ class Limits(NamedTuple):
     """Variables of the container, each ``NAME=value``."""
     fetched: Mapping[str, bytes] = {}
     """What lies at URLs: ``curl`` and ``wget`` are served that."""
+    chosen: Mapping[str, object] | None = None
+    """Which entries of which place of its Python programs are there; of none with ``{}``, which marks all places."""
 
 
 def record(
@@ -112,24 +116,37 @@ def record(
     Raises ``Refused`` if it fails, takes too long, leaves a patch half applied or makes what a mod cannot
     have, or where nothing can be run without harm; ``UsageError`` for a tree that cannot be copied.
     """
-    whole = _whole(tree)
-    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as scratch:
-        places = {SITE: "site", WORKSPACE: "workspace", HOME: "home", _TEMPORARY: "tmp"}
-        places[_PYTHON] = "python"
+    with scratch_copy.copied(tree, limits.also) as copy:
+        return record_on(copy, argv, name, files, limits)
+
+
+def record_on(
+    copy: ScratchCopy,
+    argv: Sequence[str],
+    name: str,
+    files: Mapping[str, bytes],
+    limits: Limits,
+) -> Recording:
+    """Run a command on a copy that is as new. Raises as ``record`` does."""
+    with tempfile.TemporaryDirectory(prefix="run-", dir=copy.scratch) as scratch:
+        tree = copy.tree
+        places = {WORKSPACE: "workspace", HOME: "home", _TEMPORARY: "tmp", _PYTHON: "python"}
         folders = {place: os.path.join(scratch, part) for place, part in places.items()}
         root = os.path.join(scratch, "root")
         for folder in (*folders.values(), root):
             os.mkdir(folder)
+        folders[SITE] = copy.site
         customize = _SITE_CUSTOMIZE.format(version=tree.version, site=SITE)
         customize += watching.AUDIT.replace("__HOME__", _PYTHON).replace("__SITE__", SITE)
-        _put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
+        scratch_copy.put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
         watching.prepare(folders[_PYTHON], _PYTHON)
         if limits.fetched and not limits.network:
             fetching.serve(folders[_PYTHON], _PYTHON, limits.fetched)
-        copied = _lay_out(whole, folders[SITE], limits.also)
+        if limits.chosen is not None:
+            watching.mark(folders[_PYTHON], _PYTHON, limits.chosen)
         home = f"{WORKSPACE}/mods/{name}"
         _put_all(os.path.join(folders[WORKSPACE], "mods", name), files)
-        before = {path: _stamp(info) for path, info in _walk(folders[SITE])}
+        before = {path: scratch_copy.stamp(info) for path, info in scratch_copy.walk(folders[SITE])}
         ran = sandbox.run(
             argv,
             folders,
@@ -149,7 +166,7 @@ def record(
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
             why = f"the command failed with exit code {ran.code}; nothing was written{last}"
             raise _lacking(why + _listed(seen.lacked) + told(ran.output), alone, seen)
-        written, gone = _written(folders[SITE], before, copied)
+        written, gone = _written(folders[SITE], before, copy.paths)
         if rejects := [path for path in written if path.endswith(".rej")]:
             raise Refused(
                 f"a patch went in by half: {', '.join(rejects)}; nothing was written{told(ran.output)}",
@@ -158,21 +175,26 @@ def record(
         _check(seen, ran)
         python, owned = _installed(written)
         python = tuple(dict.fromkeys((*seen.installed, *python)))
-        owned |= {path for path in written if path.endswith(".orig") and path[:-5] in copied}
+        owned |= {path for path in written if path.endswith(".orig") and path[:-5] in copy.paths}
         changes = [
-            FileChange(path=path, before=tree.read(path) if path in copied else None, after=data)
+            FileChange(
+                path=path, before=tree.read(path) if path in copy.paths else None, after=data
+            )
             for path, data in {**written, **dict.fromkeys(gone)}.items()
             if path not in owned
         ]
         net = tuple(change for change in changes if change.before != change.after)
-        if other := [one.path for one in net if whole.read(one.path) != one.before]:
+        if other := [one.path for one in net if copy.whole.read(one.path) != one.before]:
             raise Refused(
                 f"{', '.join(other)}: the sdist that the command ran on has other bytes than {tree.spec}",
                 hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
             )
         templates, elsewhere = _elsewhere(folders, home)
         paths = seen.opened | {change.path for change in net}
-        return Recording(net, templates, python, elsewhere, ran.output, paths, seen.everywhere)
+        points = watching.points(folders[_PYTHON]) if limits.chosen == {} else b""
+        return Recording(
+            net, templates, python, elsewhere, ran.output, paths, seen.everywhere, points
+        )
 
 
 def changed(
@@ -186,18 +208,6 @@ def changed(
             hint="does it fail open? vllm-mods lint PATH",
         )
     return done
-
-
-def _whole(tree: Tree) -> Tree:
-    """Return a tree with all of its source here. Raises ``UsageError`` for one that is read in pieces."""
-    if not tree.remote:
-        return tree
-    if isinstance(tree, ReleaseTree):
-        return tree.releases.whole(tree.spec.removeprefix("pypi:"))
-    raise UsageError(
-        f"{tree.spec} is read in pieces, and a command needs all of it",
-        hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
-    )
 
 
 def _check(seen: Watched, ran: Ran) -> None:
@@ -239,7 +249,7 @@ def contents(folder: str) -> dict[str, bytes]:
     """Read the folder that a command needs. Raises ``UsageError`` for one that holds far more."""
     found: dict[str, bytes] = {}
     size = 0
-    for path, info in _walk(folder):
+    for path, info in scratch_copy.walk(folder):
         if not stat.S_ISREG(info.st_mode):
             continue
         size += info.st_size
@@ -279,53 +289,13 @@ def _environ(limits: Limits) -> dict[str, str]:
     }
 
 
-def _lay_out(tree: Tree, site: str, also: Sequence[str]) -> set[str]:
-    """Copy the package, and others beside it, with what tells pip and Python the version."""
-    copied: set[str] = set()
-    for package in ("vllm", *also):
-        found = [path for path in tree.paths(package) if not path.endswith(".pyc")]
-        if not found:
-            raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
-        for path in found:
-            data = tree.read(path)
-            if data is not None:
-                _put(os.path.join(site, path), data)
-                copied.add(path)
-    version = tree.version or "0"
-    metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n".encode()
-    _put(os.path.join(site, f"vllm-{version}.dist-info", "METADATA"), metadata)
-    return copied
-
-
 def _put_all(folder: str, files: Mapping[str, bytes]) -> None:
     os.makedirs(folder)  # also where there are none
     for path, data in files.items():
         place = os.path.join(folder, path)
-        _put(place, data)
+        scratch_copy.put(place, data)
         if data.startswith(b"#!") or path.endswith(".sh"):
             os.chmod(place, 0o755)  # noqa: S103  (launchers do so)
-
-
-def _put(place: str, data: bytes) -> None:
-    os.makedirs(os.path.dirname(place), exist_ok=True)
-    with open(place, "wb") as file:
-        file.write(data)
-
-
-def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield everything below a folder but folders; bytecode and repositories are passed over."""
-    for parent, folders, names in os.walk(folder):
-        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
-        folders[:] = sorted(set(folders) - {"__pycache__", ".git", *links})
-        for name in sorted([*names, *links]):
-            if not name.endswith(".pyc"):
-                path = os.path.join(parent, name)
-                yield path, os.lstat(path)
-
-
-def _stamp(info: os.stat_result) -> tuple[int, int, int]:
-    """Return what changes with any write to a file; its time of change nobody can set."""
-    return info.st_ino, info.st_size, info.st_ctime_ns
 
 
 def _written(
@@ -334,10 +304,10 @@ def _written(
     """Return the files that were written, and those that are gone."""
     gone = set(copied)
     written: dict[str, bytes] = {}
-    for path, info in _walk(site):
+    for path, info in scratch_copy.walk(site):
         inner = os.path.relpath(path, site)
         gone.discard(inner)
-        if before.get(path) == _stamp(info):
+        if before.get(path) == scratch_copy.stamp(info):
             continue
         if not stat.S_ISREG(info.st_mode):
             raise Refused(
@@ -372,7 +342,7 @@ def _elsewhere(folders: Mapping[str, str], home: str) -> tuple[dict[str, bytes],
     for place, folder in sorted(folders.items()):
         if place in {SITE, _PYTHON}:
             continue
-        for path, info in _walk(folder):
+        for path, info in scratch_copy.walk(folder):
             seen = f"{place}/{os.path.relpath(path, folder)}"
             if seen.startswith(f"{home}/"):
                 continue

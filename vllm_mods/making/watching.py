@@ -6,14 +6,17 @@ with the line of the script, which bash tells. Python tells of connections by it
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.making import python_code, tools
+from vllm_mods.base.errors import Refused
+from vllm_mods.making import entries, entry_marks, python_code, tools
 
 BIN = "bin"
 _LOG, _OPENED, _TRACE = "asked", "opened", "trace"
@@ -137,6 +140,31 @@ def _asked(event, arguments):
 os.stat, os.access = _watched(os.stat), _watched(os.access)
 sys.addaudithook(_asked)
 """
+
+
+def mark(folder: str, home: str, chosen: Mapping[str, object]) -> None:
+    """Have Python programs run by ``entries.py``, with the entries that were chosen, all if none were."""
+    for module in (entries, entry_marks):
+        shutil.copy(str(module.__file__), folder)
+    _write(os.path.join(folder, entries.POINTS), "", home)
+    if chosen:
+        with open(os.path.join(folder, entries.CHOSEN), "w", encoding="utf-8") as out:
+            json.dump(chosen, out)
+    for name in _PYTHON:
+        marked = _STAND_IN.replace('"$real" "$@"', '"$real" __HOME__/entries.py "$@"')
+        _write(os.path.join(folder, BIN, name), marked, home)
+
+
+def points(folder: str) -> bytes:
+    """Return what was told of marked places. Raises ``Refused`` if that is too much."""
+    with open(os.path.join(folder, entries.POINTS), "rb") as file:
+        data = file.read(limits.POINTS + 1)
+    if len(data) > limits.POINTS:
+        raise Refused(
+            f"its programs go over more than is looked at: {limits.POINTS}",
+            hint="vllm-mods import PATH --record, which makes one mod of it",
+        )
+    return data
 
 
 class WatchedCommand(NamedTuple):

@@ -68,7 +68,9 @@ class PlanContext:
 
     def in_range(self, mod: Mod, variant: Variant) -> bool:
         """Tell whether a variant is meant for the tree: by the lock, else by the range, and for its package."""
-        return self._is_for_vllm(mod, variant) and self._is_for_package(variant) is not False
+        # asked for whatever vLLM it is: what a path is of may be known by the package's name only
+        package = self._is_for_package(variant)
+        return self.is_for_vllm(mod, variant) and package is not False
 
     def package(self, name: str) -> str | None:
         """Return the version of another distribution of the tree; None if that is not known. Raises ``TreeError``."""
@@ -89,7 +91,8 @@ class PlanContext:
 
         return versions.in_range(self.package(variant.package), variant.package_version)
 
-    def _is_for_vllm(self, mod: Mod, variant: Variant) -> bool:
+    def is_for_vllm(self, mod: Mod, variant: Variant) -> bool:
+        """Tell whether a variant is meant for the version of the tree: by the lock, else by the range."""
         locked = self.locks.get(mod.name)
         for tree in locked.trees if locked is not None else ():
             if tree.variant == variant.id and self.tree.version in tree.vllm:
@@ -136,7 +139,7 @@ class PlanContext:
                 f"{self.package(variant.package)} has the source that it was written for"
             )
             found.append(note("version-range", message))
-        if not self._is_for_vllm(mod, variant):
+        if not self.is_for_vllm(mod, variant):
             version = self.tree.version
             said = f"calls itself {version}" if version else "does not say its version"
             message = (

@@ -7,7 +7,7 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import fit
 from vllm_mods.base.digest import sha256
@@ -23,7 +23,6 @@ from vllm_mods.base.model import (
     Variant,
     Verdict,
 )
-from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import (
@@ -39,6 +38,9 @@ from vllm_mods.planning import (
 )
 from vllm_mods.planning.context import Origin, PlanContext
 from vllm_mods.planning.patching import Attempt, note
+
+if TYPE_CHECKING:
+    from vllm_mods.fit.world import SummaryCache
 
 WORKSPACE = known_trees.WORKSPACE
 

@@ -1,22 +1,21 @@
-"""Imports that a mod adds, of things that another module has by now."""
+"""Imports that a mod adds: where the names are by now, and how they are written there."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.model import FileChange, Finding, Tree
 from vllm_mods.fit.found import Symbol
-from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.shapes import Class, Function
-from vllm_mods.fit.world import SummaryCache, World
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 from vllm_mods.placing import relocation
 from vllm_mods.port import callers
-from vllm_mods.port.follow import Followed
+from vllm_mods.port.callers import Caller
+from vllm_mods.port.sides import FailingLine, Worlds
 
 _ALIKE = 0.5
 
@@ -30,47 +29,82 @@ class Move(NamedTuple):
     name: str
 
 
-def follow(
-    cut: FileChange, findings: Iterable[Finding], base: Tree, target: Tree
-) -> tuple[FileChange, tuple[Followed, ...]]:
-    """Point added ``from … import`` lines, of which the fit says that they fail, to where the names are.
+def moves(sides: Worlds, spot: FailingLine) -> Iterator[str | Move]:
+    """Find where the names are by now of which the import on a line fails."""
+    for node in ast.walk(spot.tree):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for alias in node.names:
+            module = callers.imported_module(spot.path, node)
+            if alias.lineno != spot.line or _there(sides.after, module, alias.name) is not False:
+                continue
+            new = _moved(sides, spot.path, module, alias.name)
+            if new is not None:
+                yield f"{alias.name} of {module} is {new.name} of {new.module} {new.told}"
+                yield Move(node, alias, new.module, new.name)
 
-    Only of names whose definition one single other file of the target has got since the base, and
-    alike; every change is told.
-    """
-    lines = {one.line for one in findings if one.code == "fit-import" and one.path == cut.path}
-    tree = syntax_tree.module(cut.after) if cut.after is not None and lines else None
-    if tree is None or cut.after is None:
-        return cut, ()
-    cache = SummaryCache()
-    before, now = World(base, {}, cache), World(target, {}, cache)
-    moves = []
-    for node in ast.walk(tree):
-        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
-            assert isinstance(node, ast.ImportFrom)  # noqa: S101  (as above)
-            module = callers.imported_module(cut.path, node)
-            old, there = (callers.symbols(world, module, alias.name) for world in (before, now))
-            if alias.lineno not in lines or there or len(old) != 1:
-                continue
-            place = module.replace(".", "/") + ".py"
-            homes = list(relocation.defining(target, place, [alias.name]))
-            if len(homes) != 1:
-                continue
-            name = homes[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            new = callers.symbols(now, name, alias.name)
-            was = callers.symbols(before, name, alias.name)
-            if len(new) == 1 and (not was or was == old) and alike(before, old[0], now, new[0]):
-                moves.append(Move(node, alias, name, alias.name))
-    data = moved(cut.after, moves, added_lines(cut.before, cut.after))
-    told = [
-        Followed(
-            f"{one.name} of {callers.imported_module(cut.path, one.node)}",
-            f"{one.name} of {one.module}",
-            1.0,
-        )
-        for one in moves
-    ]
-    return cut._replace(after=data), tuple(told) if data != cut.after else ()
+
+class _NewPlace(NamedTuple):
+    module: str
+    name: str
+    told: str
+
+
+def _moved(sides: Worlds, path: str, module: str, name: str) -> _NewPlace | None:
+    """Return where upstream's callers have a name from by now, or where it alone is; None if that is not one place."""
+    old = callers.symbols(sides.before, module, name)
+    found: dict[object, _NewPlace] = {}
+    for caller in sides.callers.of(name, path):
+        was, now = (callers.imports(one, caller.path) for one in (caller.was, caller.now))
+        for bound in [one for one, what in was.items() if what == (module, name)]:
+            for local, home in now.items():
+                if home in was.values() or (bound in now and local != bound):
+                    continue
+                if not _same_use(caller, bound, local):
+                    if local == bound:
+                        found[home] = _NewPlace(*home, "")  # another thing, for all one can tell
+                    continue
+                new = callers.symbols(sides.now, *home)
+                if not old or len(new) != 1 or not _is_new(sides, home, old):
+                    return None
+                if not alike(sides.before, old[0], sides.now, new[0]):
+                    return None
+                found.setdefault(new[0], _NewPlace(*home, f"by now, as {caller.path} has it"))
+    if not found:
+        return _home(sides, module, name, old)
+    (one,) = found.values() if len(found) == 1 else (None,)
+    return one if one is not None and one.told else None
+
+
+def _home(sides: Worlds, module: str, name: str, old: Sequence[Symbol]) -> _NewPlace | None:
+    """Return the one other file that defines a name by now, and alike; None if that is not one."""
+    if len(old) != 1 or callers.symbols(sides.now, module, name):
+        return None
+    homes = list(relocation.defining(sides.now.tree, module.replace(".", "/") + ".py", [name]))
+    if len(homes) != 1:
+        return None
+    home = homes[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    was, new = (callers.symbols(world, home, name) for world in (sides.before, sides.now))
+    if len(new) != 1 or (was and was != old) or not alike(sides.before, old[0], sides.now, new[0]):
+        return None
+    return _NewPlace(home, name, "by now, and nowhere else")
+
+
+def _same_use(caller: Caller, old: str, new: str) -> bool:
+    if callers.rebinds(caller.was, old) or callers.rebinds(caller.now, new):
+        return False
+    edit = callers.renamed(old, new)
+    found = callers.shown(callers.pieces(caller.was), callers.pieces(caller.now), edit)
+    return bool(found.proven) and (found.whole or old == new)
+
+
+def _is_new(sides: Worlds, home: tuple[str, str], old: Sequence[Symbol]) -> bool:
+    """Tell whether the base had nothing of that name there, or the same thing as in the old place."""
+    return _there(sides.before, *home) is False or callers.symbols(sides.before, *home) == old
+
+
+def _there(world: World, module: str, name: str) -> bool | None:
+    return world.imported("", callers.as_import(module, name)).exists
 
 
 def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:

@@ -10,7 +10,8 @@ from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner
-from vllm_mods.port import files, imports, repair, successors, variant
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.port import files, repair, successors, variant
 from vllm_mods.port.files import FilePort
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.variant import NewVariant
@@ -28,7 +29,8 @@ class Job(NamedTuple):
     ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
     is the range that the new variant states, ``roots`` are the library's folders; ``unwritten`` are
     files of the mod that are not on disk yet; with ``repair``, what fit finds wrong is put right where
-    there is one way to. ``upstream`` is a clone of upstream's repository to be followed, or None.
+    there is one way to. ``upstream`` is a clone of upstream's repository to be followed, or None;
+    ``others`` are the versions of other packages that were named to be beside the target.
     """
 
     mod: Mod
@@ -42,6 +44,7 @@ class Job(NamedTuple):
     unwritten: Mapping[str, bytes] = MappingProxyType({})
     repair: bool = True
     upstream: Upstream | None = None
+    others: tuple[tuple[str, str], ...] = ()
 
     def ported(
         self, changes: Iterable[FileChange], target: Tree, base: Tree
@@ -176,16 +179,13 @@ def _repaired(outcome: PortOutcome) -> PortOutcome:
             break
         findings = new.planned.findings
         named = successors.follow(found.cuts, findings, base, job.target)
-        pairs = [imports.follow(cut, findings, base, job.target) for cut in named.cuts]
-        done = repair.overrides([cut for cut, _ in pairs], findings, base, job.target)
-        followed = tuple(one for _, more in pairs for one in more)
+        done = repair.overrides(named.cuts, findings, base, job.target)
         if done.cuts == found.cuts:
             break
         told = (*found.repaired, *named.told, *done.told)
         found = found._replace(
             new=finish(job, done.cuts, outcome.homes, told),
             cuts=done.cuts,
-            followed=(*found.followed, *followed),
             repaired=told,
         )
     return found if found.fits else outcome
@@ -201,13 +201,16 @@ def finish(
     what was ``told`` of repairs stands above the first patch.
     """
     made: NewVariant | None = None
+    package = job.variant.package
+    version = LayeredTree(job.target).package(package) if package else None
+    beside = {} if version is None else {"package": package, "version": f"=={version}"}
     for context in diff_writer.CONTEXTS:
         patches = variant.patches(job.variant, cuts, job.name, context, homes)
         if told:
             first = next(iter(patches))
             said = "".join(f"Repaired by port: {one}\n" for one in told)
             patches[first] = said.encode() + patches[first]
-        block = {"id": job.name, "vllm": job.vllm, "patches": list(patches)}
+        block = {"id": job.name, "vllm": job.vllm, "patches": list(patches), **beside}
         manifest = variant.manifest(job.mod, job.variant, block, job.told)
         files = {**job.unwritten, **patches, mod_folder.MANIFEST: manifest}
         new = variant.loaded(job.mod, files, job.roots)

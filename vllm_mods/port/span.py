@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from vllm_mods.base import versions
 from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import lock_entries, planner
+from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.port import job as porting
 from vllm_mods.port import variant as making
 from vllm_mods.port.job import Job, PortOutcome
@@ -49,7 +51,7 @@ def run(
     rows: list[SpanRow] = []
     given, plans = mod, list[tuple[str, ModPlan]]()
     files: dict[str, bytes] = {}
-    spans: dict[str, tuple[str, str]] = {}
+    spans: dict[str, list[Tree]] = {}
     last: tuple[Tree, str] | None = None
     job: Job | None = None
     stopped = None
@@ -60,7 +62,8 @@ def run(
             used = planned.variant.id if planned.variant is not None else None
             rows.append(SpanRow(version, tree.spec, used, planned.verdict.value))
             if used in spans:
-                spans[used], last = (spans[used][0], version), (tree, used)
+                spans[used].append(tree)
+                last = (tree, used)
             continue
         name = making.default_name(mod, tree.version)
         if last is None:
@@ -85,12 +88,19 @@ def run(
             break
         mod, files = outcome.new.mod, dict(outcome.new.files)
         plans.append((version, outcome.new.planned))
-        spans[name], last = (version, version), (tree, name)
+        spans[name], last = [tree], (tree, name)
         rows.append(SpanRow(version, tree.spec, name, "ported"))
-    for name, (start, end) in spans.items():
-        if start != end:
-            wider = making.with_range(files[mod_folder.MANIFEST], name, f">={start},<={end}")
-            files[mod_folder.MANIFEST] = wider
+    for name, over in spans.items():
+        package = next(one.package for one in mod.variants if one.id == name)
+        for key, said in (
+            ("vllm", [tree.version or tree.spec for tree in over]),
+            ("version", [LayeredTree(tree).package(package) for tree in over if package]),
+        ):
+            known = sorted({one for one in said if one}, key=versions.sort_key)
+            if len(known) > 1:
+                wider = f">={known[0]},<={known[-1]}"
+                text = making.with_range(files[mod_folder.MANIFEST], name, key, wider)
+                files[mod_folder.MANIFEST] = text
     locked = lock_entries.current(given)
     if locked is not None and files:
         made = making.loaded(given, files, roots)

@@ -26,9 +26,10 @@ from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 from vllm_mods.port import callers, imports, renaming
-from vllm_mods.port.callers import Caller, Callers
+from vllm_mods.port.callers import Caller
 from vllm_mods.port.renaming import Renaming
 from vllm_mods.port.repair import Repair
+from vllm_mods.port.sides import FailingLine, Worlds
 
 _NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
 
@@ -50,7 +51,7 @@ def follow(
     """
     cache = SummaryCache()
     now = World(target, {}, cache)
-    sides = _Worlds(
+    sides = Worlds(
         World(base, {}, cache),
         now,
         World(target, {cut.path: cut.after for cut in cuts}, cache, dict(now.texts)),
@@ -60,27 +61,8 @@ def follow(
     return Repair(tuple(cut for cut, _ in done), tuple(told))
 
 
-class _Spot(NamedTuple):
-    """A line of a ported file of which fit says that it fails; ``added`` are the lines of the mod."""
-
-    path: str
-    tree: ast.Module
-    line: int
-    added: frozenset[int]
-
-
-class _Worlds:
-    """The base, the target and the target with the mod's changes."""
-
-    def __init__(self, before: World, now: World, after: World) -> None:
-        self.before = before
-        self.now = now
-        self.after = after
-        self.callers = Callers(before, now)
-
-
 def _file(
-    sides: _Worlds, cut: FileChange, findings: Sequence[Finding]
+    sides: Worlds, cut: FileChange, findings: Sequence[Finding]
 ) -> tuple[FileChange, tuple[str, ...]]:
     own = [one for one in findings if one.path == cut.path and one.line and one.level == "error"]
     tree = syntax_tree.module(cut.after) if cut.after is not None and own else None
@@ -91,7 +73,7 @@ def _file(
     for one in own:
         find = _FINDERS.get(one.code)
         if find is not None and one.line is not None and one.line in added:
-            found += find(sides, _Spot(cut.path, tree, one.line, added))
+            found += find(sides, FailingLine(cut.path, tree, one.line, added))
     data = renaming.done(cut.after, {one for one in found if isinstance(one, Renaming)})
     moves = [one for one in found if isinstance(one, imports.Move)]
     data = imports.moved(data, moves, added)
@@ -99,75 +81,10 @@ def _file(
     return cut._replace(after=data), told if data != cut.after else ()
 
 
-# --- the imports
-
-
-def _moves(sides: _Worlds, spot: _Spot) -> Iterator[str | imports.Move]:
-    """Find where the names are by now of which the import on a line fails."""
-    for node in ast.walk(spot.tree):
-        if not isinstance(node, ast.ImportFrom):
-            continue
-        for alias in node.names:
-            module = callers.imported_module(spot.path, node)
-            if alias.lineno != spot.line or _there(sides.after, module, alias.name) is not False:
-                continue
-            new = _moved(sides, spot.path, module, alias.name)
-            if new is not None:
-                yield f"{alias.name} of {module} is {new.name} of {new.module} {new.told}"
-                yield imports.Move(node, alias, new.module, new.name)
-
-
-class _NewPlace(NamedTuple):
-    module: str
-    name: str
-    told: str
-
-
-def _moved(sides: _Worlds, path: str, module: str, name: str) -> _NewPlace | None:
-    """Return where upstream's callers have a name from by now; None if that is not one place."""
-    old = callers.symbols(sides.before, module, name)
-    found: dict[object, _NewPlace] = {}
-    for caller in sides.callers.of(name, path):
-        was, now = (callers.imports(one, caller.path) for one in (caller.was, caller.now))
-        for bound in [one for one, what in was.items() if what == (module, name)]:
-            for local, home in now.items():
-                if home in was.values() or (bound in now and local != bound):
-                    continue
-                if not _same_use(caller, bound, local):
-                    if local == bound:
-                        found[home] = _NewPlace(*home, "")  # another thing, for all one can tell
-                    continue
-                new = callers.symbols(sides.now, *home)
-                if not old or len(new) != 1 or not _is_new(sides, home, old):
-                    return None
-                if not imports.alike(sides.before, old[0], sides.now, new[0]):
-                    return None
-                found.setdefault(new[0], _NewPlace(*home, f"by now, as {caller.path} has it"))
-    (one,) = found.values() if len(found) == 1 else (None,)
-    return one if one is not None and one.told else None
-
-
-def _same_use(caller: Caller, old: str, new: str) -> bool:
-    if callers.rebinds(caller.was, old) or callers.rebinds(caller.now, new):
-        return False
-    edit = callers.renamed(old, new)
-    found = callers.shown(callers.pieces(caller.was), callers.pieces(caller.now), edit)
-    return bool(found.proven) and (found.whole or old == new)
-
-
-def _is_new(sides: _Worlds, home: tuple[str, str], old: Sequence[Symbol]) -> bool:
-    """Tell whether the base had nothing of that name there, or the same thing as in the old place."""
-    return _there(sides.before, *home) is False or callers.symbols(sides.before, *home) == old
-
-
-def _there(world: World, module: str, name: str) -> bool | None:
-    return world.imported("", callers.as_import(module, name)).exists
-
-
 # --- members
 
 
-def _members(sides: _Worlds, spot: _Spot) -> Iterator[str | Renaming]:
+def _members(sides: Worlds, spot: FailingLine) -> Iterator[str | Renaming]:
     """Rename what the mod reads on something of a class that has it under another name by now."""
     inference = Inference(sides.after, spot.path)
     read = [
@@ -199,7 +116,7 @@ def _of_class(found: Symbol) -> _Definition:
     return _Definition(found.path, "", found.cls.name)
 
 
-def _member(sides: _Worlds, owner: _Definition, old: str) -> tuple[str, str] | None:
+def _member(sides: Worlds, owner: _Definition, old: str) -> tuple[str, str] | None:
     """Return what a class has in place of a member, and the file that shows it."""
     then, there = (_class(world, owner) for world in (sides.before, sides.now))
     if then is None or there is None:
@@ -234,7 +151,7 @@ def _member(sides: _Worlds, owner: _Definition, old: str) -> tuple[str, str] | N
     return new, path
 
 
-def _uses(sides: _Worlds, caller: Caller, owner: _Definition, old: str) -> dict[callers.Span, bool]:
+def _uses(sides: Worlds, caller: Caller, owner: _Definition, old: str) -> dict[callers.Span, bool]:
     """Return where a caller uses a member of a class, and whether it reads it there."""
     inference = Inference(sides.before, caller.path)
     return {
@@ -276,7 +193,7 @@ def _is_of(inference: Inference, value: ast.expr, scope: CodeScope, owner: _Defi
 # --- keywords
 
 
-def _keywords(sides: _Worlds, spot: _Spot) -> Iterator[str | Renaming]:
+def _keywords(sides: Worlds, spot: FailingLine) -> Iterator[str | Renaming]:
     """Rename the keywords of calls to what takes them under another name by now."""
     inference = Inference(sides.after, spot.path)
     given = [
@@ -331,7 +248,7 @@ def _parameters(world: World, what: _Definition) -> tuple[Parameter, ...]:
     return () if any(one.kind is Kind.DOUBLE_STAR for one in found) else found
 
 
-def _keyword(sides: _Worlds, what: _Definition, old: str) -> tuple[str, str] | None:
+def _keyword(sides: Worlds, what: _Definition, old: str) -> tuple[str, str] | None:
     """Return what a definition takes in place of a keyword, and the file that shows it."""
     had, has = (
         {one.name: one for one in _parameters(world, what) if one.kind in _NAMED}
@@ -377,4 +294,4 @@ def _renamings(
             yield same[0] if len(same) == 1 else None
 
 
-_FINDERS = {"fit-import": _moves, "fit-attribute": _members, "fit-call": _keywords}
+_FINDERS = {"fit-import": imports.moves, "fit-attribute": _members, "fit-call": _keywords}

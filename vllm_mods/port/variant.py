@@ -126,11 +126,11 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
         )
 
 
-def with_range(manifest: bytes, name: str, vllm: str) -> bytes:
-    """Return a manifest in which the variant ``name`` states another range."""
+def with_range(manifest: bytes, name: str, key: str, said: str) -> bytes:
+    """Return a manifest in which the variant ``name`` states another range of ``vllm`` or, as ``version``, of its package."""
     head, table, rest = manifest.decode().partition(f"id = {toml_writer.value(name)}\n")
-    line = re.compile(r"^vllm = .*$", re.MULTILINE)
-    return (head + table + line.sub(f"vllm = {toml_writer.value(vllm)}", rest, count=1)).encode()
+    line = re.compile(f"^{key} = .*$", re.MULTILINE)
+    return (head + table + line.sub(f"{key} = {toml_writer.value(said)}", rest, count=1)).encode()
 
 
 def default_name(mod: Mod, version: str | None) -> str:

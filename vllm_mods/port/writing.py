@@ -27,7 +27,8 @@ class Unfinished(NamedTuple):
     """A port that a person has to finish: what it is from (``base`` is a version) and to, and where it lies.
 
     ``files`` are pairs of the path in the target and whether the target has that file, ``gone`` those
-    of the target that the mod removes; ``homes`` are the paths that these files had in the base.
+    of the target that the mod removes; ``homes`` are the paths that these files had in the base, ``others``
+    the versions of other packages that were named to be beside the target.
     """
 
     folder: str
@@ -40,6 +41,7 @@ class Unfinished(NamedTuple):
     files: tuple[tuple[str, bool], ...]
     gone: tuple[str, ...]
     homes: Mapping[str, str]
+    others: tuple[tuple[str, str], ...] = ()
 
     def edited(self, path: str) -> str:
         """Return where the file lies that a person edits."""
@@ -93,6 +95,7 @@ def laid_out(outcome: PortOutcome) -> Unfinished | None:
         ),
         gone=outcome.removed,
         homes=outcome.homes,
+        others=job.others,
     )
     if earlier := _begun(mod):
         raise Refused(
@@ -150,6 +153,7 @@ def unfinished(mod: Mod) -> Unfinished:
         raw["files"] = tuple((str(path), bool(there)) for path, there in raw["files"])
         raw["gone"] = tuple(map(str, raw.get("gone", ())))
         raw["homes"] = {str(path): str(was) for path, was in raw.get("homes", {}).items()}
+        raw["others"] = tuple((str(name), str(which)) for name, which in raw.get("others", ()))
         return Unfinished(folder=folder, **raw)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(

@@ -83,6 +83,7 @@ def cell(one: Cell) -> dict[str, Any]:
         **fields(one, "mod", "version", "tree", "variant"),
         "verdict": one.verdict.value,
         **fields(one, "in_range", "computed"),
+        "packages": dict(one.packages),
         "findings": [finding(found) for found in one.findings],
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
+from vllm_mods.base import versions
 from vllm_mods.base.model import Finding, Level, Verdict
 from vllm_mods.grid.cell import Cell, CellChange, CellProblem, MatrixResult, Together
 from vllm_mods.report.text import between, label
@@ -162,7 +163,7 @@ def meeting(together: Iterable[Together]) -> tuple[Together, ...]:
 
 
 def details(run: Iterable[Cell]) -> str:
-    """Say which variant it is and how far its hunks are from their stated lines."""
+    """Say which variant it is, how far its hunks are from their stated lines, and what lies beside vLLM."""
     cells = tuple(run)
     offsets = [offset for cell in cells for offset in cell.offsets]
     parts = []
@@ -171,6 +172,9 @@ def details(run: Iterable[Cell]) -> str:
     if offsets:
         low, high = min(offsets), max(offsets)
         parts.append(f"by {low:+d} lines" if low == high else f"by {low:+d} to {high:+d} lines")
+    for name in dict.fromkeys(name for cell in cells for name, _ in cell.packages):
+        of = {version for cell in cells for known, version in cell.packages if known == name}
+        parts.append(clean(f"with {name} {between(sorted(of, key=versions.sort_key))}"))
     return ", ".join(parts)
 
 

@@ -11,8 +11,10 @@ import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from vllm_mods.base.model import Finding, Mod
+from vllm_mods.base.model import Finding, Mod, Variant
 from vllm_mods.grid.cell import Cell, Explanation, History, HunkView
+from vllm_mods.planning import patching
+from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.page_legend import MEANINGS, PROOFS
 from vllm_mods.report.side_by_side import pairs
@@ -78,11 +80,7 @@ def page_data(
 
 def _about(mod: Mod) -> dict[str, Any]:
     """Return what a mod can be found by: what it is for, the packages it changes, the models it names."""
-    packages = {path.partition("/")[0] for path in mod.outside}
-    if any(one.patches or one.overlay or one.replace for one in mod.variants):
-        packages.add("vllm")
-    if any(one.templates for one in mod.variants):
-        packages.add("chat template")
+    packages = {package for one in mod.variants for package in _packages(mod, one)}
     models = {
         value
         for one in mod.when
@@ -97,6 +95,14 @@ def _about(mod: Mod) -> dict[str, Any]:
     }
 
 
+def _packages(mod: Mod, variant: Variant) -> set[str]:
+    """Return the distributions that a variant changes: by its own word, else by the folder."""
+    paths = [part.path for part in patching.parts_of(mod, variant, WORKSPACE)]
+    tops = {path.partition("/")[0] for path in paths if not path.startswith(f"{WORKSPACE}/")}
+    named = {variant.package} if variant.package else tops - {"vllm"}
+    return named | tops & {"vllm"} | ({"chat template"} if variant.templates else set())
+
+
 def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[str, Any]:
     return _without_empty(
         {
@@ -104,6 +110,7 @@ def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[
             "variant": view.variant(cell),
             "ranged": int(cell.in_range),
             "meant": int(cell.meant),
+            "packages": [view.clean(" ".join(one)) for one in cell.packages],
             "findings": [_finding(tables, finding) for finding in cell.findings],
             "hunks": [_hunk(tables, hunk) for hunk in explanation.hunks] if explanation else [],
             "history": [_history(tables, one) for one in explanation.history]

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from vllm_mods.making.each_entry import EachMade
 from vllm_mods.making.effects import (
     Advise,
     Assume,
@@ -43,6 +44,40 @@ def releases(rows: Sequence[ReleaseRow]) -> list[str]:
         said = f"variant `{first.variant}`{how}" if first.variant else f"no variant: {first.why}"
         lines.append(f"{span}: {said}")
     return lines
+
+
+def each(made: EachMade) -> list[str]:
+    """Return a line for each entry of a registry, and what was done to know it."""
+    lines = [f"{made.where}: {len(made.mods)} mods of its entries, by {made.runs} runs"]
+    for one in made.mods:
+        needs = f", requires {', '.join(one.requires)}" if one.requires else ""
+        lines.append(f"{one.where}: {one.name}{needs}")
+    lines += [f"note: {where}: no mod: it does nothing there: {why}" for where, why in made.idle]
+    lines += [f"note: {line}" for line in made.told]
+    return lines + [f"to be said by you, in each mod.toml: {line}" for line in made.unknown]
+
+
+def each_data(made: EachMade) -> dict[str, Any]:
+    """Return the mods of a registry's entries as ``import --each --json`` prints them."""
+    return {
+        "schema": 1,
+        "kind": "mods",
+        "ok": True,
+        "where": made.where,
+        "mods": [
+            {
+                "name": one.name,
+                "where": one.where,
+                "requires": one.requires,
+                "files": sorted(one.files),
+            }
+            for one in made.mods
+        ],
+        "idle": [{"where": where, "why": why} for where, why in made.idle],
+        "notes": list(made.told),
+        "unknown": list(made.unknown),
+        "runs": made.runs,
+    }
 
 
 def data(understood: Understood) -> list[dict[str, Any]]:

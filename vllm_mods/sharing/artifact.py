@@ -40,19 +40,18 @@ class Pulled(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """A library that everything was checked of, and nothing was sent of yet; ``there`` if the tag is this already."""
+    """A library that everything was checked of, and nothing was sent of yet.
+
+    ``digest`` is the manifest's; ``there`` is whether the tag is this already.
+    """
 
     library: SharedLibrary
     client: Pusher
     parts: Attachment
     manifest: bytes
+    digest: str
     attached: Attached
     there: bool
-
-    @property
-    def digest(self) -> str:
-        """The digest of the manifest."""
-        return oci.digest(self.manifest)
 
 
 class Published(NamedTuple):
@@ -61,11 +60,6 @@ class Published(NamedTuple):
     reference: str
     digest: str
     bytes_sent: int
-
-
-def resolve(reference: str) -> str:
-    """Return the digest that a tag stands for now. Raises as ``pull``."""
-    return _found(Client(names.parse(reference), os.environ))[0]
 
 
 def pull(reference: str, *, signers: str | None = None) -> Pulled:
@@ -123,7 +117,7 @@ def prepare(folder: str, reference: str, *, sign: str | None = None) -> Publicat
             f"{name} is {there} already, and {folder} is {digest}: a tag is not moved; nothing was sent",
             hint="another tag: whoever has this one counts on what it is",
         )
-    return Publication(library, client, parts, manifest, attached, there=there is not None)
+    return Publication(library, client, parts, manifest, digest, attached, there is not None)
 
 
 def publish(ready: Publication) -> Published:
@@ -131,19 +125,17 @@ def publish(ready: Publication) -> Published:
 
     Raises ``TreeError`` if the registry does not take it, ``Refused`` if cosign does not sign it.
     """
-    client, digest = ready.client, ready.digest
+    client, found = ready.client, oci.described(ready.manifest)
     if not ready.there:
         client.upload_parts(ready.parts)
         if any(ready.attached):
-            client.put_manifest(ready.manifest, digest)
-    client.attach(
-        Descriptor(reading.MANIFEST, digest, len(ready.manifest)), ready.attached.artifacts
-    )
+            client.put_manifest(ready.manifest, found)
+    client.attach(found, ready.attached.artifacts)
     if ready.attached.sign is not None:
-        ready.attached.sign(str(client.name._replace(digest=digest)))
+        ready.attached.sign(str(client.name._replace(digest=found.digest)))
     if not ready.there:
-        client.put_manifest(ready.manifest)
-    return Published(str(client.name), digest, client.sent)
+        client.put_manifest(ready.manifest, found, client.name.tag)
+    return Published(str(client.name), found.digest, client.sent)
 
 
 def about(library: SharedLibrary) -> dict[str, str]:

@@ -40,7 +40,10 @@ _START = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     "from vllm_mods.template import parser_sandbox; parser_sandbox.main()"
 )
-_INSTALL = "pip install 'vllm-mods[parsers]'"
+_INSTALL = (
+    "pip install cohere_melody ijson oss-harmony partial-json-parser pydantic regex"
+    "  # the extra `parsers` of vllm-mods"
+)
 
 
 class ReadingJob(NamedTuple):

@@ -7,13 +7,14 @@ folder at the top, which is taken off.
 from __future__ import annotations
 
 import contextlib
+import copy
 import stat
 import tempfile
 import weakref
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, Self
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -48,7 +49,7 @@ class OtherPackage(NamedTuple):
 
 
 class BesideArchive(Protocol):
-    """The distributions beside a vLLM; both raise ``TreeError``."""
+    """The distributions beside a vLLM; ``package`` and ``holding`` raise ``TreeError``."""
 
     def package(self, name: str) -> OtherPackage | None:
         """Return a distribution; None where vLLM says nothing of it."""
@@ -56,6 +57,10 @@ class BesideArchive(Protocol):
 
     def holding(self, path: str) -> OtherPackage | None:
         """Return the distribution that a path would be of."""
+        ...
+
+    def apart(self) -> Self:
+        """Return the same, as if nothing had been asked of it."""
         ...
 
 
@@ -119,6 +124,12 @@ class ArchiveTree:
     @cached_property
     def _tops(self) -> frozenset[str]:
         return frozenset(name.split("/", 1)[0] for name in self._archive.names)
+
+    def apart(self) -> Self:
+        """Return the same tree, as if no other distribution had been asked for."""
+        twin = copy.copy(self)
+        twin.others = None if self.others is None else self.others.apart()
+        return twin
 
     def metadata(self) -> bytes | None:
         """Return the metadata of its distribution."""

@@ -6,9 +6,10 @@ release was uploaded is what people got on that day; a version that was named st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -19,6 +20,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.trees.archive import OtherPackage
 
 if TYPE_CHECKING:
+    from vllm_mods.base.model import Mod
     from vllm_mods.trees.archive import Archive
     from vllm_mods.trees.index import ReleaseFile
 
@@ -69,10 +71,18 @@ class OtherPackages:
         self._day = day
         self._named = {str(canonicalize_name(name)): version for name, version in named.items()}
         self._found: dict[str, OtherPackage | None] = {}
+        self._asked: dict[str, None] = {}
+
+    def apart(self) -> Self:
+        """Return the same packages, none of them asked for: a path is then of one by the path alone."""
+        twin = copy.copy(self)
+        twin._asked = {}  # noqa: SLF001  (it is of this class)
+        return twin
 
     def package(self, name: str) -> OtherPackage | None:
         """Return a distribution; None where vLLM says nothing of it. Raises ``TreeError``, ``UsageError``."""
         name = str(canonicalize_name(name))
+        self._asked[name] = None
         if name not in self._found:
             self._found[name] = self._find(name)
         return self._found[name]
@@ -82,7 +92,7 @@ class OtherPackages:
         top = path.partition("/")[0].removesuffix(".py")
         if not top.isidentifier() or top == "vllm":
             return None
-        for known in self._found.values():
+        for known in map(self._found.get, self._asked):
             if known is not None and any(n.startswith(f"{top}/") for n in known.archive.names):
                 return known
         for name in (top, f"{top}-python"):
@@ -129,6 +139,31 @@ class OtherPackages:
             folder = f"{via.name.replace('-', '_')}-{via.version}.dist-info"
             found = _required(via.archive.read(f"{folder}/METADATA"), name)
         return found
+
+
+def changed(mods: Iterable[Mod]) -> frozenset[str]:
+    """Return the distributions that mods may change beside vLLM, by canonical name."""
+    of = {one.package for mod in mods for one in mod.variants if one.package}
+    tops = {path.partition("/")[0].removesuffix(".py") for mod in mods for path in mod.outside}
+    names = {*of, *tops, *(f"{top}-python" for top in tops)}
+    return frozenset(
+        str(canonicalize_name(name)) for name in names | {_VIA.get(n, n) for n in names}
+    )
+
+
+def asked_for(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, str]:
+    """Return versions by canonical name. Raises ``UsageError`` for one of what none of the mods changes."""
+    asked = changed(mods)
+    for name, version in named.items():
+        if canonicalize_name(name) not in asked:
+            of = {one.package for mod in mods for one in mod.variants if one.package}
+            of = of or {path.partition("/")[0] for mod in mods for path in mod.outside}
+            theirs = f"what they change beside vLLM is of {', '.join(sorted(of))}"
+            raise UsageError(
+                f"--with {name}=={version}: none of {', '.join(mod.name for mod in mods)} changes it",
+                hint=theirs if of else "they change nothing beside vLLM: leave --with out",
+            )
+    return {str(canonicalize_name(name)): version for name, version in named.items()}
 
 
 def chosen(texts: tuple[str, ...]) -> dict[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.build import archive
 from vllm_mods.build.building import Built
 from vllm_mods.build.outputs import dockerfile, engine, files
+from vllm_mods.build.outputs.engine import TagLookup
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.images import names
 from vllm_mods.images.model import Base
@@ -64,6 +66,7 @@ class Ready(NamedTuple):
     """An image and where it goes; nothing is written yet, and what is asked beforehand has been asked.
 
     ``subject`` is the digest that documents are of: a registry's manifest, a builder's layer, else the configuration.
+    ``asked`` is what looks the tag up in an engine.
     """
 
     output: Output
@@ -72,6 +75,7 @@ class Ready(NamedTuple):
     tag: str
     subject: str
     push: Push | None = None
+    asked: TagLookup | None = None
 
 
 class Written(NamedTuple):
@@ -81,9 +85,21 @@ class Written(NamedTuple):
     pushed: str | None = None
 
 
-def prepare(output: Output, images: Sequence[tuple[Built, Base]], tag: str) -> list[Ready]:
+@contextmanager
+def looking_up(output: Output, base: Base, tag: str) -> Iterator[TagLookup | None]:
+    """Have an engine look a tag up while the image for it is made; elsewhere nobody has to."""
+    if output.kind != ENGINE:
+        yield None
+        return
+    with engine.looking_up(base.where, tag) as asked:
+        yield asked
+
+
+def prepare(
+    output: Output, images: Sequence[tuple[Built, Base]], tag: str, asked: TagLookup | None
+) -> list[Ready]:
     """Ask what a place has, before anything is written. Raises ``Refused`` and ``TreeError`` as the modules do."""
-    ready = [Ready(output, *one, tag, one[0].image.config_digest) for one in images]
+    ready = [Ready(output, *one, tag, one[0].image.config_digest, asked=asked) for one in images]
     if output.kind == REGISTRY:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
@@ -95,16 +111,14 @@ def prepare(output: Output, images: Sequence[tuple[Built, Base]], tag: str) -> l
     return ready
 
 
-def write(
-    images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attached | None] = ()
-) -> Written:
+def write(images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attached] = ()) -> Written:
     """Put an image there under a tag, or an index of several, whole or not at all.
 
-    In a registry, each gets what is ``attached`` to it. Raises ``Refused`` and ``TreeError`` as the modules do.
+    In a registry, each gets what is ``attached`` to it, and an index the last of that. Raises ``Refused`` and ``TreeError`` as the modules do.
     """
-    output, built, base, tag, _, push = images[0]
-    if output.kind == ENGINE:
-        engine.write(built, base.where, tag)
+    output, built, base, tag, _, push, asked = images[0]
+    if asked is not None:
+        engine.write(built, base.where, tag, asked)
         return Written(
             f"loaded {tag} into {base.where}: {len(built.image.layer):,} bytes on top of the base"
         )
@@ -114,8 +128,7 @@ def write(
     if push is not None:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
-        more = [one or registry.Attached() for one in attached or [None] * len(images)]
-        pushed = registry.push(push, [one.base for one in images], more)
+        pushed = registry.push(push, [one.base for one in images], attached)
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
     place = os.path.abspath(output.place)

@@ -6,6 +6,9 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import archive, oci
@@ -15,19 +18,56 @@ from vllm_mods.build.building import Built
 PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "buildah"}
 _DOCKER = "docker"
 _ID = re.compile("[0-9a-f]{64}")
+_WHOSE = {
+    "docker": ["image", "inspect", "--format", "{{.Id}}"],
+    "podman": ["image", "inspect", "--format", "{{.Id}}"],
+    "buildah": ["inspect", "--type", "image", "--format", "{{.FromImageID}}"],
+}
 
 
-def write(built: Built, where: str, tag: str) -> str:
+class TagLookup(NamedTuple):
+    """A question to an engine that runs: which image a tag names."""
+
+    program: str
+    process: subprocess.Popen[bytes]
+
+
+@contextmanager
+def looking_up(where: str, tag: str) -> Iterator[TagLookup]:
+    """Ask the engine ``where`` a base lies, which answers while an image is made. Raises ``TreeError``."""
+    program = PROGRAMS[where]
+    command = [program, *_WHOSE[program], _named(program, tag)]
+    with _installed(program):
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    with process:
+        yield TagLookup(program, process)
+
+
+def answer(asked: TagLookup) -> str | None:
+    """Wait for the ID of what a tag names, None if it names nothing. Raises ``TreeError``."""
+    program, process = asked
+    out, err = process.communicate()
+    if process.returncode:
+        said = err.decode("utf-8", "replace").strip()
+        if any(words in said.lower() for words in ("no such", "not known", "not found")):
+            return None
+        raise _failed(program, said)
+    found = out.decode().strip()
+    return found if ":" in found else f"sha256:{found}"
+
+
+def write(built: Built, where: str, tag: str, asked: TagLookup) -> str:
     """Load an image under a tag into the engine ``where`` its base lies, and return its ID.
 
-    Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
+    ``asked`` is what looks the tag up. Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
     the engine takes an image only by a manifest that nobody has, ``TreeError`` for an engine that
     fails. The tag is then as it was.
     """
     program = PROGRAMS[where]
     image = built.image
-    if program != _DOCKER:
-        tag = _local(tag)
+    tag = _named(program, tag)
     if image.manifest is None and where != _DOCKER:
         raise Refused(
             f"{where} wants to be told how a registry names the base's layers, and does not know "
@@ -35,11 +75,14 @@ def write(built: Built, where: str, tag: str) -> str:
             hint=f"vllm-mods build … --output dockerfile:DIR, then `{program} build DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
-    there = image_id(program, tag)
+    there = answer(asked)
     if there is not None and there not in ours:
         raise moved(tag, there, image.config_digest)
     if there is None:
-        there = _load(program, archive.thin(image, tag), tag) or image_id(program, tag)
+        there = _load(program, archive.thin(image, tag), tag)
+        if there is None:
+            with looking_up(where, tag) as again:
+                there = answer(again)
         if there is None or there not in ours:
             raise TreeError(
                 f"{program} took the image for {there or 'nothing'}, and it is "
@@ -47,23 +90,6 @@ def write(built: Built, where: str, tag: str) -> str:
                 hint=f"{program} rmi {tag}  # then try `--output dockerfile:DIR`",
             )
     return there
-
-
-def image_id(program: str, ref: str) -> str | None:
-    """Return the ID of what a reference names, None if nothing does."""
-    command = {
-        "docker": ["image", "inspect", "--format", "{{.Id}}"],
-        "podman": ["image", "inspect", "--format", "{{.Id}}"],
-        "buildah": ["inspect", "--type", "image", "--format", "{{.FromImageID}}"],
-    }[program]
-    done = _run([program, *command, ref])
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        if any(words in said.lower() for words in ("no such", "not known", "not found")):
-            return None
-        raise _failed(program, said)
-    found = done.stdout.decode().strip()
-    return found if ":" in found else f"sha256:{found}"
 
 
 def moved(tag: str, there: str, ours: str) -> Refused:
@@ -99,20 +125,21 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
 
 
 def _run(command: list[str], data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    nothing = subprocess.DEVNULL if data is None else None
+    with _installed(command[0]):
+        return subprocess.run(command, input=data, stdin=nothing, capture_output=True, check=False)
+
+
+@contextmanager
+def _installed(program: str) -> Iterator[None]:
     try:
-        return subprocess.run(
-            command,
-            input=data,
-            stdin=subprocess.DEVNULL if data is None else None,
-            capture_output=True,
-            check=False,
-        )
+        yield
     except FileNotFoundError as error:
         raise TreeError(
-            f"{command[0]} is not installed here", hint="--output oci:DIR or dockerfile:DIR"
+            f"{program} is not installed here", hint="--output oci:DIR or dockerfile:DIR"
         ) from error
     except BrokenPipeError as error:
-        raise _failed(command[0], "it stopped in the middle") from error
+        raise _failed(program, "it stopped in the middle") from error
 
 
 def _failed(program: str, said: str) -> TreeError:
@@ -121,6 +148,6 @@ def _failed(program: str, said: str) -> TreeError:
     )
 
 
-def _local(ref: str) -> str:
-    """Return a name as podman and buildah give it to what was built here."""
-    return ref if oci.full_name(ref) == ref else f"localhost/{ref}"
+def _named(program: str, ref: str) -> str:
+    """Return a name as an engine gives it to what was built here."""
+    return ref if program == _DOCKER or oci.full_name(ref) == ref else f"localhost/{ref}"

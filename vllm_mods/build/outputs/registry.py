@@ -42,15 +42,15 @@ class Attached(NamedTuple):
 class Push(NamedTuple):
     """A push that everything was asked for, and nothing was sent of yet.
 
-    ``top`` is what the tag will name, the manifest of the only image or an index of all, and ``digest`` its
-    digest. ``manifests``, and that, are the registry's own where it has the images (``there``).
+    ``top`` is what the tag will name, the manifest of the only image or an index of all, and ``tagged``
+    describes it. ``manifests``, and that, are the registry's own where it has the images (``there``).
     """
 
     client: Pusher
     images: tuple[BuiltImage, ...]
     manifests: tuple[Descriptor, ...]
     top: bytes
-    digest: str
+    tagged: Descriptor
     there: bool
 
 
@@ -75,42 +75,45 @@ def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
     client = Pusher(target, os.environ, source)
     ours = tuple(oci.with_layers(built.image, _layers(base, source)) for built, base in images)
     written = [one.manifest or b"" for one in ours]
-    manifests = tuple(Descriptor(reading.MANIFEST, oci.digest(one), len(one)) for one in written)
+    manifests = tuple(map(oci.described, written))
     top = written[0] if len(ours) == 1 else oci.platforms(ours)
-    ready = Push(client, ours, manifests, top, oci.digest(top), there=False)
+    tagged = oci.described(top)
+    ready = Push(client, ours, manifests, top, tagged, there=False)
     there = client.digest_of_tag()
-    if there is None or there == ready.digest:
+    if there is None or there == tagged.digest:
         return ready._replace(there=there is not None)
-    found = client.images_of(client.manifest(str(target)))
+    tagged = client.manifest(str(target))
+    found = client.images_of(tagged)
     if [config for _, config in found] == [one.config_digest for one in ours]:
         # packed by another zlib
-        return ready._replace(manifests=tuple(one for one, _ in found), digest=there, there=True)
-    raise moved(str(target), there, ready.digest)
+        return ready._replace(manifests=tuple(one for one, _ in found), tagged=tagged, there=True)
+    raise moved(str(target), there, ready.tagged.digest)
 
 
 def push(ready: Push, bases: Sequence[Base], attached: Sequence[Attached]) -> Pushed:
-    """Push images, what is attached to each, and the tag last: until then nobody sees anything of it.
+    """Push images, what is attached to each and to an index of them, and the tag last: until then nobody sees it.
 
     Raises ``Refused`` where the registry neither has a base's layers nor takes them from the base's
     repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
     """
-    client, images, manifests, top, digest, there = ready
-    for image, base, manifest, more in zip(images, bases, manifests, attached, strict=True):
-        if image.manifest is None or image.layers is None:
-            raise AssertionError
-        if not there:
-            for layer in dict.fromkeys(image.layers[:-1]):
-                client.take(layer, base)
-            client.upload(*image.layer_blob)
-            client.upload(image.config_digest, image.config)
-            if any(more) or len(images) > 1:
-                client.put_manifest(image.manifest, manifest.digest)
-        client.attach(manifest, more.artifacts)
+    client, images, manifests, top, tagged, there = ready
+    documents = [(one.manifest or b"", found) for one, found in zip(images, manifests, strict=True)]
+    if len(images) > 1:
+        documents.append((top, tagged))
+    for image, base in () if there else zip(images, bases, strict=True):
+        for layer in dict.fromkeys((image.layers or ())[:-1]):
+            client.take(layer, base)
+        client.upload(*image.layer_blob)
+        client.upload(image.config_digest, image.config)
+    for (data, found), more in zip(documents, attached, strict=True):
+        if not there and (any(more) or found != tagged):
+            client.put_manifest(data, found)
+        client.attach(found, more.artifacts)
         if more.sign is not None:
-            more.sign(str(client.name._replace(digest=manifest.digest)))
+            more.sign(str(client.name._replace(digest=found.digest)))
     if not there:
-        client.put_manifest(top, kind=str(json.loads(top)["mediaType"]))
-    return Pushed(str(client.name), digest, client.sent)
+        client.put_manifest(top, tagged, client.name.tag)
+    return Pushed(str(client.name), tagged.digest, client.sent)
 
 
 def _source(base: Base, target: Name) -> Name | None:
@@ -221,9 +224,9 @@ class Pusher(Client):
         for data in (oci.EMPTY, *(data for _, data in artifact.blobs)):
             self.upload(oci.digest(data), data)
 
-    def put_manifest(self, data: bytes, version: str = "", kind: str = reading.MANIFEST) -> bool:
-        """Send a manifest under a digest or a tag, else the target's; tell whether its subject is kept track of."""
-        answer = self._put(f"manifests/{version or self.name.tag}", data, kind)
+    def put_manifest(self, data: bytes, of: Descriptor, tag: str | None = None) -> bool:
+        """Send a manifest under its digest or a tag; tell whether its subject is kept track of."""
+        answer = self._put(f"manifests/{tag or of.digest}", data, of.media_type)
         return "OCI-Subject" in answer.headers
 
     def attach(self, subject: Descriptor, artifacts: Sequence[Attachment]) -> None:
@@ -237,11 +240,11 @@ class Pusher(Client):
             manifest = oci.artifact(one.kind, one.blobs, subject=subject)
             if oci.digest(manifest) not in there:
                 self.upload_parts(one)
-                kept |= self.put_manifest(manifest, oci.digest(manifest))
+                kept |= self.put_manifest(manifest, oci.described(manifest))
                 new.append(oci.artifact_entry(manifest, one.kind))
         if new and not kept:
             index = oci.index_of([*entries, *new])
-            self.put_manifest(index, referrers.tag(subject.digest), reading.INDEX)
+            self.put_manifest(index, oci.described(index), referrers.tag(subject.digest))
 
     def _put(self, path: str, data: bytes, kind: str) -> requests.Response:
         self.sent += len(data)

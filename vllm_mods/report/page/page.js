@@ -246,6 +246,7 @@
         ["variant", entry.variant],
         ["range", entry.meant ? "names this release" : "does not name this release"],
         ["tree", tree],
+        ["beside it", entry.packages?.join(", ")],
         ["link", make("a", { href: address(row, column) }, "to this cell")],
       ]),
       ...section("Findings", findings.length ? [make("ul", { className: "findings" }, ...findings.map(finding))] : []),

@@ -1,0 +1,1 @@
+"""A release, made whole and tried, up to but without the upload: ``python -m release``."""
