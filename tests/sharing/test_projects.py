@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -9,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +20,13 @@ import git_host
 import pytest
 import tomlkit
 from git_host import commit, git, mod, served
+from small_registry import small_registry
 from small_site import build, snapshot
 
 import vllm_mods as vm
 from vllm_mods.cli import run
 from vllm_mods.library import trust
+from vllm_mods.sharing import artifact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,10 +45,19 @@ class Said:
         return json.loads(self.out)
 
 
+class Quiet(SimpleHTTPRequestHandler):
+    """A server of files that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Be silent."""
+
+
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a project, the current one, on a machine where nothing is kept yet."""
-    for name in ("VLLM_MODS_CONFIG", "VLLM_MODS_LIBRARY", "VLLM_MODS_TARGET", "WORKSPACE_DIR"):
+    names = ("VLLM_MODS_CONFIG", "VLLM_MODS_LIBRARY", "VLLM_MODS_TARGET", "WORKSPACE_DIR")
+    logins = ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
+    for name in (*names, *logins):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -347,6 +361,58 @@ def test_a_distribution_brings_a_library_and_runs_nothing(
     assert (site / "vllm/fast.py").exists()
     assert call("add", "package:no-such-thing").code == 2
     assert call("add", "package:click").code == 2
+
+
+def test_a_library_from_a_registry(
+    call: Call, place: Path, alice: Path, site: Path, tmp_path: Path
+) -> None:
+    with small_registry() as registry:
+        ref = f"{registry.host}/team/mods:1"
+        digest = artifact.publish(artifact.prepare(str(alice), ref)).digest
+        said = call("add", f"oci:{ref}", "--mod", "fast", "--json")
+        assert said.json["library"]["digest"] == digest
+        assert said.json["library"]["name"] == "team"
+        shutil.rmtree(tmp_path / "cache")
+        assert call("sync", "--target", site).code == 0
+        # the tag is moved there, and taken by `update` alone
+        other = git_host.write(tmp_path / "other", mod("fast", "2.0.0"))
+        moved = artifact.publish(
+            artifact.prepare(str(other), f"{registry.host}/team/mods:2")
+        ).digest
+        registry.manifests["1"] = registry.manifests["2"]
+        shutil.rmtree(tmp_path / "cache")
+        assert call("sync", "--check", "--target", site).code == 0
+        assert call("update", "--json").json["libraries"][0]["now"]["digest"] == moved
+        assert call("sync", "--target", site).code == 0
+        assert vm.status(site).mods[0].version == "2.0.0"
+        # by its digest, as `publish` says what others type
+        said = call("add", f"oci:{ref}@{digest}", "--name", "first", "--json")
+        assert said.json["library"]["digest"] == digest
+        (place / "signers").write_text("")
+        text = (place / "vllm-mods.toml").read_text()
+        where = f'oci = "{ref}"\n'
+        (place / "vllm-mods.toml").write_text(
+            text.replace(where, f'{where}allowed_signers = "signers"\n')
+        )
+        assert call("sync", "--target", site).code == 2
+        assert call("update", "team").code == 3
+
+
+def test_a_server_that_has_files_alone(call: Call, alice: Path, site: Path, tmp_path: Path) -> None:
+    git(alice, "update-server-info")
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        url = f"git+http://127.0.0.1:{server.server_port}/alice/.git@v1"
+        assert call("add", url, "--name", "alice", "--mod", "fast").code == 0
+        shutil.rmtree(tmp_path / "cache")
+        assert call("sync", "--target", site).code == 0
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def test_names_that_two_libraries_have(call: Call, tmp_path: Path, site: Path) -> None:

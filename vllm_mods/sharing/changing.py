@@ -86,7 +86,7 @@ def spelled(text: str, where: str, signers: str | None = None) -> tuple[LibraryS
         raise UsageError(
             f"a library's source is {known}; this is none of them"
             + ("" if is_url else f", and there is no folder {text}"),
-            hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG",
+            hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; vllm-mods apply MOD puts a mod in",
         )
     keys["allowed_signers"] = signers and _beside(signers, where)
     table = Table({key: value for key, value in keys.items() if value}, "", [])
@@ -127,7 +127,8 @@ def remove(where: str, name: str) -> tuple[str, ...]:
     with editing.alone(where) as project:
         if name not in project.libraries:
             raise UsageError(
-                f"{where} has no library named `{name}`", hint=f"it has {_listed(project)}"
+                f"{where} has no library named `{name}`",
+                hint=f"it has {_listed(project)}; vllm-mods revert MOD takes a mod out of a vLLM",
             )
         lock = locking.read(project)
         there = kept.opened(lock[name].files) if name in lock else None
