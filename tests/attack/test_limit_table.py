@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 import tarfile
 import time
 import zipfile
@@ -34,6 +35,7 @@ from vllm_mods.cli import import_command, run
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
+from vllm_mods.formats.project import LibrarySource
 from vllm_mods.images import docker, layer, names, oci, referrers, storage, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
@@ -45,6 +47,7 @@ from vllm_mods.recipes import yaml_source
 from vllm_mods.run import engine, evidence, waiting
 from vllm_mods.run.service import service
 from vllm_mods.scripts import bash, command_line, statements
+from vllm_mods.sharing import contents, repositories
 from vllm_mods.site import site as writing
 from vllm_mods.template import parser_process, rendering
 from vllm_mods.template.conversation import Conversation
@@ -109,6 +112,13 @@ def imported(where: Path) -> object:
     for name in "abc":
         (where / "mod" / f"{name}.py").write_bytes(b"x" * 99)
     return folder.read(str(where / "mod"))
+
+
+def shared(where: Path) -> object:
+    (where / "patches/x").mkdir(parents=True)
+    for name in ("mod.toml", "x.patch"):
+        (where / "patches/x" / name).write_bytes(b"x" * 9)
+    return contents.read(str(where))
 
 
 def page(html: bytes) -> object:
@@ -256,6 +266,21 @@ def paused(_: Path) -> object:
         assert time.monotonic() - started < 5
 
 
+def cloned(folder: Path) -> None:
+    """Fetch a library of more than a few kilobytes."""
+    (folder / "mods/patches").mkdir(parents=True)
+    (folder / "mods/patches/much").write_bytes(os.urandom(100_000))
+    for typed in (["init", "-q"], ["add", "-A"], [*BY_ME, "commit", "-qm", "m"]):
+        subprocess.run(["git", "-C", folder / "mods", *typed], check=True)
+    repositories.fetch(LibrarySource("git", "./mods"), str(folder), None)
+
+
+def waited_for_git(folder: Path) -> None:
+    """Ask a server that says nothing, by ssh."""
+    with mock.patch.dict(os.environ, {"GIT_SSH_COMMAND": "sleep 25 #"}):
+        repositories.fetch(LibrarySource("git", "ssh://host/mods"), str(folder), None)
+
+
 REFUSED = (
     VllmModsError,
     ValueError,
@@ -269,6 +294,7 @@ REFUSED = (
 )
 LONG = b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-98/99\r\nContent-Length: 99\r\n\r\n"
 BLOB = Descriptor("", "sha256:00", 100_000)
+BY_ME = ("-c", "user.name=me", "-c", "user.email=me@example.org")
 WHEEL = LockedWheel("x", "1", "x-1-py3-none-any.whl", "0" * 64)
 HEADER = tarfile.TarInfo("x" * 3000).tobuf(tarfile.PAX_FORMAT)
 ENTRIES = b"".join(b'{"point": "a.py:1:0:list", "index": %d}\n' % i for i in range(3))
@@ -363,6 +389,10 @@ ENOUGH: dict[
     ),
     "MOD_BYTES": (9, "and 9 bytes", imported),
     "MOD_FILES": (2, "at most 2 files", imported),
+    "LIBRARY": (9, "holds more than 9 bytes", shared),
+    "LIBRARY_FILES": (1, "or 1 files", shared),
+    "CLONE": (4096, "more than 4 KiB", cloned),
+    "CLONE_SECONDS": (1, "did not complete in 1 secs", waited_for_git),
     "TAR_MEMBERS": (
         2,
         "more than 2 members",

@@ -16,7 +16,7 @@ from web_site import DRIPS, Site, moved, site
 from vllm_mods.base import limits, sessions
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import check_hop
-from vllm_mods.build.outputs.registry import _Pusher
+from vllm_mods.build.outputs.registry import Pusher
 from vllm_mods.images import names
 from vllm_mods.images.model import Descriptor
 from vllm_mods.images.registry import Client
@@ -185,7 +185,7 @@ def test_a_login_is_not_sent_where_a_redirect_or_an_upload_leads() -> None:
         }
         with site(answers) as (url, here):
             http_of(index_urls=(url.replace("//", "//u:p@"),)).page(f"{url}/page", "*/*")
-            pusher = _Pusher(names.parse(f"{url[7:]}/a/b:c"), {"HOME": "/nonexistent"}, None)
+            pusher = Pusher(names.parse(f"{url[7:]}/a/b:c"), {"HOME": "/nonexistent"}, None)
             pusher._session.auth = ("u", "p")
             with pytest.raises(TreeError, match="404"):
                 pusher.upload("sha256:00", b"x")

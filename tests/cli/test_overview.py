@@ -71,9 +71,7 @@ def test_a_target_that_cannot_be_looked_into_is_told(
     assert "hint: vllm-mods doctor --target pypi:0.21.0" in answer.err
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("install", "apply"), ("remove", "revert"), ("uninstall", "revert")]
-)
+@pytest.mark.parametrize(("typed", "meant"), [("install", "apply"), ("uninstall", "revert")])
 def test_what_other_tools_call_it_is_understood(call: Call, typed: str, meant: str) -> None:
     answer = call(typed, "fast")
     assert answer.code == 2

@@ -19,8 +19,10 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.build import wheels
 from vllm_mods.build.layer import Node
 from vllm_mods.formats.pairing_lock import LockedWheel
+from vllm_mods.library.catalog import PARTS
 from vllm_mods.lint import places
 from vllm_mods.making import folder as folders
+from vllm_mods.sharing import library_tar
 from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.http import ByteSpan
 from vllm_mods.trees.index import release_file
@@ -162,7 +164,24 @@ def _record_seeds() -> tuple[bytes, ...]:
     return ((rows + info + "vllm-0.19.1.dist-info/RECORD,,\n").encode(), b'"a",sha256=,1\n')
 
 
+def _library(data: bytes, _folder: str) -> None:
+    for path in library_tar.unpack(data, "x"):
+        assert os.path.normpath(path) == path, path
+        assert path.split("/")[0] in {*PARTS, *library_tar.BESIDE}, path
+
+
+def _library_seeds() -> tuple[bytes, ...]:
+    names = (
+        "patches/x/mod.toml",
+        f"patches/{'long/' * 60}x.py",
+        "templates/ä/template.jinja",
+        "SHA256SUMS",
+    )
+    return (library_tar.pack(dict.fromkeys(names, b"x=1")), odd_tar())
+
+
 TARGETS = (
+    Target("library-tar", _library, _library_seeds),
     Target("record-of-a-wheel", _record, _record_seeds),
     Target("wheel", _wheel, _wheel_seeds),
     Target("remote-wheel", _remote, _wheel_seeds),

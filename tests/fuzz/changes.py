@@ -13,7 +13,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.model import Expectation
 from vllm_mods.fit import calls
-from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, policy, receipt
+from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, project, receipt
 from vllm_mods.library import mod_folder, packed_mod
 from vllm_mods.library.mod_folder import data_root
 from vllm_mods.making import from_diff
@@ -98,7 +98,7 @@ def _from_diff(data: bytes, _folder: str) -> None:
 
 
 def _policy(data: bytes, _folder: str) -> None:
-    policy.parse(data, "vllm-mods.toml")
+    project.parse(data, "vllm-mods.toml")
 
 
 def _manifest(data: bytes, _folder: str) -> None:

@@ -72,7 +72,7 @@ def plan(
     if isinstance(tree, FolderTree) and tree.workspace is None:
         tree = FolderTree(tree.root, spec=tree.spec, workspace=space)
     terms = Terms(strict_version=strict_version, only_supported=only_supported)
-    return _planned(mods, ground.of(tree, there), space, terms).shown
+    return planned_on(mods, ground.of(tree, there), space, terms).shown
 
 
 def apply(
@@ -145,7 +145,7 @@ def decided(
     Raises ``Refused`` where not every mod fits; ``notes`` are what was said before, and get more.
     """
     base = ground.of(tree, there.receipt)
-    made, whole = _planned(mods, base, tree.workspace, terms)
+    made, whole = planned_on(mods, base, tree.workspace, terms)
     if terms.planned is not None:
         terms.planned(made)
     if not made.ok:
@@ -339,9 +339,10 @@ def _check_in(names: Sequence[str], there: State, tree: FolderTree) -> None:
             )
 
 
-def _planned(
+def planned_on(
     mods: Sequence[Mod], base: Ground, workspace: str | None, terms: Terms
 ) -> ground.Planned:
+    """Plan mods on what is there of a tree; a release that no lock knows is asked for only if it matters."""
     ask: Callable[[Mod, Variant], Tree | None] | None = None
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:

@@ -81,6 +81,10 @@ SDIST = Limit(1 << 30, "bytes", "an sdist, unpacked")  # vLLM's takes 60 MiB
 WHEEL = Limit(4 << 30, "bytes", "all that a mod's wheel unpacks to")
 MOD_BYTES = Limit(512 << 20, "bytes", "all of a mod's folder or zip that is imported")
 MOD_FILES = Limit(5_000, "files", "a mod's folder or zip that is imported")
+LIBRARY = Limit(512 << 20, "bytes", "a library that is published or pulled, unpacked")
+LIBRARY_FILES = Limit(20_000, "files", "a library that is published or pulled")
+CLONE = Limit(2 << 30, "bytes", "one pack of a git repository that is fetched")
+CLONE_SECONDS = Limit(900, "seconds", "one answer of a git server")
 TAR_MEMBERS = Limit(500_000, "members", "an sdist")
 # A pattern in older Pythons takes time by the square of a header's length (CVE-2024-6232).
 _SQUARE = sys.version_info < (3, 11, 10) or (3, 12) <= sys.version_info < (3, 12, 6)

@@ -215,19 +215,25 @@ def described(document: bytes) -> Descriptor:
     return Descriptor(str(json.loads(document)["mediaType"]), digest(document), len(document))
 
 
-def artifact(kind: str, subject: Descriptor, blobs: Sequence[tuple[str, bytes]]) -> bytes:
-    """Return the manifest of what is attached to an image: blobs, each with its media type."""
+def artifact(
+    kind: str,
+    blobs: Sequence[tuple[str, bytes]],
+    *,
+    subject: Descriptor | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return the manifest of what is no image: blobs, each with its media type; attached to ``subject`` if that is given."""
     empty = Descriptor("application/vnd.oci.empty.v1+json", digest(EMPTY), len(EMPTY))
-    layers = [_descriptor(Descriptor(name, digest(data), len(data))) for name, data in blobs]
-    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind}
-    return _json(
-        {
-            **manifest,
-            "config": _descriptor(empty),
-            "layers": layers,
-            "subject": _descriptor(subject),
-        }
-    )
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": kind,
+        "config": _descriptor(empty),
+        "layers": [_descriptor(Descriptor(name, digest(data), len(data))) for name, data in blobs],
+    }
+    if subject is not None:
+        manifest["subject"] = _descriptor(subject)
+    return _json(manifest if annotations is None else {**manifest, "annotations": annotations})
 
 
 def artifact_entry(manifest: bytes, kind: str) -> dict[str, Any]:

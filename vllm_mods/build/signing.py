@@ -67,15 +67,18 @@ def attached(statement: bytes, bill: bytes | None, by: Signer | None) -> Attache
 
     Raises ``UsageError``.
     """
-    documents = [] if bill is None else [Attachment(BILL, ((BILL, bill),))]
-    documents.append(Attachment(STATEMENT, ((STATEMENT, statement),)))
-    if by is None:
-        return Attached(tuple(documents))
+    documents = () if bill is None else (Attachment(BILL, ((BILL, bill),)),)
+    signed = Attached() if by is None else signature(statement, by)
+    stated = Attachment(STATEMENT, ((STATEMENT, statement),))
+    return signed._replace(artifacts=(*documents, stated, *signed.artifacts))
+
+
+def signature(statement: bytes, by: Signer, namespace: str = NAMESPACE) -> Attached:
+    """Return the signature of what a statement is of, to be attached to it. Raises ``UsageError``."""
     if by.cosign is not None:
-        return Attached(tuple(documents), partial(_cosigned, by.key, by.cosign))
-    signature = ssh_signatures.sign(by.key, statement, NAMESPACE)
-    documents.append(Attachment(SIGNED, ((STATEMENT, statement), (_SIGNATURE, signature))))
-    return Attached(tuple(documents))
+        return Attached(sign=partial(_cosigned, by.key, by.cosign))
+    signed = ssh_signatures.sign(by.key, statement, namespace)
+    return Attached((Attachment(SIGNED, ((STATEMENT, statement), (_SIGNATURE, signed))),))
 
 
 def _cosigned(key: str, version: int, image: str) -> None:
@@ -105,7 +108,7 @@ def cosign_says(key: str, image: str) -> list[Finding]:
     return [_finding(f"cosign finds no good signature by {key}: {last}")]
 
 
-def ssh_says(signers: str, image: str) -> list[Finding]:
+def ssh_says(signers: str, image: str, namespace: str = NAMESPACE) -> list[Finding]:
     """Return what is wrong with the signatures of OpenSSH that are attached to an image, named by its digest."""
     name = names.parse(image)
     digest = name.digest or ""
@@ -116,18 +119,19 @@ def ssh_says(signers: str, image: str) -> list[Finding]:
     whys = []
     for blobs in referrers.blobs(Client(name, os.environ), digest, SIGNED):
         kinds = {one.media_type: data for one, data in blobs}
-        why = _why_not(kinds.get(STATEMENT, b""), kinds.get(_SIGNATURE, b""), signers, digest)
+        given = kinds.get(STATEMENT, b""), kinds.get(_SIGNATURE, b"")
+        why = _why_not(*given, signers, namespace, digest)
         if not why:
             return []
         whys.append(_finding(why))
     return whys or [_finding(f"no signature of vllm-mods is attached to {digest}")]
 
 
-def _why_not(statement: bytes, signature: bytes, signers: str, digest: str) -> str:
+def _why_not(statement: bytes, signature: bytes, signers: str, namespace: str, digest: str) -> str:
     with tempfile.NamedTemporaryFile() as file:
         file.write(signature)
         file.flush()
-        why = ssh_signatures.why_not(statement, file.name, signers, NAMESPACE)
+        why = ssh_signatures.why_not(statement, file.name, signers, namespace)
     if why:
         return f"a signature that is attached is by nobody in {signers}: {why.replace(file.name, 'it')}"
     try:

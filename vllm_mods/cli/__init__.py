@@ -37,6 +37,13 @@ GROUPS = {
         "verify": "Tell whether patched files were changed since.",
         "revert": "Take mods out again.",
     },
+    "Share": {
+        "add": "Add somebody's library to the project, pinned.",
+        "sync": "Make a vLLM hold exactly the mods that the project names.",
+        "update": "Show what is new in the project's libraries, and lock it.",
+        "remove": "Take a library out of the project.",
+        "publish": "Put a library into a registry, for others to add.",
+    },
     "Pair and build": {
         "suggest": "Tell which mods, chat template and pairing a model needs.",
         "template": "Render chat templates, and hold them against conversations.",
@@ -75,8 +82,8 @@ COMMANDS = {name: told for group in GROUPS.values() for name, told in group.item
 COMPLETE = "_VLLM_MODS_COMPLETE"
 """Set by a shell that wants to know what could be typed."""
 _MEANT = {
-    **dict.fromkeys(("add", "install", "patch"), "apply"),
-    **dict.fromkeys(("remove", "rm", "undo", "uninstall", "unapply"), "revert"),
+    **dict.fromkeys(("install", "patch"), "apply"),
+    **dict.fromkeys(("rm", "undo", "uninstall", "unapply"), "revert"),
     **dict.fromkeys(("info", "describe"), "show"),
     "serve": "run",
 }

@@ -50,6 +50,23 @@ EXAMPLES = {
         f"vllm-mods revert hybrid-int4-fp8 --target {TREE}",
         f"vllm-mods revert --target {TREE}                     # all of them",
     ),
+    "add": (
+        "vllm-mods add git+https://github.com/alice/vllm-mods@v1 --mod my-fix",
+        "vllm-mods add git+ssh://git@host/team/mods@main#subdirectory=vllm --name corp",
+        "vllm-mods add oci:registry.example/team/mods:1",
+        "vllm-mods add package:acme-vllm-mods",
+        "vllm-mods add ./mods",
+    ),
+    "sync": (
+        "vllm-mods sync                                      # [targets.default] of vllm-mods.toml",
+        f"vllm-mods sync --target {TREE}",
+        "vllm-mods sync --check                              # in CI: exit code 1 if anything differs",
+    ),
+    "update": (
+        "vllm-mods update --dry-run",
+        "vllm-mods update alice",
+    ),
+    "remove": ("vllm-mods remove alice",),
     "new": (
         "vllm-mods new my-fix --from-diff fix.diff --tree pypi:0.21.0",
         "vllm-mods new my-fix --from-trees pypi:0.21.0 ./edited",
@@ -71,6 +88,10 @@ EXAMPLES = {
     "lint": (
         "vllm-mods lint ./mods/fix-something                 # a folder with a run.sh",
         "vllm-mods lint ./mods --json",
+    ),
+    "publish": (
+        "vllm-mods publish ./mods ghcr.io/me/mods:1 --dry-run   # what would be sent",
+        "vllm-mods publish ./mods ghcr.io/me/mods:1 --sign ~/.ssh/id_ed25519",
     ),
     "matrix": (
         "vllm-mods matrix",

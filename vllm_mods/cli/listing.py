@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +13,7 @@ from vllm_mods.base.versions import joined
 from vllm_mods.cli import options
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.library.catalog import root_of
+from vllm_mods.library.catalog import BUNDLED, Library, root_of
 from vllm_mods.report import data
 
 T = TypeVar("T")
@@ -27,25 +27,32 @@ def command(libraries: tuple[str, ...], *, check: bool, as_json: bool) -> int:
     """List the mods that can be applied and the pairings, bundled ones and those of --library."""
     library = options.open_library(libraries)
     faults: list[ManifestError] = []
-    mods = readable(library.names(), library.load, faults)
+    named = dict(readable(library.names(), lambda name: (name, library.load(name)), faults))
+    mods = tuple(named.values())
     if check:
         faults += filter(None, map(faulty_patches, mods))
-    pairings = readable(library.pairing_names(), library.pairing, faults)
+    pairings = dict(
+        readable(library.pairing_names(), lambda name: (name, library.pairing(name)), faults)
+    )
     if as_json:
         answer = {
             "schema": 1,
-            "mods": [mod_data(mod) for mod in mods],
+            "mods": [{**mod_data(mod), "library": library.owner(mod.directory)} for mod in mods],
             "pairings": [
-                {**pairing_data(pairing), "file": library.pairing_file(pairing.name)}
-                for pairing in pairings
+                {
+                    **pairing_data(pairing),
+                    "file": library.pairing_file(name),
+                    "library": library.owner(library.pairing_file(name)),
+                }
+                for name, pairing in pairings.items()
             ],
             "faulty": [data.fault(one) for one in faults],
         }
         options.print_json(answer)
     elif not check:
-        click.echo("\n".join(mod_lines(mods, library.roots[0]) or ["there are no mods"]))
+        click.echo("\n".join(mod_lines(named, library) or ["there are no mods"]))
         if pairings:
-            click.echo("\n".join(("\npairings", *pairing_lines(pairings))))
+            click.echo("\n".join(("\npairings", *pairing_lines([*pairings.values()]))))
     return told(faults)
 
 
@@ -97,16 +104,16 @@ def pairing_data(pairing: Pairing) -> dict[str, Any]:
     return data.fields(pairing, *told)
 
 
-def mod_lines(mods: Sequence[Mod], bundled: str) -> list[str]:
-    """Return two lines per mod; ``bundled`` is the library that comes with the tool."""
-    width = max((len(mod.name) for mod in mods), default=0)
+def mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
+    """Return two lines per mod, by the name that it has among all: what it is, and whose."""
+    width = max(map(len, mods), default=0)
     lines = []
-    for mod in mods:
+    for name, mod in mods.items():
         ranges = "; ".join(joined(variant.vllm for variant in mod.variants))
-        root = root_of(mod)
-        whose = "comes with vllm-mods" if root == bundled else f"library {root}"
+        owner = library.owner(mod.directory)
+        whose = f"library {owner or root_of(mod)}" if owner != BUNDLED else "comes with vllm-mods"
         mark = " [default]" if mod.default else ""
-        lines.append(f"{mod.name.ljust(width)}  {mod.version}  {mod.summary}{mark}")
+        lines.append(f"{name.ljust(width)}  {mod.version}  {mod.summary}{mark}")
         lines.append(f"{' ' * width}  vLLM {ranges}; {whose}")
     return lines
 

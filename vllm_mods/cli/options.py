@@ -14,8 +14,8 @@ import click
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Tree, Verdict
 from vllm_mods.cli import shown
-from vllm_mods.library import checksums
-from vllm_mods.library.catalog import Library
+from vllm_mods.library import checksums, project_file
+from vllm_mods.library.catalog import Library, Shared
 from vllm_mods.trees import open as trees
 
 if TYPE_CHECKING:
@@ -243,22 +243,31 @@ def check_own(library: Library, mod: Mod) -> None:
 
 
 def open_library(extra: tuple[str, ...]) -> Library:
-    """Open the bundled library, those of ``--library`` and of ``VLLM_MODS_LIBRARY``.
+    """Open the bundled library, those of ``--library`` and ``VLLM_MODS_LIBRARY``, and the project's.
 
-    Raises ``UsageError`` and ``Refused`` as ``Library`` and ``pinning.sums`` do.
+    Raises ``UsageError`` and ``Refused`` as ``Library`` and ``pinning.sums`` do, and for a library of the
+    project that is not on this machine.
     """
+    shared: tuple[Shared, ...] = ()
+    project = project_file.find()
+    if project is not None and project.libraries:
+        from vllm_mods.sharing import locking  # noqa: PLC0415  (where there are any)
+
+        shared = locking.shared(project)
     folders = library_folders(extra)
     context = click.get_current_context(silent=True)
     meta: dict[str, Any] = {} if context is None else context.meta
     required, signers = meta.get(_REQUIRED) or (), meta.get(_SIGNERS)
     if not required and signers is None:
-        return Library(*folders)
+        return Library(*folders, shared=shared)
     if not folders:
         raise UsageError(
             "there is no library to pin: the mods that come with vllm-mods are its own",
             hint="--library DIR, or take --require-hashes and --allowed-signers away",
         )
-    return Library(*folders, pins=lambda folder: checksums.sums(folder, required, signers))
+    return Library(
+        *folders, pins=lambda folder: checksums.sums(folder, required, signers), shared=shared
+    )
 
 
 def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:

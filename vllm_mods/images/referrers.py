@@ -39,7 +39,8 @@ def listed(client: Client, digest: str) -> Referrers:
 
 def blobs(client: Client, digest: str, kind: str) -> Iterator[tuple[tuple[Descriptor, bytes], ...]]:
     """Yield the blobs of each artifact of a kind that is attached. Raises ``TreeError``."""
-    found = [one for one in listed(client, digest).entries if one.get("artifactType") == kind]
+    # some mirrors (skopeo 1.9) leave the kind out of the index, and it is in the manifest all the same
+    found = [one for one in listed(client, digest).entries if one.get("artifactType", kind) == kind]
     if len(found) > limits.ATTACHED:
         raise TreeError(
             f"{client.name}: {len(found)} of {kind} are attached to {digest}, and at most "
@@ -49,8 +50,10 @@ def blobs(client: Client, digest: str, kind: str) -> Iterator[tuple[tuple[Descri
     for one in found:
         what = f"{client.name}: {one.get('digest')}, which is attached to {digest}"
         try:
-            manifest = oci.document_of(client, oci.descriptor(one), what)
-            layers = [oci.descriptor(raw) for raw in oci.parse(manifest, what)["layers"]]
+            manifest = oci.parse(oci.document_of(client, oci.descriptor(one), what), what)
+            if manifest.get("artifactType") != kind:
+                continue
+            layers = [oci.descriptor(raw) for raw in manifest["layers"]]
         except (KeyError, TypeError, ValueError) as error:
             raise TreeError(f"{what}: no artifact of OCI's: {error}") from error
         yield tuple((each, oci.document_of(client, each, what)) for each in layers)

@@ -2,14 +2,14 @@
 
 A library is a folder with ``patches/<mod>/mod.toml`` and, if its mods bring chat
 templates, ``templates/<name>/template.jinja``; pairings are ``pairings/<name>.toml``.
-Libraries stack; a name that two of them hold is an error, since which one was meant
-could only be guessed.
+Libraries stack. What a library has is named by itself where no other has that name, and always with
+its library's owner in front (``alice/fast``); which one of two is meant is never guessed.
 """
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import Mod
@@ -19,6 +19,17 @@ from vllm_mods.library import reading
 from vllm_mods.library.mod_folder import MANIFEST, TEMPLATE, data_root, load_mod
 
 PARTS = ("patches", "templates", "pairings")
+BUNDLED = "vllm-mods"
+"""The owner of what comes with the tool."""
+
+
+class Shared:
+    """A library of a project: whose it is, its folder, and what may be in it (None: whatever is)."""
+
+    def __init__(self, owner: str, folder: str, listed: Mapping[str, str] | None = None) -> None:
+        self.owner = owner
+        self.folder = folder
+        self.listed = listed
 
 
 class Library:
@@ -41,33 +52,69 @@ class Library:
         self,
         *folders: str | os.PathLike[str],
         pins: Callable[[str], dict[str, str]] | None = None,
+        shared: Iterable[Shared] = (),
     ) -> None:
-        """Take the bundled library and ``folders``. Raises ``UsageError`` for a bad one.
+        """Take the bundled library, ``folders`` and ``shared``. Raises ``UsageError`` for a bad one.
 
         ``pins`` returns, for one of the ``folders``, the sha256 of every file that it may hold:
         see ``pinning.sums``.
         """
-        for folder in folders:
-            _check_library(os.fspath(folder))
+        others: dict[str, list[Shared]] = {}  # one may be there under two names
+        for each in shared:
+            others.setdefault(os.path.abspath(each.folder), []).append(each)
+        for folder in (*folders, *others):
+            check_library(os.fspath(folder))
         named = tuple(os.path.abspath(folder) for folder in folders)
-        self.roots = tuple(dict.fromkeys((data_root(), *named)))
-        self._writable = (*named, data_root()) if is_checkout() else named
+        self.roots = tuple(dict.fromkeys((data_root(), *named, *others)))
+        own = (*named, *(root for root, same in others.items() if same[0].listed is None))
+        self._writable = (*own, data_root()) if is_checkout() else own
         self._read = reading.reader(*self.roots, linked=data_root())
-        self._pins = {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
+        self.pinned = pins is not None and bool(named)
+        """Whether nothing may be taken but what is listed."""
+        self._pins = {
+            root: one.listed for root, (one, *_) in others.items() if one.listed is not None
+        }
+        self._pins |= {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
+        self._hints = dict.fromkeys(
+            others, "vllm-mods sync --fetch  # has the project's libraries anew"
+        )
+        self._owners = {data_root(): [BUNDLED]}
+        self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
         self._folders = self._named("mod", "patches", MANIFEST)
+        self._homes: dict[str, str] = {}
 
     def _named(self, what: str, part: str, file: str) -> dict[str, str]:
         """Return the folders in ``part`` of each library that hold ``file``, by their names."""
-        found: dict[str, str] = {}
+        return self._by_name(what, lambda root: _folders(os.path.join(root, part), file))
+
+    def _by_name(self, what: str, of: Callable[[str], Iterable[tuple[str, str]]]) -> dict[str, str]:
+        """Return what each library has, by its own name if no other has that, and with its owner's in front."""
+        held: dict[str, dict[str, str]] = {}
         for root in self.roots:
-            for name, folder in _folders(os.path.join(root, part), file):
-                if name in found:
-                    raise UsageError(
-                        f"two libraries have a {what} named `{name}`: {found[name]} and {folder}",
-                        hint=f"rename one of them: the folder, and `name` in its {what}.toml",
-                    )
-                found[name] = folder
+            for name, place in of(root):
+                held.setdefault(name, {})[root] = place
+        found: dict[str, str] = {}
+        for name, places in held.items():
+            if len(places) == 1:
+                found[name] = next(iter(places.values()))
+            elif not places.keys() <= self._owners.keys():
+                one, other, *_ = places.values()
+                raise UsageError(
+                    f"two libraries have a {what} named `{name}`: {one} and {other}",
+                    hint=f"rename one of them: it, and `name` in its {what}.toml",
+                )
+            found |= {
+                f"{owner}/{name}": place
+                for root, place in places.items()
+                for owner in self._owners.get(root, ())
+            }
         return found
+
+    def owner(self, path: str) -> str | None:
+        """Return whose library something lies in, None for a folder that was only named."""
+        return next(
+            (one[0] for root, one in self._owners.items() if path.startswith(f"{root}/")), None
+        )
 
     def read(self, path: str, folder: str | None = None) -> bytes | None:
         """Read a file of one of the libraries, or of a ``folder`` elsewhere; None if there is none.
@@ -79,7 +126,7 @@ class Library:
             if path.startswith(f"{root}/"):
                 from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
 
-                checksums.check(root, path, data, listed)
+                checksums.check(root, path, data, listed, hint=self._hints.get(root))
         return data
 
     def is_writable(self, path: str) -> bool:
@@ -96,14 +143,9 @@ class Library:
                 found[os.path.relpath(path, mod.directory)] = self.read(path) or b""
         return found
 
-    @property
-    def pinned(self) -> bool:
-        """Whether nothing may be taken but what is listed."""
-        return bool(self._pins)
-
     def names(self) -> tuple[str, ...]:
-        """Return the names of all mods, sorted."""
-        return tuple(sorted(self._folders))
+        """Return the names of all mods, sorted; with their owners' where two have one name."""
+        return _shown(self._folders)
 
     def mods(self, *names: str) -> tuple[Mod, ...]:
         """Read the named mods and whatever they require, each once, requirements first.
@@ -117,16 +159,19 @@ class Library:
 
     def load(self, name: str) -> Mod:
         """Read one mod. Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty."""
-        if name not in self._folders:
-            pairings = self.pairing_names()
-            if name in pairings:
-                raise UsageError(f"{name} is a pairing, not a mod", hint=f"--pairing {name}")
-            raise self._unknown("mod", name, (*self._folders, *pairings))
-        return load_mod(self._folders[name], self.roots, read=self.read)
+        return load_mod(self._mod_folder(name), self.roots, read=self.read)
+
+    def _mod_folder(self, name: str) -> str:
+        if name in self._folders:
+            return self._folders[name]
+        pairings = self.pairing_names()
+        if name in pairings:
+            raise UsageError(f"{name} is a pairing, not a mod", hint=f"--pairing {name}")
+        raise self._unknown("mod", name, self._folders, pairings)
 
     def pairing_names(self) -> tuple[str, ...]:
-        """Return the names of all pairings, sorted. Raises ``UsageError`` if two have one name."""
-        return tuple(sorted(self._pairing_files()))
+        """Return the names of all pairings, sorted; with their owners' where two have one name."""
+        return _shown(self._pairing_files())
 
     def pairing(self, name: str) -> Pairing:
         """Read one pairing.
@@ -136,10 +181,12 @@ class Library:
         """
         file = self.pairing_file(name)
         found = parse_pairing(self.read(file) or b"", file)
-        if found.name != name:
+        if found.name != name.rpartition("/")[2]:
             raise ManifestError(
                 file, (f"name: {found.name!r} is not the name of its file, {name!r}",)
             )
+        home = _root(file)
+        self._homes[found.name] = home if self._homes.get(found.name, home) == home else ""
         return found
 
     def pairing_file(self, name: str) -> str:
@@ -154,13 +201,18 @@ class Library:
 
         Raises ``UsageError`` if no mod brings a template.
         """
-        names = dict.fromkeys(pairing.mods)
-        brought = {one for mod in self.select(pairing.mods) for one in _templates_of(mod)}
+        home = self._homes.get(pairing.name, "")
+        own = [self._told(name, home) for name in pairing.mods]
+        names = dict.fromkeys(own)
+        brought = {one for mod in self.select(own) for one in _templates_of(mod)}
         for template in pairing.templates:
             if template in brought:
                 continue
-            # nearly always the mod of that name, and then no other needs to be read
-            for name in sorted(self._folders, key=lambda name: (name != template, name)):
+            # nearly always the mod of that name beside it, and then no other needs to be read
+            first = {self._folders.get(template), os.path.join(home, "patches", template)}
+            for name in sorted(
+                self.names(), key=lambda one: (self._folders[one] not in first, one)
+            ):
                 if template in _templates_of(self.load(name)):
                     names[name] = None
                     break
@@ -171,9 +223,14 @@ class Library:
                 )
         return tuple(names)
 
+    def _told(self, name: str, beside: str) -> str:
+        """Return a mod's name as it means, everywhere, the one that it does in the library ``beside``."""
+        full = f"{self._owners.get(beside, [''])[0]}/{name}"
+        return full if name not in self._folders and full in self._folders else name
+
     def template_names(self) -> tuple[str, ...]:
         """Return the names of all chat templates, sorted. Raises ``UsageError`` if two have one name."""
-        return tuple(sorted(self._template_folders()))
+        return _shown(self._template_folders())
 
     def template_folder(self, name: str) -> str:
         """Return the folder of a chat template. Raises ``UsageError`` if there is none."""
@@ -186,26 +243,24 @@ class Library:
         return self._named("template", "templates", TEMPLATE)
 
     def _pairing_files(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for root in self.roots:
+        def of(root: str) -> Iterable[tuple[str, str]]:
             parent = os.path.join(root, "pairings")
             for file in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
                 name, extension = os.path.splitext(file)
-                if extension != ".toml":
-                    continue
-                path = os.path.join(parent, file)
-                if name in found:
-                    raise UsageError(
-                        f"two libraries have a pairing named `{name}`: {found[name]} and {path}",
-                        hint="rename one of them: the file, and `name` in it",
-                    )
-                found[name] = path
-        return found
+                if extension == ".toml":
+                    yield name, os.path.join(parent, file)
 
-    def _unknown(self, what: str, name: str, there: Iterable[str]) -> UsageError:
+        return self._by_name("pairing", of)
+
+    def _unknown(self, what: str, name: str, *there: Iterable[str]) -> UsageError:
         import difflib  # noqa: PLC0415
 
-        names = sorted(there)
+        names = sorted(set().union(*there))
+        if several := [one for one in names if one.endswith(f"/{name}")]:
+            return UsageError(
+                f"`{name}` is a {what} of several libraries: {', '.join(several)}",
+                hint=f"say which one: {several[0]}",
+            )
         begun = [one for one in names if name and one.startswith(name)]
         near = begun or difflib.get_close_matches(name, names, 1)
         listing = "template list" if what == "template" else "list"
@@ -216,24 +271,37 @@ class Library:
         )
 
     def select(self, names: Iterable[str]) -> tuple[Mod, ...]:
-        """Read the named mods and whatever they require, each once, requirements first."""
+        """Read the named mods and whatever they require, each once, requirements first.
+
+        What a mod requires is in its own library before it is in another. Raises ``UsageError`` also for
+        two mods of one name.
+        """
         chosen: dict[str, Mod] = {}
         pending: list[str] = []
 
         def take(name: str) -> None:
-            if name in chosen:
+            folder = self._mod_folder(name)
+            mine = os.path.basename(folder)
+            if mine in chosen and chosen[mine].directory == folder:
                 return
-            if name in pending:
-                circle = " → ".join((*pending[pending.index(name) :], name))
+            if mine in chosen:
+                raise UsageError(
+                    f"{chosen[mine].directory} and {folder} are mods of one name, and a tree holds one of them",
+                    hint="name one of them, and none that requires the other",
+                )
+            if folder in pending:
+                circle = " → ".join(
+                    map(os.path.basename, (*pending[pending.index(folder) :], folder))
+                )
                 raise UsageError(
                     f"mods require each other in a circle: {circle}", hint="take one `requires` out"
                 )
-            pending.append(name)
+            pending.append(folder)
             mod = self.load(name)
             for required in mod.requires:
-                take(required)
+                take(self._told(required, _root(folder)))
             pending.pop()
-            chosen[name] = mod
+            chosen[mine] = mod
 
         for name in names:
             take(name)
@@ -256,14 +324,25 @@ def is_checkout() -> bool:
 
 def root_of(mod: Mod) -> str:
     """Return the library that a mod lies in."""
-    return os.path.dirname(os.path.dirname(os.path.abspath(mod.directory)))
+    return _root(os.path.abspath(mod.directory))
+
+
+def _root(place: str) -> str:
+    return os.path.dirname(os.path.dirname(place))
+
+
+def _shown(found: Iterable[str]) -> tuple[str, ...]:
+    """Return names as they are listed: without the owner's where there is but one."""
+    names = set(found)
+    return tuple(sorted(one for one in names if one.rpartition("/")[2] not in names - {one}))
 
 
 def _templates_of(mod: Mod) -> set[str]:
     return {template.name for variant in mod.variants for template in variant.templates}
 
 
-def _check_library(folder: str) -> None:
+def check_library(folder: str) -> None:
+    """Raise ``UsageError`` for a folder that is no library."""
     if not os.path.isdir(folder):
         raise UsageError(
             f"the library {folder} is not a folder",

@@ -68,7 +68,14 @@ def parse(data: bytes, where: str) -> dict[str, str]:
     return found
 
 
-def check(library: str, path: str, data: bytes | None, listed: Mapping[str, str]) -> None:
+def check(
+    library: str,
+    path: str,
+    data: bytes | None,
+    listed: Mapping[str, str],
+    *,
+    hint: str | None = None,
+) -> None:
     """Raise ``Refused`` unless a file of a library has the bytes that the list says, or neither is there."""
     relative = os.path.relpath(path, library)
     wanted, there = listed.get(relative), None if data is None else sha256(data)
@@ -82,7 +89,8 @@ def check(library: str, path: str, data: bytes | None, listed: Mapping[str, str]
         what = f"has the hash sha256:{there}, and the list says {wanted}"
     raise Refused(
         f"{path} {what}; nothing was changed",
-        hint=f"(cd {library} && sha256sum --check {SUMS})  # or take the library anew from where it came",
+        hint=hint
+        or f"(cd {library} && sha256sum --check {SUMS})  # or take the library anew from where it came",
     )
 
 

@@ -37,7 +37,8 @@ def load_mod(
 ) -> Mod:
     """Read the mod in a folder with all the files it names, by ``read`` if they are not on disk.
 
-    A template is looked up in the folder's own ``templates/`` first, then in each of ``roots``.
+    A template is looked up in the folder's own ``templates/`` first, then in its library, if that is one
+    of ``roots``, then in the others.
     Raises ``ManifestError`` with every problem.
     """
     read = read or reading.reader(folder, *roots, linked=data_root())
@@ -152,10 +153,11 @@ class _Files:
     def template(self, at: str, stated: TemplateFile) -> TemplateFile:
         """Return a template with its text, and the folder that its path is from."""
         name = stated.name
-        folders = (self.folder, *self.roots)
+        own = os.path.dirname(os.path.dirname(os.path.abspath(self.folder)))
+        folders = [self.folder, *sorted(self.roots, key=lambda root: root != own)]
         tried = [os.path.join(root, "templates", name, TEMPLATE) for root in folders]
         there = [path for path in dict.fromkeys(tried) if self._read(path) is not None]
-        if len(there) > 1 and there[0] != tried[0]:
+        if len(there) > 1 and there[0] not in tried[: 2 if folders[1:2] == [own] else 1]:
             self.problems.append(
                 f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
             )

@@ -9,17 +9,15 @@ go through, whoever read them: a mod brings no policy, and an option takes none 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.library import catalog, mod_folder, reading
+from vllm_mods.library import catalog, mod_folder, project_file
 
-NAME = "vllm-mods.toml"
-OF_THE_MACHINE = f"/etc/{NAME}"
-CONFIG = "VLLM_MODS_CONFIG"
+OF_THE_MACHINE = f"/etc/{project_file.NAME}"
 
 TYPE_CHECKING = False  # ``typing`` costs 5 ms, and only the type checker needs it
 if TYPE_CHECKING:
-    from vllm_mods.formats.policy import Policy
+    from vllm_mods.formats.project import Policy
 
 
 def demand(mods: Iterable[Mod]) -> None:
@@ -50,21 +48,13 @@ def demand_pairing(library: catalog.Library, name: str, *paths: str) -> None:
 
 
 def policies(environ: Mapping[str, str] | None = None) -> "tuple[Policy, ...]":
-    """Read what holds here: the machine's file, and the project's in this folder or where it is named."""
-    named = (os.environ if environ is None else environ).get(CONFIG)
-    found = []
-    for path, must in ((OF_THE_MACHINE, False), (named or NAME, bool(named))):
-        if not os.path.lexists(path) and not must:
-            continue
-        where = os.path.abspath(path)
-        data = reading.read(where, None)
-        if data is None:
-            raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")
-        from vllm_mods.formats import policy  # noqa: PLC0415  (where there is one)
-
-        if (read := policy.parse(data, where)) is not None:
-            found.append(read)
-    return tuple(found)
+    """Read what holds here: the machine's file, and the project's (``project_file``)."""
+    machine, project = project_file.read(OF_THE_MACHINE), project_file.find(environ)
+    if machine is not None and (machine.libraries or machine.targets):
+        raise ManifestError(
+            machine.where, ("libraries and targets are a project's, not a machine's",)
+        )
+    return tuple(one.policy for one in (machine, project) if one is not None and one.policy)
 
 
 def _check(held: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:

@@ -26,7 +26,7 @@ _OK, _CREATED, _ACCEPTED = 200, 201, 202
 
 
 class Attachment(NamedTuple):
-    """An artifact that is attached to an image: its kind, and its blobs with their media types."""
+    """An artifact, such as one that is attached to an image: its kind, and its blobs with their media types."""
 
     kind: str
     blobs: tuple[tuple[str, bytes], ...]
@@ -46,7 +46,7 @@ class Push(NamedTuple):
     describes it. ``manifests``, and that, are the registry's own where it has the images (``there``).
     """
 
-    client: _Pusher
+    client: Pusher
     images: tuple[BuiltImage, ...]
     manifests: tuple[Descriptor, ...]
     top: bytes
@@ -72,7 +72,7 @@ def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
     if ":" not in ref.rpartition("/")[2] and "@" not in ref:
         target = target._replace(tag=tag.rpartition(":")[2])
     source = _source(images[0][1], target)
-    client = _Pusher(target, os.environ, source)
+    client = Pusher(target, os.environ, source)
     ours = tuple(oci.with_layers(built.image, _layers(base, source)) for built, base in images)
     written = [one.manifest or b"" for one in ours]
     manifests = tuple(map(oci.described, written))
@@ -151,7 +151,7 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
     return tuple(reading.descriptor(layer) for layer in document["layers"])
 
 
-class _Pusher(Client):
+class Pusher(Client):
     """A repository that is written to; ``source`` is one of the same registry to mount from."""
 
     def __init__(self, name: Name, environ: Mapping[str, str], source: Name | None) -> None:
@@ -160,6 +160,7 @@ class _Pusher(Client):
         self.sent = 0
 
     def digest_of_tag(self) -> str | None:
+        """Return what the tag stands for now, None if it is free."""
         response = self._ask("HEAD", f"manifests/{self.name.tag}", headers={"Accept": ACCEPT})
         if response.status_code == requests.codes.not_found:
             return None
@@ -218,6 +219,11 @@ class _Pusher(Client):
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
 
+    def upload_parts(self, artifact: Attachment) -> None:
+        """Send the blobs of an artifact, all but its manifest."""
+        for data in (oci.EMPTY, *(data for _, data in artifact.blobs)):
+            self.upload(oci.digest(data), data)
+
     def put_manifest(self, data: bytes, of: Descriptor, tag: str | None = None) -> bool:
         """Send a manifest under its digest or a tag; tell whether its subject is kept track of."""
         answer = self._put(f"manifests/{tag or of.digest}", data, of.media_type)
@@ -231,10 +237,9 @@ class _Pusher(Client):
         there = {one.get("digest") for one in entries}
         new = []
         for one in artifacts:
-            manifest = oci.artifact(one.kind, subject, one.blobs)
+            manifest = oci.artifact(one.kind, one.blobs, subject=subject)
             if oci.digest(manifest) not in there:
-                for data in (oci.EMPTY, *(data for _, data in one.blobs)):
-                    self.upload(oci.digest(data), data)
+                self.upload_parts(one)
                 kept |= self.put_manifest(manifest, oci.described(manifest))
                 new.append(oci.artifact_entry(manifest, one.kind))
         if new and not kept:

@@ -1,0 +1,98 @@
+"""A tree that holds exactly some mods: what is not among them goes, what is missing comes, in one transaction."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vllm_mods.api import apply, claims, ground
+from vllm_mods.api.advice import left_out, refusal
+from vllm_mods.api.apply import Folder, Terms
+from vllm_mods.base.errors import Refused, refusing
+from vllm_mods.base.model import Mod, Plan
+from vllm_mods.formats.receipt import ReceiptMod
+from vllm_mods.library import trust
+from vllm_mods.site import integrity, state_folder, transaction, transitions
+from vllm_mods.site.undone import Undone
+
+
+class Exactly(NamedTuple):
+    """What has to be done, or was done, so that a tree holds exactly some mods.
+
+    ``out`` are those that go, ``into`` those that come, ``renewed`` those that were another version;
+    ``changed`` are the paths that are written or removed. Nothing is to be done if ``settled``.
+    """
+
+    target: str
+    plan: Plan
+    out: tuple[ReceiptMod, ...]
+    into: tuple[ReceiptMod, ...]
+    renewed: tuple[ReceiptMod, ...]
+    changed: tuple[str, ...]
+    notes: tuple[str, ...]
+    settled: bool
+    templates: str
+
+
+def hold(
+    mods: Sequence[Mod], target: Folder, terms: Terms, *, epoch: int | None, write: bool
+) -> Exactly:
+    """Make a tree hold exactly these mods, or tell what that would take. Raises as ``apply`` does."""
+    trust.demand(mods)
+    notes: list[str] = []
+    with refusing():
+        tree, there = apply.opened(
+            target, terms.workspace, recovering=notes.append if write else None
+        )
+        if there.unfinished is not None:
+            raise Refused(
+                f"{tree.spec}: an earlier run was interrupted here; sync would undo that first",
+                hint=f"vllm-mods status --target {tree.spec}",
+            )
+        gone = integrity.undone_in(there) if there.receipt else Undone()
+        left = there.receipt
+        if left is not None:
+            left = ground.Ground(tree, left, gone).left if gone.paths else left
+            claims.check(tree, left)
+        bare = ground.Ground(state_folder.pristine(tree, left), None)
+        made = apply.planned_on(mods, bare, tree.workspace, terms).whole
+        if terms.planned is not None:
+            terms.planned(made)
+        if not made.ok:
+            raise refusal(made, tree, notes)
+        notes += left_out(made, allowed=terms.without_files)
+        wanted = transitions.forward(made, None)
+        if left is not None:
+            wanted = transitions.revert_transition(
+                tree.root, left, mods=wanted.mods, changes=made.changes, sources=wanted.sources
+            )._replace(undone=gone.paths)
+        settled = wanted.mods == there.mods and not wanted.writes
+        changed: tuple[str, ...] = ()
+        if not settled:
+            do = (
+                functools.partial(transaction.commit, source_date_epoch=epoch)
+                if write
+                else transaction.rehearse
+            )
+            outcome = do(
+                tree.root,
+                wanted,
+                workspace=tree.workspace,
+                keep_links=terms.keep_links,
+                known=there,
+            )
+            changed, notes = outcome.changed, [*notes, *outcome.notes]
+    was = {one.name: one for one in there.mods}
+    now = {one.name: one for one in wanted.mods}
+    return Exactly(
+        tree.root,
+        made,
+        tuple(one for name, one in was.items() if name not in now),
+        tuple(one for name, one in now.items() if name not in was),
+        tuple(one for name, one in now.items() if name in was and one.digest != was[name].digest),
+        changed,
+        tuple(notes),
+        settled,
+        apply.templates_of(tree),
+    )

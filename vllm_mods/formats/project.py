@@ -1,0 +1,182 @@
+"""``vllm-mods.toml``: a project's libraries and targets, and whose mods it takes. Bytes in, ``ProjectFile`` out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.untrusted import toml_of
+from vllm_mods.formats.toml_table import NAME, Table
+
+SCHEMA = 1
+BUNDLED = "vllm-mods"
+"""Whose the mods are that come with the tool."""
+KINDS = ("git", "oci", "package", "path")
+_HOST = r"(?:[A-Za-z0-9][\w.-]*|\[[0-9a-f:]+\])(?::\d+)?"
+_REST = r"[^\s?#@\x00-\x1f\x7f]*\Z"
+_FORMS = {
+    "git": (
+        (
+            rf"(?:(?:https://|ssh://(?:[\w.]+@)?){_HOST}/|http://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?/"
+            rf"|[\w.]+@[A-Za-z0-9][\w.-]*:(?![-/])|file:///|\.{{0,2}}/){_REST}"
+        ),
+        (
+            "https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without a user and a "
+            "password: git's credential helpers have them"
+        ),
+    ),
+    "oci": (
+        r"[a-z0-9][\w.:/-]*(?:@sha256:[0-9a-f]{64})?\Z",
+        "an artifact's name, REGISTRY/NAME:TAG, without a password",
+    ),
+    "package": (r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?\Z", "the name of a distribution"),
+    "path": (r"[^\x00]+\Z", "a folder"),
+}
+_REVISION = r"(?!.*(?:\.\.|//|\.lock\Z))[A-Za-z0-9_][\w./+-]*\Z"
+
+
+class LibrarySource(NamedTuple):
+    """Where a library comes from: its ``kind``, one of ``KINDS``, and what is named there.
+
+    ``rev`` and ``subdirectory`` are of git alone; ``""`` is its default branch, and all of it.
+    ``allowed_signers`` is a file: one of these has to have signed it.
+    """
+
+    kind: str
+    place: str
+    rev: str = ""
+    subdirectory: str = ""
+    allowed_signers: str = ""
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What a table has of it."""
+        found = {self.kind: self.place, "rev": self.rev, "subdirectory": self.subdirectory}
+        found["allowed_signers"] = self.allowed_signers
+        return {key: text for key, text in found.items() if text}
+
+    def __str__(self) -> str:
+        """Name it as ``add`` takes it."""
+        if self.kind == "path":
+            return self.place
+        rev = f"@{self.rev}" if self.rev else ""
+        below = f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
+        return f"{self.kind}{'+' if self.kind == 'git' else ':'}{self.place}{rev}{below}"
+
+
+class SyncTarget(NamedTuple):
+    """What a vLLM is to hold: the mods of a pairing, and ``mods``. ``path`` is it, None for the active one."""
+
+    name: str
+    path: str | None
+    mods: tuple[str, ...]
+    pairing: str | None
+
+
+class Policy(NamedTuple):
+    """Whose mods go in. ``where`` is its file; what it names lies beside that.
+
+    ``allowed_signers`` and ``require_hashes`` are as the options of these names; ``bundled`` says
+    whether what comes with the tool is taken without.
+    """
+
+    where: str
+    allowed_signers: str | None
+    require_hashes: tuple[str, ...]
+    bundled: bool
+
+
+class ProjectFile(NamedTuple):
+    """A project that has no problems. ``where`` is its file; paths in it are from there."""
+
+    where: str
+    libraries: Mapping[str, LibrarySource]
+    targets: tuple[SyncTarget, ...] = ()
+    policy: Policy | None = None
+
+
+def parse(data: bytes, where: str) -> ProjectFile | None:
+    """Read a project; None for a ``pyproject.toml`` without one. Raises ``ManifestError`` with every problem."""
+    raw: Mapping[str, Any] = toml_of(data, where)
+    at = ""
+    if where.endswith("pyproject.toml"):
+        tools = raw.get("tool")
+        raw = tools.get("vllm-mods") if isinstance(tools, dict) else None  # type: ignore[assignment]
+        if not isinstance(raw, dict):
+            return None
+        at = "tool.vllm-mods"
+    top = Table(raw, at, [])
+    top.check_schema(SCHEMA)
+    libraries, targets, trust = (top.table(key) for key in ("libraries", "targets", "trust"))
+    found = ProjectFile(
+        where,
+        {name: _library(libraries, name) for name in libraries.raw},
+        tuple(_target(targets, name) for name in targets.raw),
+        _policy(trust, where) if "trust" in top.raw else None,
+    )
+    top.refuse_unknown()
+    if top.problems:
+        raise ManifestError(
+            where, tuple(top.problems), hint="docs/reference/vllm-mods-toml.md has every key"
+        )
+    return found
+
+
+def source_of(table: Table) -> LibrarySource:
+    """Read where a library comes from, of a table that may have other keys too."""
+    kinds = [kind for kind in KINDS if kind in table.raw]
+    if len(kinds) != 1:
+        table.problem(
+            "", f"expected one of {', '.join(KINDS)}, found {' and '.join(kinds) or 'none'}"
+        )
+    for kind in kinds:
+        pattern, words = _FORMS[kind]
+        place = table.get(kind, str, required=True) or ""
+        if place and not re.match(
+            pattern, place, re.ASCII
+        ):  # the text may be a secret, and is not repeated
+            table.problem(kind, f"expected {words}")
+        rev = below = ""
+        if kind == "git":
+            rev = table.match("rev", _REVISION, "a tag, a branch or a commit")
+            below = table.path("subdirectory").strip("/")
+        return LibrarySource(kind, place, rev, below, table.get("allowed_signers", str) or "")
+    return LibrarySource("path", "")
+
+
+def _library(libraries: Table, name: str) -> LibrarySource:
+    table = libraries.table(name)
+    if not re.match(NAME, name) or name == BUNDLED:
+        why = "is the tool's own" if name == BUNDLED else "expected small letters, digits, . _ -"
+        libraries.problem(name, why)
+    found = source_of(table)
+    table.refuse_unknown()
+    return found
+
+
+def _target(targets: Table, name: str) -> SyncTarget:
+    table = targets.table(name)
+    pairing = table.get("pairing", str)
+    found = SyncTarget(name, table.get("path", str), table.strings("mods"), pairing)
+    if "mods" not in table.raw and pairing is None:
+        table.problem("", "names neither mods nor a pairing; mods = [] stands for none at all")
+    table.refuse_unknown()
+    return found
+
+
+def _policy(trust: Table, where: str) -> Policy:
+    bundled = trust.get("bundled", bool)
+    found = Policy(
+        where=where,
+        allowed_signers=trust.get("allowed_signers", str),
+        require_hashes=trust.strings("require_hashes", r".+\Z", "a file, or sha256:HEX"),
+        bundled=bundled is None or bundled,
+    )
+    if found.allowed_signers is None and not found.require_hashes:
+        trust.problem(
+            "", "names neither allowed_signers nor require_hashes: nobody could be trusted"
+        )
+    trust.refuse_unknown()
+    return found

@@ -1,0 +1,65 @@
+"""``vllm-mods.lock``: what each of a project's libraries was resolved to. Bytes in, data out, and back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.untrusted import toml_of
+from vllm_mods.formats import toml_writer
+from vllm_mods.formats.project import LibrarySource, source_of
+from vllm_mods.formats.toml_table import Table
+
+SCHEMA = 1
+RESOLVED = {"git": "commit", "oci": "digest", "package": "version"}
+"""What the library of a kind is resolved to; a folder is only what it holds."""
+_FORMS = {
+    "commit": (r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z", "a commit"),
+    "digest": (r"sha256:[0-9a-f]{64}\Z", "a digest"),
+    "version": (r"[\w.!+-]+\Z", "a version"),
+}
+_HEAD = """\
+# What `vllm-mods sync` takes. Written by `vllm-mods add`, `update` and `remove`: keep it beside the project's file.
+schema = 1
+"""
+
+
+class LockedLibrary(NamedTuple):
+    """A library as it is taken: where from, the commit, digest or version, the sha256 of the list of its files."""
+
+    source: LibrarySource
+    resolved: str
+    files: str
+
+
+def parse(data: bytes, where: str) -> dict[str, LockedLibrary]:
+    """Read a lock: the libraries by their names. Raises ``ManifestError`` with every problem."""
+    top = Table(toml_of(data, where), "", [])
+    top.check_schema(SCHEMA)
+    libraries = top.table("libraries")
+    found = {}
+    for name in libraries.raw:
+        table = libraries.table(name)
+        source, resolved = source_of(table), ""
+        if key := RESOLVED.get(source.kind):
+            resolved = table.match(key, *_FORMS[key], required=True)
+        files = table.match("files", r"sha256:[0-9a-f]{64}\Z", "sha256:HEX", required=True)
+        found[name] = LockedLibrary(source, resolved, files.removeprefix("sha256:"))
+        table.refuse_unknown()
+    top.refuse_unknown()
+    if top.problems:
+        raise ManifestError(where, tuple(top.problems), hint="vllm-mods update  # makes it anew")
+    return found
+
+
+def dump(libraries: Iterable[tuple[str, LockedLibrary]]) -> bytes:
+    """Write a lock, its libraries by their names."""
+    lines = [_HEAD]
+    for name, one in sorted(libraries):
+        keys = one.source.keys
+        keys |= {RESOLVED.get(one.source.kind, ""): one.resolved, "files": f"sha256:{one.files}"}
+        lines.append(f"[libraries.{toml_writer.key(name)}]")
+        lines += [f"{key} = {toml_writer.value(text)}" for key, text in keys.items() if text]
+        lines.append("")
+    return "\n".join(lines).encode()

@@ -1,0 +1,78 @@
+"""Where a project's file is: one rule for its libraries, its targets and its trust.
+
+It is the file that ``VLLM_MODS_CONFIG`` names; else ``vllm-mods.toml``, or ``pyproject.toml`` with a
+``[tool.vllm-mods]``, in the current folder or, inside of a repository, in the nearest one above it.
+"""
+
+# No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
+
+import os
+from collections.abc import Iterator, Mapping
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.library import reading
+
+NAME = "vllm-mods.toml"
+PYPROJECT = "pyproject.toml"
+CONFIG = "VLLM_MODS_CONFIG"
+
+TYPE_CHECKING = False  # ``typing`` costs 5 ms, and only the type checker needs it
+if TYPE_CHECKING:
+    from vllm_mods.formats.project import ProjectFile
+
+
+def find(environ: Mapping[str, str] | None = None) -> "ProjectFile | None":
+    """Read the project that holds here, None where there is none.
+
+    Raises ``UsageError`` for two in one folder and for somebody else's above the current folder,
+    ``ManifestError`` for one that cannot be read.
+    """
+    named = (os.environ if environ is None else environ).get(CONFIG)
+    if named:
+        return read(os.path.abspath(named), must=True)
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # it was removed
+        return None
+    for folder in _upwards(here):
+        places = [os.path.join(folder, name) for name in (NAME, PYPROJECT)]
+        found = [one for one in map(read, places) if one is not None]
+        if len(found) > 1:
+            raise UsageError(
+                f"{places[0]} and [tool.vllm-mods] of {places[1]} are two files of one project",
+                hint="keep one of them",
+            )
+        for one in found:
+            if folder != here and os.stat(one.where).st_uid not in {os.geteuid(), 0}:
+                raise UsageError(
+                    f"{one.where}, above the current folder, is somebody else's",
+                    hint=f"{CONFIG}={one.where} vllm-mods …  # if you trust it",
+                )
+            return one
+    return None
+
+
+def read(where: str, *, must: bool = False) -> "ProjectFile | None":
+    """Read a file as a project, None if there is none in it. Raises as ``find``."""
+    if not os.path.lexists(where) and not must:
+        return None
+    data = reading.read(where, None)
+    if data is None:
+        raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")
+    if where.endswith(PYPROJECT) and b"vllm-mods" not in data:
+        return None
+    from vllm_mods.formats import project  # noqa: PLC0415  (where there is one)
+
+    return project.parse(data, where)
+
+
+def _upwards(here: str) -> Iterator[str]:
+    """Yield a folder and those above it up to its repository's; without a repository, the folder alone."""
+    folders = [here]
+    while not os.path.lexists(os.path.join(folders[-1], ".git")):
+        above = os.path.dirname(folders[-1])
+        if above == folders[-1]:
+            folders = [here]
+            break
+        folders.append(above)
+    yield from folders

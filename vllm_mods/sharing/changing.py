@@ -1,0 +1,197 @@
+"""What ``add``, ``update`` and ``remove`` do to a project: whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Mod
+from vllm_mods.formats.project import BUNDLED, LibrarySource, ProjectFile, source_of
+from vllm_mods.formats.project_lock import LockedLibrary
+from vllm_mods.formats.toml_table import NAME, Table
+from vllm_mods.library import project_file
+from vllm_mods.library.catalog import Library, Shared
+from vllm_mods.sharing import editing, kept, locking
+
+_GIT = re.compile(
+    r"git\+(?P<place>(?:[a-z]+://[^/]*|[^/@]+@[^:/]+:)?[^@#]*)(?:@(?P<rev>[^#]*))?(?:#subdirectory=(?P<below>.*))?"
+)
+
+
+class LibraryAdded(NamedTuple):
+    """A library that a project has now: its mods, and those of them that the default target names."""
+
+    name: str
+    locked: LockedLibrary
+    mods: tuple[Mod, ...]
+    named: tuple[str, ...]
+
+
+class LibraryUpdate(NamedTuple):
+    """A library as it was locked (None: it was not), and as it is; the mods of both, None for what is not kept."""
+
+    name: str
+    before: LockedLibrary | None
+    now: LockedLibrary
+    mods_before: tuple[Mod, ...] | None
+    mods_now: tuple[Mod, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is another."""
+        return self.before != self.now
+
+
+def place() -> str:
+    """Return the file of the project that holds here, or where it would be."""
+    found = project_file.find()
+    return os.path.abspath(project_file.NAME) if found is None else found.where
+
+
+def there() -> ProjectFile:
+    """Read the project that holds here. Raises ``UsageError`` where there is none."""
+    found = project_file.find()
+    if found is None:
+        raise UsageError(
+            f"there is no {project_file.NAME} here, nor above in this repository",
+            hint="vllm-mods add SOURCE --mod MOD  # makes one",
+        )
+    return found
+
+
+def spelled(text: str, where: str, signers: str | None = None) -> tuple[LibrarySource, str]:
+    """Read a source as it is typed, for the project's file ``where``; and the name that suggests itself.
+
+    Raises ``UsageError``, which does not repeat what may be a secret.
+    """
+    kind, colon, rest = text.partition(":")
+    if match := _GIT.fullmatch(text):
+        keys = {"git": match["place"], "rev": match["rev"], "subdirectory": match["below"]}
+        if keys["git"].startswith("."):
+            keys["git"] = _beside(keys["git"], where)
+        *above, last = [one for one in re.split("[/:]", match["place"]) if one.strip(".")] or [""]
+        name = above[-1] if len(above) > 1 and "//" in match["place"] else last.removesuffix(".git")
+    elif colon and kind in {"oci", "package"}:
+        keys = {kind: rest}
+        parts = rest.partition("@")[0].split("/")
+        name = parts[-2] if len(parts) > 2 else parts[-1].partition(":")[0]
+    elif os.path.isdir(text):
+        keys, name = {"path": _beside(text, where)}, os.path.basename(os.path.abspath(text))
+    else:
+        known = "git+URL[@REV][#subdirectory=DIR], oci:REFERENCE, package:NAME or a folder"
+        is_url = "://" in text or re.match(r"[\w.]+@[^/]+:", text)
+        raise UsageError(
+            f"a library's source is {known}; this is none of them"
+            + ("" if is_url else f", and there is no folder {text}"),
+            hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; vllm-mods apply MOD puts a mod in",
+        )
+    keys["allowed_signers"] = signers and _beside(signers, where)
+    table = Table({key: value for key, value in keys.items() if value}, "", [])
+    source = source_of(table)
+    if table.problems:
+        raise UsageError("; ".join(table.problems), hint="vllm-mods add --help")
+    return source, re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")
+
+
+def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> LibraryAdded:
+    """Add a library to a project, and mods of it to what its default target holds.
+
+    Raises ``UsageError`` for a name that is taken or a mod that it has not, and whatever fetching it and
+    reading its mods does; nothing is written then.
+    """
+    with editing.alone(where) as project:
+        _check_new(project, name)
+    if not re.match(NAME, name) or name == BUNDLED:
+        raise UsageError(f"{name!r} is no name of a library", hint="--name NAME")
+    locked = locking.resolved(project, name, source)
+    there = _mods(name, locked) or ()
+    for mod in mods:
+        if mod not in {one.name for one in there}:
+            raise UsageError(
+                f"{source} has no mod named `{mod}`",
+                hint=f"it has {', '.join(one.name for one in there) or 'none'}",
+            )
+    named = tuple(f"{name}/{mod}" for mod in mods)
+    with editing.alone(where) as project:
+        _check_new(project, name)
+        lock = {one: was for one, was in locking.read(project).items() if one in project.libraries}
+        editing.write(project, lock | {name: locked}, editing.adding(name, source, named))
+    return LibraryAdded(name, locked, there, named)
+
+
+def remove(where: str, name: str) -> tuple[str, ...]:
+    """Take a library out of a project, and its mods out of what targets hold; return those, as they were named."""
+    with editing.alone(where) as project:
+        if name not in project.libraries:
+            raise UsageError(
+                f"{where} has no library named `{name}`",
+                hint=f"it has {_listed(project)}; vllm-mods revert MOD takes a mod out of a vLLM",
+            )
+        lock = locking.read(project)
+        there = kept.opened(lock[name].files) if name in lock else None
+        own = {path.split("/")[1] for path in (there[1] if there else ()) if "/mod.toml" in path}
+        gone = [
+            mod
+            for target in project.targets
+            for mod in target.mods
+            if mod.startswith(f"{name}/") or mod in own
+        ]
+        left = {one: was for one, was in lock.items() if one in project.libraries and one != name}
+        editing.write(project, left, editing.removing(name, gone), removes=True)
+    return tuple(dict.fromkeys(gone))
+
+
+def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdate, ...]:
+    """Resolve libraries anew, all of them where none is named; lock what is found unless this is ``dry``."""
+    with editing.alone(where) as project:
+        lock = locking.read(project)
+    for name in names:
+        if name not in project.libraries:
+            raise UsageError(
+                f"{where} has no library named `{name}`", hint=f"it has {_listed(project)}"
+            )
+    found = []
+    for name in names or project.libraries:
+        before = lock.get(name)
+        now = locking.resolved(project, name, project.libraries[name])
+        old = None if before is None else _mods(name, before)
+        found.append(LibraryUpdate(name, before, now, old, _mods(name, now) or ()))
+    made = {one.name: one.now for one in found}
+    if not dry and any(one.changed for one in found):
+        with editing.alone(where) as project:
+            lock = {
+                one: was for one, was in locking.read(project).items() if one in project.libraries
+            }
+            editing.write(project, lock | made)
+    return tuple(found)
+
+
+def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
+    """Read the mods of a library that is kept."""
+    there = kept.opened(locked.files)
+    if there is None:
+        return None
+    library = Library(shared=[Shared(name, *there)])
+    own = {path.split("/")[1] for path in there[1] if re.fullmatch("patches/[^/]+/mod.toml", path)}
+    return tuple(library.load(f"{name}/{mod}") for mod in sorted(own))
+
+
+def _check_new(project: ProjectFile, name: str) -> None:
+    if name in project.libraries:
+        raise UsageError(
+            f"{project.where} has a library named `{name}` already: {project.libraries[name]}",
+            hint=f"--name ANOTHER; or edit it there, and vllm-mods update {name}",
+        )
+
+
+def _listed(project: ProjectFile) -> str:
+    return ", ".join(project.libraries) or "none"
+
+
+def _beside(path: str, where: str) -> str:
+    """Return a path as the project's file has it."""
+    found = os.path.relpath(path, os.path.dirname(where))
+    return found if found.startswith("..") else os.path.join(".", found)

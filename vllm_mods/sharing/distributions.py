@@ -1,0 +1,42 @@
+"""The library in an installed distribution, which says where it is by an entry point of the group ``vllm_mods.libraries``.
+
+The value is a package; that is found, and nothing of it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+from importlib.machinery import PathFinder
+
+from vllm_mods.base.errors import UsageError
+
+GROUP = "vllm_mods.libraries"
+
+
+def installed(name: str) -> tuple[str, str]:
+    """Return the version of an installed distribution, and the folder of its library. Raises ``UsageError``."""
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError as error:
+        raise UsageError(
+            f"package:{name}: no such distribution is installed where vllm-mods is",
+            hint=f"pip install {name}",
+        ) from error
+    packages = [one.value for one in found.entry_points.select(group=GROUP)]
+    if len(packages) != 1:
+        raise UsageError(
+            f"package:{name}: {found.version} has {len(packages)} entry points in {GROUP}, and not one",
+            hint="it brings no library; does another distribution?",
+        )
+    places: list[str] | None = None
+    for end in range(1, len(parts := packages[0].split(".")) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:end]), places)  # runs no code of it
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    folder = next((place for place in places or () if os.path.isdir(place)), None)
+    if folder is None:
+        raise UsageError(
+            f"package:{name}: {found.version} names the package {packages[0]}, which is not there",
+            hint=f"pip install --force-reinstall {name}",
+        )
+    return found.version, folder

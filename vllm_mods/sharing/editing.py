@@ -1,0 +1,131 @@
+"""A project's file and its lock, changed together: the user's comments and order stay.
+
+They are two files and there is no one step for both, so the lock has at any moment all that the file names:
+what is added goes into the lock first, what is removed leaves it last. An entry too many means nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.output import staged
+from vllm_mods.formats import project_lock
+from vllm_mods.formats.project import LibrarySource, ProjectFile
+from vllm_mods.formats.project_lock import LockedLibrary
+from vllm_mods.library import project_file, reading
+from vllm_mods.sharing import locking
+
+Change = Callable[[Any], None]
+DEFAULT = "default"
+"""The target whose mods ``add`` and ``remove`` change, and that is meant where none is named."""
+
+
+def adding(name: str, source: LibrarySource, mods: Sequence[str]) -> Change:
+    """Return what puts a library into a project's table, and mods into what its target holds."""
+
+    def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
+        _below(root, "libraries")[name] = source.keys
+        if mods:
+            target = _below(_below(root, "targets"), DEFAULT)
+            if "mods" not in target:
+                target["mods"] = []
+            for mod in mods:
+                if mod not in target["mods"]:
+                    target["mods"].append(mod)
+
+    return change
+
+
+def removing(name: str, mods: Sequence[str]) -> Change:
+    """Return what takes a library out of a project's table, and mods out of what its targets hold."""
+
+    def change(root: Any) -> None:  # noqa: ANN401
+        del root["libraries"][name]
+        if not root["libraries"]:
+            del root["libraries"]
+        for target in root.get("targets", {}).values():
+            for mod in (one for one in mods if one in target.get("mods", ())):
+                target["mods"].remove(mod)
+
+    return change
+
+
+def edited(data: bytes, where: str, change: Change) -> bytes:
+    """Return a project's file with a change. Raises ``Refused`` where nothing else can stay as it is."""
+    text = data.decode()
+    try:
+        document = tomlkit.parse(text)
+        change(_root(document, where))
+        made = tomlkit.dumps(document).rstrip("\n") + "\n"
+        wanted = tomllib.loads(text)
+        change(_root(wanted, where))
+        if tomllib.loads(made) == wanted:
+            return made.encode()
+    except (TOMLKitError, ValueError, TypeError, AttributeError) as error:
+        why: Exception | None = error
+    else:
+        why = None
+    raise Refused(
+        f"{where} is written in a way that cannot be edited here; nothing was changed",
+        hint="write [libraries.NAME] and [targets.NAME] as tables of their own",
+    ) from why
+
+
+def write(
+    project: ProjectFile,
+    lock: Mapping[str, LockedLibrary],
+    change: Change | None = None,
+    *,
+    removes: bool = False,
+) -> None:
+    """Write a lock, and the project's file with a change, or neither. Raises ``UsageError`` where that cannot be.
+
+    Whoever calls this is ``alone``, and has read both since.
+    """
+    files = {locking.place(project): project_lock.dump(lock.items())}
+    if change is not None:
+        there = reading.read(project.where, None) if os.path.lexists(project.where) else None
+        made = {project.where: edited(there or b"schema = 1\n", project.where, change)}
+        files = files | made if removes else made | files
+    try:
+        with contextlib.ExitStack() as stack:
+            for path, data in files.items():  # the last one gets its name first
+                stack.enter_context(staged(path, data))
+    except OSError as error:
+        place = os.path.dirname(project.where)
+        names = " and ".join(map(os.path.basename, files))
+        raise UsageError(
+            f"{place}: {names} cannot be written: {error.strerror}", hint=f"ls -ld {place}"
+        ) from error
+
+
+@contextlib.contextmanager
+def alone(where: str) -> Iterator[ProjectFile]:
+    """Read a project, and let nobody else change it meanwhile; one that there is not yet is empty."""
+    folder = os.path.dirname(where)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # it is held for milliseconds
+        yield project_file.read(where) or ProjectFile(where, {})
+    finally:
+        os.close(descriptor)
+
+
+def _below(table: Any, key: str) -> Any:  # noqa: ANN401
+    if key not in table:
+        table[key] = {} if type(table) is dict else tomlkit.table(is_super_table=key != DEFAULT)
+    return table[key]
+
+
+def _root(document: Any, where: str) -> Any:  # noqa: ANN401
+    return document["tool"]["vllm-mods"] if where.endswith(project_file.PYPROJECT) else document

@@ -1,0 +1,85 @@
+"""What was fetched of libraries, in the cache under what it is: the sha256 of the list of its files.
+
+The list has the form of ``sha256sum``; each file that is read is held against it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+
+from vllm_mods.base.cache import cache_folder
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.output import write_folder
+from vllm_mods.library import catalog, checksums, reading
+from vllm_mods.sharing import library_tar
+
+_LIST, _FILES = "list", "files"
+
+
+def is_part(path: str) -> bool:
+    """Tell whether a path in a library is one of what makes it up."""
+    parts = path.split("/")
+    return path in library_tar.BESIDE or (
+        parts[0] in catalog.PARTS and not any(map(library_tar.is_left_out, parts))
+    )
+
+
+def listing(files: Mapping[str, bytes], what: str) -> bytes:
+    """Return the list of a library's files. Raises ``TreeError`` for names that no list has."""
+    if files.keys() <= set(library_tar.BESIDE):
+        raise TreeError(
+            f"{what} is no library: it has no {', '.join(catalog.PARTS)}",
+            hint="a library holds patches/<mod>/mod.toml; #subdirectory=… says where in a repository",
+        )
+    for path in files:
+        if why := library_tar.why_not(path):
+            raise TreeError(f"{what}: {path!r} {why}", hint="tell its author")
+    return "".join(f"{sha256(data)}  {path}\n" for path, data in sorted(files.items())).encode()
+
+
+def keep(files: Mapping[str, bytes], what: str) -> str:
+    """Put a library into the cache, and return the sha256 of its list. Raises ``Refused`` where that cannot be."""
+    data = listing(files, what)
+    digest = sha256(data)
+    place = _place(digest)
+    if is_whole(digest):
+        return digest
+    try:
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        shutil.rmtree(place, ignore_errors=True)  # it was damaged
+        write_folder(
+            place, {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()}
+        )
+    except OSError as error:
+        if not is_whole(digest):  # else another run was quicker
+            raise Refused(
+                f"{place}: {error.strerror}: {what} cannot be kept", hint=f"ls -ld {place}; df -h"
+            ) from error
+    return digest
+
+
+def opened(digest: str) -> tuple[str, dict[str, str]] | None:
+    """Return the folder of a library that is kept, and its list; None if not all of it is there."""
+    place = _place(digest)
+    data = reading.read(os.path.join(place, _LIST), place) if os.path.isdir(place) else None
+    if data is None or sha256(data) != digest:
+        return None
+    listed = checksums.parse(data, place)
+    folder = os.path.join(place, _FILES)
+    return (folder, listed) if all(os.path.lexists(f"{folder}/{one}") for one in listed) else None
+
+
+def is_whole(digest: str) -> bool:
+    """Tell whether each file of a library is kept as it is listed."""
+    there = opened(digest)
+    return there is not None and all(
+        sha256(reading.read(f"{there[0]}/{path}", there[0])) == listed
+        for path, listed in there[1].items()
+    )
+
+
+def _place(digest: str) -> str:
+    return os.path.join(cache_folder(os.environ), "libraries", digest)

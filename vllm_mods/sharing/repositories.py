@@ -1,0 +1,178 @@
+"""A library in somebody's git repository: the files of one commit, as bytes, and nothing of it run.
+
+The commit is fetched into a scratch repository of our own, and read out of its object store: no checkout,
+so no filter, no submodule and no link; no hook; no transport but the one of the URL. Who may read it is
+git's business: its credential helpers and the ssh agent are asked, and what they say is in no message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+
+import git
+from git.exc import GitCommandError
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.formats.project import LibrarySource
+from vllm_mods.sharing.kept import is_part
+from vllm_mods.trees import git as git_trees
+
+COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
+_FETCH = ("fetch", "--quiet", "--no-tags")
+_EVERY = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_BARE = {
+    "HEAD": "ref: refs/none\n",
+    "config": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+}
+_LFS = b"version https://git-lfs.github.com/spec/"
+
+
+def fetch(source: LibrarySource, beside: str, commit: str | None) -> tuple[str, dict[str, bytes]]:
+    """Return the commit that is meant now, or ``commit`` itself, and the library's files in it.
+
+    A path is from the folder ``beside``. Raises ``UsageError`` for a revision that there is not,
+    ``TreeError`` for what cannot be had or is no plain file.
+    """
+    url = source.place
+    if url.startswith((".", "/")):
+        url = os.path.abspath(os.path.join(beside, url))
+    with _scratch(url) as repository:
+        found = _commit(repository, url, source, commit)
+        return found, _files(repository, found, source)
+
+
+def _commit(repository: git.Repo, url: str, source: LibrarySource, commit: str | None) -> str:
+    rev = commit or source.rev
+    if not COMMIT.match(rev):
+        wanted = (f"refs/tags/{rev}", f"refs/heads/{rev}") if rev else ("HEAD",)
+        said = _run(repository, source, "ls-remote", "--", url, *wanted)
+        there = {name: sha for sha, name in (line.split("\t") for line in said.splitlines())}
+        rev = next((there[name] for name in wanted if name in there), rev or "HEAD")
+    found = None
+    if COMMIT.match(rev):
+        with contextlib.suppress(TreeError):  # of a server that gives no single commit
+            _run(repository, source, *_FETCH, "--depth=1", "--", url, rev)
+            found = _parsed(repository, source, rev)
+    if found is None:
+        _run(repository, source, *_FETCH, "--", url, *_EVERY)
+        found = _parsed(repository, source, rev)
+    if found is None:
+        what = "has no commit" if commit else "has no tag, branch or commit"
+        raise UsageError(
+            f"{source}: the repository {what} {rev}",
+            hint=f"git ls-remote {url}  # what it has; then edit `rev`, and vllm-mods update",
+        )
+    return found
+
+
+def _parsed(repository: git.Repo, source: LibrarySource, rev: str) -> str | None:
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
+    with contextlib.suppress(TreeError):
+        return _run(repository, source, *words)
+    return None
+
+
+def _files(repository: git.Repo, commit: str, source: LibrarySource) -> dict[str, bytes]:
+    prefix = f"{source.subdirectory}/" if source.subdirectory else ""
+    found: dict[str, bytes] = {}
+    left = int(limits.LIBRARY)
+    for path, (mode, blob) in git_trees.listed(repository, commit, str(source)).items():
+        name = path.removeprefix(prefix)
+        if not path.startswith(prefix) or not is_part(name):
+            continue
+        if mode not in {b"100644", b"100755", b"100664"}:
+            what = "a symbolic link" if mode == b"120000" else "a submodule"
+            raise _refused(source, path, f"is {what}, and a library has files of its own")
+        size = int(_run(repository, source, "cat-file", "-s", blob))
+        left -= size
+        if left < 0 or len(found) >= limits.LIBRARY_FILES:
+            most = limits.LIBRARY if left < 0 else limits.LIBRARY_FILES
+            raise _refused(source, path, f"is more than {most}, the most of {most.what}")
+        data = found[name] = repository.odb.stream(bytes.fromhex(blob)).read()
+        if data.startswith(_LFS):
+            raise _refused(
+                source, path, "is kept by git-lfs, which is not asked: put the file itself there"
+            )
+    return found
+
+
+def _refused(source: LibrarySource, path: str, why: str) -> TreeError:
+    return TreeError(f"{source}: {path} {why}", hint="tell its author")
+
+
+@contextlib.contextmanager
+def _scratch(url: str) -> Iterator[git.Repo]:
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+        for name in ("objects", "refs"):  # as `git init --bare` would, without anybody's template
+            os.mkdir(os.path.join(folder, name))
+        for name, text in _BARE.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        repository = git.Repo(folder)
+        repository.git.update_environment(**_environment(os.environ, url, folder))
+        yield repository
+
+
+def _run(repository: git.Repo, source: LibrarySource, *words: str) -> str:
+    """Run git on the scratch repository, bounded in time and disk. Raises ``TreeError`` without secrets."""
+    most = (int(limits.CLONE),) * 2
+    try:
+        return str(
+            repository.git.execute(
+                ["git", *words],
+                kill_after_timeout=limits.CLONE_SECONDS,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, most),
+            )
+        )
+    except GitCommandError as error:
+        said = masked(git_trees.said(error))
+    if "signal 25" in said:
+        said = f"it sends more than {limits.CLONE}, the most of {limits.CLONE.what}"
+    raise TreeError(  # not from git's error, which may have quoted a password
+        f"{source}: git {words[0]} failed: {said}",
+        hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
+    )
+
+
+def masked(text: str) -> str:
+    """Return what git has said without users, passwords and queries in URLs."""
+    return re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", text))
+
+
+def _environment(environ: Mapping[str, str], url: str, folder: str) -> dict[str, str]:
+    """Return the environment in which git takes nothing from a server but objects.
+
+    The user's own configuration holds, as far as it says who asks and by which way.
+    """
+    settings = {
+        "core.hooksPath": os.devnull,
+        "core.fsmonitor": "false",
+        "fetch.recurseSubmodules": "false",
+        "fetch.fsckObjects": "true",
+        "fetch.writeCommitGraph": "false",
+        "gc.auto": "0",
+        "maintenance.auto": "false",
+    }
+    first = int(environ.get("GIT_CONFIG_COUNT") or 0)
+    scheme = "file" if url.startswith(("/", "file:")) else url.partition(":")[0]
+    interactive = sys.stdin.isatty() and sys.stderr.isatty()
+    return {
+        **{f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(settings, first)},
+        **{f"GIT_CONFIG_VALUE_{n}": text for n, text in enumerate(settings.values(), first)},
+        "GIT_CONFIG_COUNT": str(first + len(settings)),
+        # what a hook that runs this has of its own repository
+        "GIT_DIR": folder,
+        "GIT_WORK_TREE": folder,
+        "GIT_INDEX_FILE": f"{folder}/index",
+        "GIT_OBJECT_DIRECTORY": f"{folder}/objects",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
+        "GIT_ALLOW_PROTOCOL": scheme if scheme in {"file", "http"} else "https:ssh",
+        **({} if interactive else {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}),
+    }
