@@ -11,7 +11,7 @@ import pytest
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.output import write_whole
-from vllm_mods.cli import run
+from vllm_mods.cli import pairing_arguments, run
 from vllm_mods.library import catalog, writing
 from vllm_mods.library.catalog import Library
 
@@ -196,7 +196,6 @@ def installed(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ["refresh", "one"],
         ["matrix", "one", "--update-lock"],
         ["matrix", "--update-lock"],
-        ["lock", "pair"],
     ],
 )
 def test_no_command_of_an_author_writes_into_the_installation(
@@ -206,14 +205,24 @@ def test_no_command_of_an_author_writes_into_the_installation(
     said = capsys.readouterr().err
     assert "came with vllm-mods" in said
     hint = said.partition("hint: ")[2]
-    if command[0] == "lock":
-        assert hint.strip() == "vllm-mods lock pair --output pair.lock"
-        return
     *commands, last = hint.strip().splitlines()[1:]
     subprocess.run(["sh", "-e"], input="\n".join(commands), text=True, check=True)
     (name,) = (word for word in last.split() if word.startswith("my-"))
     assert Library("mods").load(name).variants[0].overlay[0].data == b"X = 1\n"
     assert Library("mods").is_writable(Library("mods").load(name).directory)
+
+
+def test_the_lock_of_a_pairing_of_the_installation_lies_in_the_current_folder(
+    installed: Path,
+) -> None:
+    here = os.path.abspath("pair.lock")
+    assert pairing_arguments.lock_path(Library(), "pair", None) == here
+    assert pairing_arguments.in_library(Library(), "pair", here) == ()
+    (installed / "pyproject.toml").touch()
+    beside = f"{installed}/pairings/pair.lock"
+    assert pairing_arguments.lock_path(Library(), "pair", None) == beside
+    assert pairing_arguments.in_library(Library(), "pair", beside) == (beside,)
+    (installed / "pyproject.toml").unlink()
 
 
 def test_a_checkout_of_the_tool_is_its_maintainers_library(

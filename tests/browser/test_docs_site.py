@@ -83,3 +83,10 @@ def test_a_phone_shows_every_page_without_moving_it_sideways(page: Page, site: P
         if page.evaluate("document.documentElement.scrollWidth") > 400:
             wide.append(str(file.relative_to(site)))
     assert not wide
+
+
+def test_a_block_that_no_test_runs_says_so(page: Page, site: Path) -> None:
+    page.goto((site / "guides/dgx-spark.html").as_uri())
+    said = page.locator(".not-run").all_inner_texts()
+    assert "Not run by the tests: it needs the server." in said
+    assert len(said) == (ROOT / "docs/guides/dgx-spark.md").read_text().count("docs: not run: ")

@@ -12,6 +12,8 @@ from making_images import layer as tar_of
 from mod_making import diff_of, write_mod
 from paired import NAME, library
 
+from vllm_mods.formats import pairing_lock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -35,8 +37,8 @@ def mods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def made(folder: Path, *places: str, **settings: Any) -> Image:
-    files = {**small_site.FILES, "vllm/_version.py": b"__version__ = '0.19.1'\n"}
+def made(folder: Path, *places: str, version: str = "0.19.1", **settings: Any) -> Image:
+    files = {**small_site.FILES, "vllm/_version.py": f"__version__ = '{version}'\n".encode()}
     site = from_disk(small_site.build(folder / "site", files))
     things: dict[str, Thing] = {
         f"{place}/{path}": thing for place in places or (SITE,) for path, thing in site.items()
@@ -44,8 +46,8 @@ def made(folder: Path, *places: str, **settings: Any) -> Image:
     return Image([tar_of(things)], {"Env": ["PATH=/usr/local/bin"], **settings}, "base:1")
 
 
-def several(folder: Path, *names: str) -> str:
-    return f"oci:{of_platforms(made(folder), folder / 'layout', *names)}"
+def several(folder: Path, *names: str, version: str = "0.19.1") -> str:
+    return f"oci:{of_platforms(made(folder, version=version), folder / 'layout', *names)}"
 
 
 def test_one_of_several_platforms_is_chosen_and_the_lock_says_which(
@@ -257,3 +259,61 @@ def test_a_pairing_on_the_image_of_a_pairing(call: Call, mods: Path, tmp_path: P
     )
     differ = call("image", "diff", f"oci:{first}", f"oci:{place}", "--json").json
     assert {"pairing", "model", "lock", "env NEXT"} <= {one["path"] for one in differ["pairing"]}
+
+
+@pytest.fixture
+def locked(call: Call, mods: Path, tmp_path: Path) -> Path:
+    """The lock of both platforms of a base with 0.19.1; 0.20.0 for three platforms lies in ``next``."""
+    place = mods / f"pairings/{NAME}.toml"
+    place.write_text(place.read_text().replace('base = "base:1"', 'base = "me/base:v0.19.1"'))
+    assert call("lock", NAME, "--base", several(tmp_path / "base", *BOTH)).code == 0
+    several(tmp_path / "next", *BOTH, "linux/s390x", version="0.20.0")
+    return mods / f"pairings/{NAME}.lock"
+
+
+def upgrade(folder: Path, where: str = "next") -> tuple[str, ...]:
+    base = f"oci:{folder / where}/layout"
+    return "upgrade", NAME, "--to", "0.20.0", "--base", base, "--output", f"oci:{folder}/made"
+
+
+def test_an_upgrade_of_several_platforms_is_one_lock_and_one_index(
+    call: Call, locked: Path, tmp_path: Path
+) -> None:
+    before = locked.read_bytes()
+    moved = call(*upgrade(tmp_path), "--json")
+    assert moved.code == 0, moved.err
+    lock = pairing_lock.by_platform(pairing_lock.parse(locked.read_bytes(), ""))
+    assert {name: one.vllm.version for name, one in lock.items()} == dict.fromkeys(BOTH, "0.20.0")
+    place = tmp_path / "made"
+    listed = entry_of(place)["document"]["manifests"]
+    assert sorted(one["platform"]["architecture"] for one in listed) == ["amd64", "arm64"]
+    verified = call("image", "verify", f"oci:{place}", "--lock", locked, "--json")
+    assert (verified.code, list(verified.json["platforms"])) == (0, BOTH)
+    assert call("lock", NAME, "--check", "--base", f"oci:{tmp_path}/next/layout").code == 0
+    # Once more, and nothing is to do; and back, with the documents of both gone.
+    assert call(*upgrade(tmp_path), "--json").json["changed"] is False
+    assert len(list(locked.parent.glob("*.json"))) == 4
+    assert call("upgrade", NAME, "--rollback").code == 0
+    assert locked.read_bytes() == before
+    assert not list(locked.parent.glob("*.json"))
+
+
+def test_an_upgrade_needs_every_platform_of_the_lock(
+    call: Call, locked: Path, tmp_path: Path
+) -> None:
+    before = {path: path.read_bytes() for path in locked.parent.iterdir()}
+    several(tmp_path / "half", "linux/amd64", "linux/s390x", version="0.20.0")
+    refused = call(*upgrade(tmp_path, "half"))
+    assert refused.code == 2
+    assert "0 of its 2 images are for linux/arm64" in refused.err
+    assert {path: path.read_bytes() for path in locked.parent.iterdir()} == before
+    assert not (tmp_path / "made").exists()
+
+
+def test_an_upgrade_stays_on_the_platform_of_the_lock(
+    call: Call, locked: Path, tmp_path: Path
+) -> None:
+    """A lock of a DGX Spark is upgraded on another machine, from an index that has both."""
+    assert call("lock", NAME, "--base", f"oci:{tmp_path}/base/layout", "--platform", ARM).code == 0
+    assert call(*upgrade(tmp_path)).code == 0
+    assert json.loads(locked.read_bytes())["base"]["platform"] == ARM

@@ -14,6 +14,8 @@ from making_images import ARCHITECTURE, of_platforms
 from paired import OLD, Tool, library
 from real_engines import need
 
+from vllm_mods.formats import pairing_lock
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -200,10 +202,10 @@ def test_the_statement_of_an_index_names_what_all_its_images_were_made_of(
     statement = json.loads(_get(place, f"blobs/{artifact['layers'][0]['digest']}"))
     assert f"sha256:{statement['subject'][0]['digest']['sha256']}" == made["manifest"]
     materials = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
-    bases = [one["base"] for one in json.loads(tool.lock().read_text())["platforms"]]
-    assert {one["digest"]["sha256"] for one in materials} >= {
-        base["config"].removeprefix("sha256:") for base in bases
-    }
+    lock = pairing_lock.parse(tool.lock().read_bytes(), "")
+    bases = [one.base.config for one in pairing_lock.by_platform(lock).values()]
+    assert len(bases) == 2
+    assert {f"sha256:{one['digest']['sha256']}" for one in materials} >= set(bases)
 
 
 def test_what_is_not_in_a_registry_has_no_signature(tool: Tool, tmp_path: Path) -> None:

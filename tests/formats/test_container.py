@@ -146,6 +146,13 @@ def test_health_is_what_the_server_says(code: int | None, ends: int, host: str) 
         (pairing("vllm serve {model}", env={"my_secret": "x"}), "env.my_secret: it looks"),
         (pairing("vllm serve {model}", env={"DB_PASSWORD": "x"}), "env.DB_PASSWORD: it looks"),
         (pairing("HF_TOKEN=x vllm serve {model}"), "command: HF_TOKEN=… looks like a secret"),
+        (pairing("export HF_TOKEN=x\nvllm serve {model}"), "command: HF_TOKEN=… looks like a secret"),
+        (pairing("declare -x A_KEY=x; vllm serve {model}"), "command: A_KEY=… looks like a secret"),
+        (pairing("env A=1 HF_TOKEN=x vllm serve {model}"), "command: HF_TOKEN=… looks like a secret"),
+        (pairing("vllm serve {model} --api-key x"), "command: --api-key has a secret: take it out, and"),
+        (pairing("vllm serve {model} --api_key=x"), "command: --api-key has a secret"),
+        (pairing("vllm serve {model} --api-key '$x'"), "command: --api-key has a secret"),
+        (pairing("vllm serve {model} --hf-token hf_x"), "command: --hf-token has a secret"),
         (pairing("vllm serve org/other"), "model: is org/m, and the command serves org/other"),
         (pairing("vllm serve --model=org/other"), "model: is org/m, and the command serves org/other"),
         (pairing("vllm serve --port 1"), "model: is org/m, and the command names none"),
@@ -159,6 +166,20 @@ def test_what_no_image_is_made_of(made: Pairing, said: str) -> None:
     assert found.startswith(said)
     if "secret" in said:
         assert "--env-file" in found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve {model} --hf-token",
+        "vllm serve {model} --hf-token --port 1",
+        'vllm serve {model} --api-key "$KEY"',
+        "vllm serve {model} --api-key=$KEY",
+        """vllm serve {model} --hf-overrides '{{"a_key": "b=c"}}'""",
+    ],
+)
+def test_what_names_a_secret_and_has_none_is_taken(command: str) -> None:
+    assert not container.problems(pairing(command))
 
 
 @pytest.mark.parametrize(

@@ -181,8 +181,9 @@ def test_a_folder_without_any_of_it_is_no_library(registry: SmallRegistry, tmp_p
 
 @pytest.mark.parametrize("end", ["/me/mods", f"/me/mods:1@{digest(b'')}"])
 def test_a_tag_has_to_be_named(registry: SmallRegistry, mods: Path, end: str) -> None:
-    with pytest.raises(UsageError, match="is published under a tag"):
+    with pytest.raises(UsageError, match="is published under a tag") as caught:
         published(mods, f"{registry.host}{end}")
+    assert caught.value.hint == f"{registry.host}/me/mods:1"
 
 
 @pytest.mark.parametrize("failing", ["/blobs/uploads/1", "/manifests/1"])

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.build import gzipped
+from vllm_mods.images import names
 from vllm_mods.images.model import Descriptor
 from vllm_mods.images.oci import INDEX, MANIFEST
 
@@ -270,10 +271,9 @@ def timestamp(epoch: int) -> str:
 
 def full_name(ref: str) -> str:
     """Return a reference with its registry, as containerd wants it: docker.io unless it says so."""
-    first, slash, _rest = ref.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
+    if names.has_host(ref):
         return ref
-    return f"docker.io/{ref}" if slash else f"docker.io/library/{ref}"
+    return f"{names.HUB}/{'' if '/' in ref else 'library/'}{ref}"
 
 
 def _descriptor(one: Descriptor) -> dict[str, Any]:

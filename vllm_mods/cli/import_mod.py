@@ -29,11 +29,11 @@ from vllm_mods.making import (
     recording,
 )
 from vllm_mods.making.effects import Effect, Left, ScriptPlace
-from vllm_mods.making.fetching import Fetcher, Lacked, all_of
+from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
 from vllm_mods.making.over_releases import ReleaseRow
-from vllm_mods.making.recording import Limits, Recording
+from vllm_mods.making.recording import Limits
 from vllm_mods.planning import planner
 from vllm_mods.report import script
 from vllm_mods.report.data import finding
@@ -149,7 +149,7 @@ def _finish(
     name = asked.name or _slug(source.name)
     made: Made | None = None
     wanted = advice.stated(compose.Wanted(name, asked.summary, asked.terms, asked.spec), effects)
-    wanted = wanted._replace(fetched=tuple(all_of(fetcher.taken)))
+    wanted = wanted._replace(fetched=fetcher.files())
     if asked.record is not None:
         wanted = wanted._replace(python=from_script.installed(effects))
         made = _recorded(asked, wanted, source, tree, fetcher)
@@ -189,9 +189,9 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
         if asked.fetch:
             fetcher.until_read(read)
         wanted = advice.stated(wanted, read(fetcher.taken))
-    wanted = wanted._replace(fetched=tuple(all_of(fetcher.taken)))
     limits = Limits(*(asked.record or ()))._replace(fetched=fetcher.taken)
-    made, handed = from_folder.make(source, wanted, releases, limits, _progress)
+    takes = fetcher if asked.fetch else None
+    made, handed = from_folder.make(source, wanted, releases, limits, _progress, fetcher=takes)
     if handed:
         options.note(f"it was run, because reading does not tell: {handed}")
     told = Made(made.files, None, made.unknown, made.told, made.rows)
@@ -272,19 +272,9 @@ def _recorded(
     """Make a mod of what the script does when it is run; say what else it did."""
     if tree is None or asked.record is None:
         raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
-    limits = Limits(*asked.record)
-
-    def run() -> Recording:
-        fed = limits._replace(fetched=fetcher.taken)
-        try:
-            return recording.changed(["./run.sh"], source.name, source.files, tree, fed)
-        except Lacked as error:
-            if not asked.fetch or not fetcher.take(error.urls):
-                raise
-        return run()
-
-    done = run()
-    wanted = wanted._replace(fetched=tuple(all_of(fetcher.taken)))
+    fed = fetcher if asked.fetch else None
+    done = recording.fed(source.name, source.files, tree, Limits(*asked.record), fed)
+    wanted = wanted._replace(fetched=fetcher.files())
     python = dict.fromkeys((*wanted.python, *done.python))
     wanted = wanted._replace(python=tuple(python))
     made = compose.compose(wanted, done.changes, done.templates, tree)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import click
 
@@ -165,9 +165,7 @@ def command(
     problems = ranges.range_problems(chosen, cells)
     if strict:
         problems += locks.against_committed(chosen, computed)
-    changes = (
-        None if earlier is None else earlier_matrix.changes(earlier, f"--since {since}", cells)
-    )
+    changes = None if earlier is None else earlier_matrix.changes(earlier, cells)
     result = MatrixResult(cells, matrix.together(computed), problems, changes, chosen)
     form = "json" if as_json else form
     explained = matrix.explain(cells, cells) if form in EXPLAINING else {}
@@ -328,10 +326,10 @@ def _releases(labels: Sequence[str]) -> str:
     return "1 release" if len(labels) == 1 else f"{len(labels)} releases"
 
 
-def _earlier(path: str) -> bytes:
+def _earlier(path: str) -> Mapping[tuple[str, str], str]:
     try:
         with open(path, "rb") as file:
-            return file.read()
+            return earlier_matrix.earlier(file.read(), path)
     except OSError as error:
         raise UsageError(f"--since {path} cannot be read: {error.strerror}") from error
 

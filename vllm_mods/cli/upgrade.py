@@ -79,9 +79,7 @@ def command(
                     platform=platform,
                 )
             )
-            for platform in (
-                pairing_lock.by_platform(kept.lock) if kept.lock.platforms else (None,)
-            )
+            for platform in pairing_lock.by_platform(kept.lock)
         ]
         place = outputs.parse(output, opened[0].base)
         if base is not None:

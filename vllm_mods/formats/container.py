@@ -19,6 +19,9 @@ from vllm_mods.scripts import command_line
 
 _PORT = 8000
 _SECOND = 1_000_000_000
+_SECRETS = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
+"""Options whose value is a secret, each with the variable that does the same."""
+_GIVEN = "take it out, and give it when the container is started (--env-file FILE with {}=…)"
 # Python is where vLLM is, curl need not be; and a proxy of the environment is none for this.
 _ASK = (
     "import http.client as h{ssl}; c = h.{kind}({host!r}, {port}, timeout=5{context}); "
@@ -88,22 +91,25 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
     """Return what no image may be made of, each with its key: secrets, and what contradicts the command."""
     found = [
         f"env.{name}: it looks like a secret, and an image shows its environment to everybody who has it: "
-        f"take it out, and give it when the container is started (--env-file FILE with {name}=…)"
+        f"{_GIVEN.format(name)}"
         for name in pairing.env
         if re.match(SECRET, name)
     ]
     serving, script = pairings.serve_command(pairing)
+    named = [name for one in script.commands for name in _named(one)]
+    options = options_of(serving.argv)
+    unknown = {one.text for one in script.unknown}
+    for option, variable in _SECRETS.items():
+        value = options.get(option, "")
+        if value.lower() not in {"", "true"} and not any(text in value for text in unknown):
+            found.append(f"command: {option} has a secret: {_GIVEN.format(variable)}")
     found += [
-        f"command: {name}=… looks like a secret: take it out, and give it when the container is started "
-        f"(--env-file FILE with {name}=…)"
-        for one in script.commands
-        for name, _ in one.assignments
+        f"command: {name}=… looks like a secret: {_GIVEN.format(name)}"
+        for name in named
         if re.match(SECRET, name)
     ]
     if not pairings.serves(serving.argv):
         return tuple(found)
-    options = options_of(serving.argv)
-    unknown = {one.text for one in script.unknown}
     model = _model(serving.argv, options)
     if model is None:
         if pairing.model not in serving.argv and "--config" not in options:
@@ -126,6 +132,12 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
             "write --revision {revision} there"
         )
     return tuple(found)
+
+
+def _named(one: command_line.WordedCommand) -> list[str]:
+    """Return the variables that a command sets, those of `export` and `env` among its words."""
+    words = (word.split("=") for word in one.argv if "=" in word)
+    return [name for name, *_ in (*one.assignments, *words) if name.isidentifier()]
 
 
 def options_of(argv: tuple[str, ...]) -> dict[str, str]:

@@ -39,12 +39,16 @@ class Name(NamedTuple):
         )
 
 
+def has_host(text: str) -> bool:
+    """Tell whether a name says which registry it is of."""
+    host, slash, _ = text.partition("@")[0].partition("/")
+    return bool(slash) and ("." in host or ":" in host or host == "localhost")
+
+
 def parse(text: str) -> Name:
     """Read a name. Raises ``UsageError``."""
     rest, at, digest = text.partition("@")
-    host, slash, repository = rest.partition("/")
-    if not slash or not ("." in host or ":" in host or host == "localhost"):
-        host, repository = HUB, rest
+    host, _, repository = rest.partition("/") if has_host(text) else (HUB, "", rest)
     repository, colon, tag = repository.partition(":")
     if host == HUB and "/" not in repository:
         repository = f"library/{repository}"

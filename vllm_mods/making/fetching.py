@@ -13,6 +13,7 @@ import posixpath
 import re
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -21,8 +22,10 @@ from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.hops import is_local, redact
-from vllm_mods.making import served
+from vllm_mods.making import fetching_git, served
 from vllm_mods.making.effects import Fetch, Left
+from vllm_mods.making.fetching_git import TakenRepository
+from vllm_mods.making.served_git import Asked
 from vllm_mods.making.shell_state import DONE, Result, ShellCommand, ShellState, short
 
 FOLDER = "fetched"
@@ -33,9 +36,10 @@ _NETWORK = (
 
 
 class Lacked(Refused):
-    """A run that lacked what lies at these URLs."""
+    """A run that lacked what lies at these URLs, and these refs of repositories."""
 
     urls: tuple[str, ...] = ()
+    repositories: tuple[Asked, ...] = ()
 
 
 class TakenFile(NamedTuple):
@@ -102,6 +106,7 @@ class Fetcher:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.taken: dict[str, bytes] = {}
+        self.repositories: dict[Asked, TakenRepository] = {}
         self._note = note
 
     def take(self, urls: Iterable[str]) -> bool:
@@ -113,6 +118,25 @@ class Fetcher:
             self.taken[url] = data = _downloaded(url)
             self._note(f"{len(data):,} bytes, sha256 {sha256(data)}")
         return bool(new)
+
+    def take_repositories(self, wanted: Iterable[Asked]) -> bool:
+        """Take refs of repositories, and tell whether any is new. Raises ``TreeError``, ``UsageError``."""
+        new = [one for one in dict.fromkeys(wanted) if one not in self.repositories]
+        for one in new:
+            url, ref, _ = one
+            check(url)
+            self._note(f"fetching {ref} of {url}")
+            folder = tempfile.mkdtemp(prefix="vllm-mods-git-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            self.repositories[one] = taken = fetching_git.take(one, folder)
+            self._note(f"commit {taken.commit}")
+        return bool(new)
+
+    def files(self) -> tuple[TakenFile, ...]:
+        """Return all that was taken, each with a file of its own; of a repository that is the commit."""
+        commits = fetching_git.files(self.repositories)
+        named = (TakenFile(url, text, f"{FOLDER}/{name}") for url, text, name in commits)
+        return (*all_of(self.taken), *{one.file: one for one in named}.values())
 
     def until_read(self, read: Callable[[Mapping[str, bytes]], tuple[object, ...]]) -> None:
         """Read a script until it asks for nothing more that could be taken."""

@@ -9,6 +9,7 @@ from vllm_mods.base.model import Tree
 from vllm_mods.making import from_script, over_releases, reading, recording
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.effects import Edit
+from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import SCRIPT, LauncherFolder
 from vllm_mods.making.over_releases import MadeOver, Release, ScriptEffect
 from vllm_mods.making.recording import Limits
@@ -28,8 +29,10 @@ def make(
     releases: Sequence[Release],
     limits: Limits,
     tell: Callable[[str], None],
+    *,
+    fetcher: Fetcher | None = None,
 ) -> FolderMade:
-    """Make a mod of a folder over releases, oldest first. Raises ``Refused`` where it is none anywhere."""
+    """Make a mod of a folder over releases, oldest first; ``fetcher`` takes what runs ask for. Raises ``Refused`` where it is none anywhere."""
     handed: list[str] = []
 
     def read(tree: Tree) -> ScriptEffect | None:
@@ -47,7 +50,7 @@ def make(
         return from_script.effect(understood, wanted.name, tree)
 
     def run(tree: Tree) -> ScriptEffect:
-        done = recording.changed(["./run.sh"], source.name, source.files, tree, limits)
+        done = recording.fed(source.name, source.files, tree, limits, fetcher)
         return ScriptEffect(
             changes=done.changes,
             required=done.changes,
@@ -56,6 +59,7 @@ def make(
             told=tuple(f"it wrote {path}, which no mod can have" for path in done.elsewhere),
             paths=done.paths,
             everywhere=done.everywhere,
+            fetched=() if fetcher is None else fetcher.files(),
         )
 
     over = over_releases.make(wanted, releases, read, run, tell)

@@ -17,6 +17,7 @@ from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
 from vllm_mods.making.compose import Composed, Wanted
+from vllm_mods.making.fetching import TakenFile
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -42,6 +43,7 @@ class ScriptEffect(NamedTuple):
     told: tuple[str, ...] = ()
     paths: frozenset[str] = frozenset()
     everywhere: bool = False
+    fetched: tuple[TakenFile, ...] = ()
 
 
 class ReleaseRow(NamedTuple):
@@ -220,6 +222,7 @@ def _variants(wanted: Wanted, done: Sequence[_Done], tell: Callable[[str], None]
             else name
         )
         asked = wanted._replace(variant=name, vllm=f"=={version}", python=effect.python)
+        asked = asked._replace(fetched=effect.fetched or wanted.fetched)
         try:
             made = compose.compose(
                 asked, effect.required, effect.templates, one.release.tree, effect.optional

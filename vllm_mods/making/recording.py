@@ -12,8 +12,10 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Tree
-from vllm_mods.making import fetching, sandbox, scratch_copy, served, watching
+from vllm_mods.making import fetching, fetching_git, sandbox, scratch_copy, served, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
+from vllm_mods.making.fetching import Fetcher
+from vllm_mods.making.fetching_git import TakenRepository
 from vllm_mods.making.sandbox import Ran
 from vllm_mods.making.scratch_copy import ScratchCopy
 from vllm_mods.making.watching import Watched, WatchedCommand
@@ -104,6 +106,8 @@ class Limits(NamedTuple):
     """Variables of the container, each ``NAME=value``."""
     fetched: Mapping[str, bytes] = {}
     """What lies at URLs: ``curl`` and ``wget`` are served that."""
+    repositories: Sequence[TakenRepository] | None = None
+    """What ``git`` is served of repositories; None if nothing is taken of any."""
     chosen: Mapping[str, object] | None = None
     """Which entries of which place of its Python programs are there; of none with ``{}``, which marks all places."""
 
@@ -142,6 +146,8 @@ def record_on(
         watching.prepare(folders[_PYTHON], _PYTHON)
         if limits.fetched and not limits.network:
             fetching.serve(folders[_PYTHON], _PYTHON, limits.fetched)
+        if limits.repositories is not None and not limits.network:
+            fetching_git.serve(folders[_PYTHON], _PYTHON, limits.repositories)
         if limits.chosen is not None:
             watching.mark(folders[_PYTHON], _PYTHON, limits.chosen)
         home = f"{WORKSPACE}/mods/{name}"
@@ -197,6 +203,25 @@ def record_on(
         )
 
 
+def fed(
+    name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits, fetcher: Fetcher | None
+) -> Recording:
+    """Record ``run.sh`` until it has what it asks for and ``fetcher`` can take. Raises as ``changed`` does."""
+    while True:
+        given = limits
+        if fetcher is not None:
+            repositories = tuple(fetcher.repositories.values())
+            given = limits._replace(fetched=fetcher.taken, repositories=repositories)
+        try:
+            return changed(["./run.sh"], name, files, tree, given)
+        except fetching.Lacked as error:
+            if fetcher is None:
+                raise
+            new = fetcher.take(error.urls), fetcher.take_repositories(error.repositories)
+            if not any(new):
+                raise
+
+
 def changed(
     argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
 ) -> Recording:
@@ -232,6 +257,7 @@ def _lacking(message: str, hint: str | None, seen: Watched) -> fetching.Lacked:
     error = fetching.Lacked(message, hint=hint)
     asked = (served.parse([*one.argv]) for one in seen.lacked if one.argv[0] in {"curl", "wget"})
     error.urls = tuple(one[0] for one in asked if one is not None)
+    error.repositories = seen.repositories
     return error
 
 

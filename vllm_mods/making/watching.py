@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
-from vllm_mods.making import entries, entry_marks, python_code, tools
+from vllm_mods.making import entries, entry_marks, fetching_git, python_code, tools
+from vllm_mods.making.served_git import Asked
 
 BIN = "bin"
 _LOG, _OPENED, _TRACE = "asked", "opened", "trace"
@@ -196,6 +197,8 @@ class Watched(NamedTuple):
     ended: WatchedCommand | None
     opened: frozenset[str]
     everywhere: bool
+    repositories: tuple[Asked, ...] = ()
+    """What ``git`` asked for and was not served."""
 
 
 def prepare(folder: str, home: str) -> None:
@@ -243,7 +246,13 @@ def read(
     everywhere = shown or bool(whole) or not opened.isdisjoint({seen, _VERSION})
     steps = tuple(dict.fromkeys(installed))
     return Watched(
-        lacked, failed, steps, ended[-1] if ended else None, frozenset(inner - whole), everywhere
+        lacked,
+        failed,
+        steps,
+        ended[-1] if ended else None,
+        frozenset(inner - whole),
+        everywhere,
+        tuple(fetching_git.asked(folder)),
     )
 
 

@@ -15,7 +15,7 @@ from vllm_mods.report.text import between, label
 # What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),
 # noncharacters (not allowed in XML), and marks that change the order in which text is shown.
 _UNSHOWABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 _NUMBER = re.compile(r"\d+")
 
@@ -74,7 +74,11 @@ def grid(result: MatrixResult) -> Grid:
     """Sort the cells of a matrix into rows and columns, both in the order in which they come."""
     cells = {(cell.mod, cell.tree): cell for cell in result.cells}
     versions = {cell.mod: cell.mod_version for cell in result.cells}
-    labels = {cell.tree: clean(label(cell.tree, cell.version)) for cell in result.cells}
+    labels: dict[str, str] = {}
+    for cell in result.cells:
+        if cell.tree not in labels:
+            short = clean(label(cell.tree, cell.version))
+            labels[cell.tree] = clean(cell.tree) if short in labels.values() else short
     rows = (
         GridRow(mod, version, tuple(cells.get((mod, tree)) for tree in labels))
         for mod, version in versions.items()

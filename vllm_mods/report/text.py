@@ -213,8 +213,9 @@ def label(tree: str, version: str) -> str:
     """Shorten ``pypi:`` trees: a rebuilt wheel is told by its build tag."""
     if tree == f"pypi:{version}":
         return version
-    name = tree.removeprefix("pypi:")
+    kind, _, name = tree.partition(":")
     if name.endswith(".whl"):
-        fields = name.split("-")
-        return f"{fields[1]} build {fields[2]}" if len(fields) == 6 else f"{fields[1]} build 0"
+        fields = name.rpartition("/")[2].split("-")
+        first = " build 0" if kind == "pypi" else ""  # another one stands beside it
+        return f"{fields[1]} build {fields[2]}" if len(fields) == 6 else f"{fields[1]}{first}"
     return tree

@@ -1,14 +1,15 @@
-"""A pairing's container as a file that people keep: compose, quadlet, Kubernetes. Pure."""
+"""A pairing's container, as its image starts, as a file that people keep: compose, quadlet, Kubernetes. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
+from vllm_mods.base.errors import UsageError
+from vllm_mods.images import names
 from vllm_mods.run.service import PAIRING_LABEL, RAY_PORT, Service, head, worker
 
 FORMATS = ("compose", "quadlet", "k8s")
@@ -51,8 +52,7 @@ def _compose(one: Service) -> dict[str, Any]:
         common["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
     if not one.cluster:
         ports = {"ports": [f"{one.port}:{one.inside}"], "shm_size": one.shm}
-        more = {"command": [_dollars(word) for word in one.arguments]} if one.arguments else {}
-        return {"services": {one.name: {"container_name": one.name, **common, **ports, **more}}}
+        return {"services": {one.name: {"container_name": one.name, **common, **ports}}}
     # Two hosts: `docker compose --profile head up` on one, `--profile worker` on the other.
     host = {"VLLM_HOST_IP": "${VLLM_HOST_IP:?the address of this node}"}
     env = {name: _dollars(value) for name, value in one.env.items()}
@@ -74,6 +74,8 @@ def _compose(one: Service) -> dict[str, Any]:
 
 
 def _quadlet(one: Service, script: str | None) -> str:
+    # podman looks for a name without a registry in all that it searches
+    image = one.image if names.has_host(one.image) else f"localhost/{one.image}"
     part = "" if script is None else "-head" if script == head(one) else "-worker"
     lines = [
         "[Unit]",
@@ -81,26 +83,38 @@ def _quadlet(one: Service, script: str | None) -> str:
         "Wants=network-online.target",
     ]
     lines += ["After=network-online.target", "", "[Container]", f"ContainerName={one.name}{part}"]
-    lines += [f"Image={_unit(one.image)}", f"Label={PAIRING_LABEL}={one.pairing}"]
+    lines += [f"Image={_unit(image)}", f"Label={PAIRING_LABEL}={one.pairing}"]
     for mount in one.mounts:
         end = ":ro" if mount.read_only else ""
-        lines.append(f"Volume={_unit(mount.source)}:{_unit(mount.target)}{end}")
+        lines.append(f"Volume={_unit(_dollars(f'{mount.source}:{mount.target}'))}{end}")
     if one.gpus != "none":
         lines += [f"AddDevice=nvidia.com/gpu={each}" for each in one.gpus.split(",")]
     if script is None:
         lines += [f"PublishPort={one.port}:{one.inside}", f"ShmSize={one.shm}"]
-        lines += [f"Exec={_dollars(_words(one.arguments))}"] * bool(one.arguments)
     else:
         lines += ["Network=host", "PodmanArgs=--ipc=host --init"]
-        lines += [f"Environment={_words([f'{key}={value}'])}" for key, value in one.env.items()]
+        # what is written here comes into the line that systemd expands
+        env = [f"{key}={_dollars(value)}" for key, value in one.env.items()]
+        lines += [f"Environment={_word(each)}" for each in env]
         # VLLM_HOST_IP, and on the worker HEAD_IP, are this node's own
         lines += ["EnvironmentFile=/etc/vllm-mods/node.env", 'Entrypoint=["/bin/bash", "-c"]']
-        lines.append(f"Exec={_dollars(_words([script]))}")
-    lines += ["", "[Service]", "Restart=always", f"TimeoutStartSec={_START_SECONDS}"]
+        lines.append(f"Exec={_dollars(_word(script))}")
+    again = one.restart.partition(":")[0].replace("unless-stopped", "always")
+    lines += ["", "[Service]", f"Restart={again}", f"TimeoutStartSec={_START_SECONDS}"]
     return "\n".join([*lines, "", "[Install]", "WantedBy=default.target", ""])
 
 
 def _kubernetes(one: Service) -> list[dict[str, Any]]:
+    if one.restart not in {"always", "unless-stopped"}:
+        raise UsageError(
+            f"--restart {one.restart}: a Deployment starts its containers again whenever they end",
+            hint="leave --restart out",
+        )
+    if one.gpus[0].isdigit():
+        raise UsageError(
+            f"--gpus {one.gpus}: Kubernetes chooses them itself; the command needs {one.per_node}",
+            hint="--gpus all, or none",
+        )
     # A service's name is one of DNS: no dot, and a letter first.
     plain = re.sub(r"[^a-z0-9-]", "-", one.name.lower()).strip("-")
     one = one._replace(name=plain if plain[:1].isalpha() else f"vllm-{plain}")
@@ -136,11 +150,9 @@ def _deployment(one: Service, name: str, script: str | None) -> dict[str, Any]:
     container: dict[str, Any] = {"name": "vllm", "image": one.image}
     if script is not None:
         own = {"fieldRef": {"fieldPath": "status.podIP"}}
-        container["command"] = ["/bin/bash", "-c", _no_expansion(script)]
-        container["env"] = [{"name": key, "value": _no_expansion(one.env[key])} for key in one.env]
+        container["command"] = ["/bin/bash", "-c", _dollars(script)]
+        container["env"] = [{"name": key, "value": _dollars(one.env[key])} for key in one.env]
         container["env"].append({"name": "VLLM_HOST_IP", "valueFrom": own})
-    elif one.arguments:
-        container["args"] = [_no_expansion(word) for word in one.arguments]
     if script is None or script == head(one):
         probe = {"httpGet": {"path": "/health", "port": one.inside}, "periodSeconds": 10}
         container["ports"] = [{"containerPort": one.inside}]
@@ -166,24 +178,23 @@ def _named(one: Service, name: str) -> dict[str, Any]:
 
 def _size(shm: str) -> str:
     """Return a size of docker's as Kubernetes writes it: ``16g`` is ``16Gi``."""
-    return re.sub(r"([kmg])b?\Z", lambda unit: f"{unit[1].upper()}i", shm.lower())
+    number = shm.rstrip("bBiIkKmMgGtT")
+    unit = shm[len(number) :][:1].upper().strip("B")
+    return f"{number}{unit}i" if unit else number
 
 
 def _dollars(text: str) -> str:
+    """Return what compose, systemd and Kubernetes read as a text: all of them take ``$$`` for a dollar."""
     return text.replace("$", "$$")
-
-
-def _no_expansion(text: str) -> str:
-    return text.replace("$(", "$$(")
 
 
 def _unit(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _words(words: Sequence[str]) -> str:
-    """Return words as systemd reads them: quoted, on one line."""
-    return _unit(" ".join(json.dumps(word, ensure_ascii=False) for word in words))
+def _word(text: str) -> str:
+    """Return a word as systemd reads it: quoted, on one line."""
+    return _unit(json.dumps(text, ensure_ascii=False))
 
 
 class _Yaml(yaml.SafeDumper):

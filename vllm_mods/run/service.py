@@ -17,7 +17,9 @@ CACHE = "/root/.cache/huggingface"
 """Where the Hub's client keeps models in vLLM's images."""
 RAY_PORT = 6379
 _PORT = 8000
-_GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z")
+_GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z", re.ASCII)
+_SHM = re.compile(r"[0-9]+([kmgt]i?)?b?\Z", re.IGNORECASE | re.ASCII)
+_RESTART = re.compile(r"(no|always|unless-stopped|on-failure(:\d+)?)\Z", re.ASCII)
 
 
 class Mount(NamedTuple):
@@ -73,6 +75,13 @@ def service(
     """
     if not _GPUS.match(gpus):
         raise UsageError(f"--gpus {gpus}: neither all, none nor numbers", hint="--gpus 0,1")
+    if not _SHM.match(shm):
+        raise UsageError(f"--shm {shm}: no size", hint="--shm 16g")
+    if not _RESTART.match(restart):
+        raise UsageError(
+            f"--restart {restart}: no policy of an engine",
+            hint="no, always, unless-stopped, on-failure or on-failure:N",
+        )
     words = (*pairings.arguments(wanted), *arguments)
     inside = _number(words, _PORT, "--port")
     at_path = wanted.model.startswith("/")

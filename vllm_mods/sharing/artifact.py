@@ -100,7 +100,7 @@ def prepare(folder: str, reference: str, *, sign: str | None = None) -> Publicat
     if name.digest or ":" not in reference.rpartition("/")[2]:
         raise UsageError(
             f"{reference}: a library is published under a tag, and it is not moved later",
-            hint=f"{reference.partition('@')[0]}:1",
+            hint=str(name._replace(tag="1", digest=None)),
         )
     signer = None if sign is None else signing.signer(sign)
     library = contents.read(folder)
@@ -111,7 +111,7 @@ def prepare(folder: str, reference: str, *, sign: str | None = None) -> Publicat
     if signer is not None:
         attached = signing.signature(_statement(library, digest), signer, NAMESPACE)
     client = Pusher(name, os.environ, None)
-    there = client.digest_of_tag()
+    there = client.digest_of_tag() and client.manifest(str(name)).digest
     if there not in {None, digest}:
         raise Refused(
             f"{name} is {there} already, and {folder} is {digest}: a tag is not moved; nothing was sent",

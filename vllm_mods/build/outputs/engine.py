@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused, TreeError
-from vllm_mods.build import archive, oci
+from vllm_mods.build import archive
 from vllm_mods.build.building import Built
+from vllm_mods.images import names
 
 # What opens an image store, by the place that a base lies in.
 PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "buildah"}
@@ -150,4 +151,4 @@ def _failed(program: str, said: str) -> TreeError:
 
 def _named(program: str, ref: str) -> str:
     """Return a name as an engine gives it to what was built here."""
-    return ref if program == _DOCKER or oci.full_name(ref) == ref else f"localhost/{ref}"
+    return ref if program == _DOCKER or names.has_host(ref) else f"localhost/{ref}"

@@ -1,0 +1,183 @@
+"""What a mod's script has from git repositories: taken once, outside of every sandbox, when the mod is imported.
+
+By https only, without hooks, submodules, anybody's settings or login, one ref at a time; it is pinned by its commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.hops import redact
+from vllm_mods.making import served_git
+from vllm_mods.making.served_git import Asked
+
+_FOLDER = "git"
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "credential.helper": "",
+    "fetch.fsckObjects": "true",
+    "fetch.recurseSubmodules": "false",
+    "gc.auto": "0",
+    "http.followRedirects": "false",
+    "maintenance.auto": "false",
+}
+_ALLOWED = "https"
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_PAUSE = 0.2  # seconds between two looks at the size
+
+
+class TakenRepository(NamedTuple):
+    """A repository with one ref, in a folder: what was asked for, and the commit that it was then."""
+
+    asked: Asked
+    folder: str
+    commit: str
+    text: bytes
+    """The commit as git has it; its hash is ``commit``."""
+
+
+def take(asked: Asked, folder: str) -> TakenRepository:
+    """Take a ref of a repository into an empty folder. Raises ``TreeError`` if it cannot be had."""
+    url, ref, depth = asked
+    _git(folder, "init", "--bare", "--quiet", "--template=", ".")
+    full, head = _resolved(url, ref, folder)
+    kept = f"refs/taken/{full}" if _COMMIT.match(full) else full
+    deep = [f"--depth={depth}"] if depth else []
+    _git(folder, "fetch", "--quiet", "--no-tags", *deep, "--", url, f"+{full}:{kept}")
+    if head:
+        _git(folder, "symbolic-ref", "HEAD", head)
+    for name in ("allowAnySHA1InWant", "allowFilter"):
+        _git(folder, "config", f"uploadpack.{name}", "true")
+    commit = _git(folder, "rev-parse", "--verify", f"{kept}^{{commit}}").decode().strip()
+    return TakenRepository(asked, folder, commit, _git(folder, "cat-file", "commit", commit))
+
+
+def _resolved(url: str, ref: str, folder: str) -> tuple[str, str]:
+    """Return the full name of a ref there, as git would take it, and the branch that is HEAD there or empty."""
+    rows = _git(folder, "ls-remote", "--symref", "--", url).decode("utf-8", "replace").splitlines()
+    pairs = [row.partition("\t")[::2] for row in rows]
+    heads = [
+        left.removeprefix("ref: ")
+        for left, right in pairs
+        if left[:5] == "ref: " and right == "HEAD"
+    ]
+    names = {right for left, right in pairs if left[:5] != "ref: "}
+    head = heads[0] if heads else ""
+    if ref == "HEAD" and head in names:
+        return head, head
+    for full in (ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}"):
+        if full in names:
+            return full, full if full.startswith("refs/heads/") else ""
+    if _COMMIT.match(ref):
+        return ref, ""
+    raise TreeError(f"{redact(url)} has no {ref}", hint=f"git ls-remote {redact(url)}")
+
+
+def _git(folder: str, *words: str) -> bytes:
+    """Run git in a folder that may not grow beyond what a mod may have. Raises ``TreeError``."""
+    kept = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
+    environ = {
+        name: value for name, value in os.environ.items() if name[:4] != "GIT_" or name in kept
+    }
+    environ |= {
+        "GIT_ALLOW_PROTOCOL": _ALLOWED,
+        "GIT_ASKPASS": "",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "LC_ALL": "C",
+    }
+    settings = [word for pair in _SETTINGS.items() for word in ("-c", "=".join(pair))]
+    command = ["git", *settings, *words]
+    until = time.monotonic() + limits.TOOL_SECONDS
+    why = ""
+    with (
+        open(os.path.join(folder, "out"), "w+b") as out,
+        open(os.path.join(folder, "err"), "w+b") as err,
+        subprocess.Popen(
+            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            start_new_session=True,
+        ) as process,
+    ):  # fmt: skip
+        while process.poll() is None and not why:
+            try:
+                process.wait(_PAUSE)
+            except subprocess.TimeoutExpired:
+                why = _too_much(folder, until)
+        if why or (why := _too_much(folder, until + limits.TOOL_SECONDS)):
+            os.killpg(process.pid, 9) if process.poll() is None else None
+        elif process.returncode:
+            err.seek(0)
+            last = err.read(limits.SCRIPT).decode("utf-8", "replace").strip().rpartition("\n")[2]
+            why = last or f"exit code {process.returncode}"
+        if why:
+            url = next((word for word in words if "://" in word), "")
+            raise TreeError(
+                f"git {words[0]} {redact(url)}: {why}", hint="a copy in the mod's folder"
+            )
+        out.seek(0)
+        return out.read(limits.PAGE)
+
+
+def _too_much(folder: str, until: float) -> str:
+    size = sum(
+        os.lstat(os.path.join(parent, name)).st_size
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if os.path.lexists(os.path.join(parent, name))
+    )
+    if size > limits.MOD_BYTES:
+        return f"more than {limits.MOD_BYTES}"
+    return f"not within {limits.TOOL_SECONDS}" if time.monotonic() > until else ""
+
+
+def serve(folder: str, home: str, taken: Sequence[TakenRepository]) -> None:
+    """Put repositories into the folder of a recording that its command sees as ``home``."""
+    place = os.path.join(folder, _FOLDER)
+    os.mkdir(place)
+    for number, one in enumerate(taken):
+        shutil.copytree(one.folder, os.path.join(place, str(number)))
+    index = {served_git.key(one.asked): number for number, one in enumerate(taken)}
+    with open(os.path.join(place, served_git.INDEX), "w", encoding="utf-8") as out:
+        json.dump(index, out)
+    shutil.copyfile(served_git.__file__, os.path.join(place, "served_git.py"))
+    program = os.path.join(folder, "bin", "git")
+    with open(program, "w", encoding="utf-8") as out:
+        out.write(
+            '#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I '
+            f'{home}/{_FOLDER}/served_git.py "$@"\n'
+        )
+
+
+def asked(folder: str) -> Iterator[Asked]:
+    """Yield what a recording's command asked for and did not get; it may have written there itself."""
+    place = os.path.join(folder, served_git.ASKED)
+    if not os.path.exists(place):
+        return
+    with open(place, "rb") as file:
+        for line in file.read(limits.SCRIPT).splitlines():
+            try:
+                one = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(one, list) and [*map(type, one)] == [str, str, int]:
+                url, ref, depth = one
+                words = [f"--depth={depth}"] if depth else []
+                parsed = served_git.parse(["fetch", *words, "--", url, ref], lambda _: None)
+                if parsed is not None:
+                    yield parsed
+
+
+def files(taken: Mapping[Asked, TakenRepository]) -> Iterator[tuple[str, bytes, str]]:
+    """Yield for each repository its URL with the ref, the commit's text, and a file name that is the commit."""
+    for (url, ref, _), one in taken.items():
+        yield f"{url}#{ref}", one.text, f"{one.commit}.commit"
