@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import importlib.machinery
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MINE = importlib.machinery.EXTENSION_SUFFIXES[0].split(".")[1]
 """What the names of this Python's extension modules say."""
-_LEFT_OUT = {"bin", ".lock", "direct_url.json", "uv_cache.json"}  # of no use, or of this machine
+# Of no use, or of this machine.
+_LEFT_OUT = re.compile(r"^(\.\./)*bin/|^\.lock$|\.dist-info/(direct_url|uv_cache)\.json$")
 _TIME = (1980, 1, 1, 0, 0, 0)
 START = """\
 import importlib.machinery, json, os, shutil, signal, subprocess, sys, tempfile, zipfile
@@ -81,9 +83,15 @@ def installed(stage: Path) -> dict[str, bytes]:
     """Return the files of an installation by their paths, but for what only says how it came there."""
     found = {}
     for path in sorted(stage.rglob("*")):
-        parts = path.relative_to(stage).parts
-        if path.is_file() and parts[0] not in _LEFT_OUT and path.name not in _LEFT_OUT:
-            found["/".join(parts)] = path.read_bytes()
+        name = str(path.relative_to(stage))
+        if path.is_file() and not _LEFT_OUT.search(name):
+            data = path.read_bytes()
+            if path.name == "RECORD":
+                rows = data.decode().splitlines(keepends=True)
+                data = "".join(
+                    row for row in rows if not _LEFT_OUT.search(row.split(",")[0])
+                ).encode()
+            found[name] = data
     return found
 
 

@@ -36,6 +36,7 @@ def test_the_same_matrix_is_the_same_picture(browser: Browser, tmp_path: Path) -
     assert min(size) > 300
 
 
+@pytest.mark.usefixtures("browser")  # what it is read by needs playwright, too
 def test_the_picture_says_which_cells_it_shows() -> None:
     from matrix_picture import text_of
 

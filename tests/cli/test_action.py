@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -58,6 +59,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     env = {
         **os.environ,
         "GITHUB_ACTION_PATH": str(FILE.parent),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "RUNNER_TEMP": str(tmp_path / "runner"),
@@ -119,6 +121,47 @@ def test_what_does_not_fit_fails_the_step_and_is_summed_up(
     assert "~~~~~~~~text\nvLLM " in (tmp_path / "summary.md").read_text()
 
 
+def test_what_does_not_fit_one_tree_is_shown_in_the_change_and_written_for_code_scanning(
+    run: Run, library: Path, site: Path, tmp_path: Path
+) -> None:
+    (site / "vllm/loader.py").write_text("import os\n")
+    inputs = {"library": str(library), "mods": "fast", "target": str(site), "report": "found.sarif"}
+    done = run(**inputs)
+    assert done.returncode == 1
+    shown = [line for line in done.stdout.splitlines() if line.startswith("::error ")]
+    assert shown
+    assert all("patches/fast/mod.toml" in line for line in shown)
+    found = json.loads((tmp_path / "work/found.sarif").read_text())
+    assert len([one for one in found["runs"][0]["results"] if one["level"] == "error"]) == len(
+        shown
+    )
+    assert (tmp_path / "output").read_text() == "report=found.sarif\n"
+    junit = run(**inputs | {"format": "junit", "report": "found.xml"})
+    assert junit.returncode == 1
+    assert "<failure" in (tmp_path / "work/found.xml").read_text()
+    assert run(**inputs | {"format": "html"}).returncode == 2  # which only a matrix has
+
+
+def test_what_lint_finds_is_shown_in_the_change(run: Run, tmp_path: Path) -> None:
+    for name, script in {"bad one": "patch -p1 < x.patch || true\n", "good": "exit 0\n"}.items():
+        (tmp_path / "work" / name).mkdir()
+        (tmp_path / "work" / name / "run.sh").write_text(f"#!/bin/bash\nset -e\n{script}")
+    assert run(lint="good").returncode == 0
+    done = run(lint="good\nbad one\n", report="lint.sarif")
+    assert done.returncode == 1
+    assert "::error file=bad one/run.sh,line=3,title=fail-open::" in done.stdout
+    assert "fail-open" in (tmp_path / "summary.md").read_text()
+    uri = json.loads((tmp_path / "work/lint.sarif").read_text())["runs"][0]["results"][0]
+    place = uri["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "bad%20one/run.sh"
+    assert place["region"]["startLine"] == 3
+
+
+def test_a_step_is_one_command(run: Run, site: Path) -> None:
+    assert "use the action for each" in run(lint=".", target=str(site)).stderr
+    assert run(lint="nowhere").returncode == 2
+
+
 def test_strict_and_versions_reach_the_tool(run: Run, library: Path, site: Path) -> None:
     strict = run(library=str(library), mods="fast", tree=str(site), strict="true")
     assert strict.returncode == 1
@@ -133,9 +176,13 @@ EVIL = ["$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "'; touch pwned 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("evil", EVIL)
-@pytest.mark.parametrize("name", ["mods", "library", "pairing", "vllm", "tree", "target", "format"])
+@pytest.mark.parametrize(
+    "name", ["mods", "library", "pairing", "vllm", "tree", "target", "format", "lint"]
+)
 def test_an_input_is_data(run: Run, tmp_path: Path, site: Path, name: str, evil: str) -> None:
-    inputs = {"mods": "qwen3.5-enhanced", "tree": str(site), "report": "r", name: evil}
+    inputs = {"mods": "qwen3.5-enhanced", "tree": str(site), "report": "r\nx=1", name: evil}
+    assert run(**inputs).returncode == 2
+    inputs["report"] = "r"
     done = run(**inputs)
     assert not list(tmp_path.rglob("pwned"))
     assert "Usage: vllm-mods" not in done.stdout

@@ -10,7 +10,8 @@ import pytest
 from git_server import git, serving
 from mod_folders import FAST, LOADER, SITE, TOP
 
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.making import fetching, fetching_git, served_git
 
 if TYPE_CHECKING:
@@ -183,8 +184,8 @@ def test_nothing_of_a_repository_runs_here(
 def test_more_than_a_mod_may_have_is_not_taken(
     tmp_path: Path, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = fetching_git.limits.Limit(1 << 10, "bytes", "all of a mod")
-    monkeypatch.setattr(fetching_git.limits, "MOD_BYTES", small)
+    small = limits.Limit(1 << 10, "bytes", "all of a mod")
+    monkeypatch.setattr(limits, "MOD_BYTES", small)
     with pytest.raises(TreeError, match="more than 1 KiB"):
         fetching_git.take((shelf.url, "main", 0), str(tmp_path))
 
@@ -231,5 +232,5 @@ def test_what_a_recording_says_that_it_asked_for_is_looked_at(tmp_path: Path) ->
         b'[1, 2, 3]\n["https://h/x", "HEAD", -1]\n["https://h/x", "HEAD", true]\n["https://h/x", "a", 2]\n'
     )
     assert [*fetching_git.asked(str(tmp_path))] == [("https://h/x", "a", 2)]
-    with pytest.raises(fetching.UsageError):
+    with pytest.raises(UsageError):
         fetching.check("--upload-pack=x")

@@ -116,6 +116,14 @@ def test_a_tag_is_made_tried_pushed_and_put_on_a_page(
         assert hashlib.sha256((release / "assets" / name).read_bytes()).hexdigest() == sha
         assert f"sha256:{sha}  {name}, " in said
     assert (release / "notes.md").read_text().startswith("### Added\n")
+    if os.environ.get("VLLM_MODS_TEST_ALL"):
+        again = run(
+            step("make", "Make and try")["run"], tagged, environ | {"RUNNER_TEMP": str(tmp_path)}
+        )
+        assert (
+            again.partition("uploaded, and was not")[2]
+            == said.partition("uploaded, and was not")[2]
+        )
 
     push = step("image", "Push")
     assert push["env"] == {"REGISTRY": "ghcr.io", "TOKEN": "${{ github.token }}"}

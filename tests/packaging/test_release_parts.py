@@ -46,6 +46,11 @@ def stage(folder: Path, said: str, *, time: int) -> Path:
         "vllm_mods/__init__.py": "",
         "vllm_mods/__main__.py": f"import os, sys\nprint({said!r}, *sys.argv[1:])\nsys.exit(7)\n",
         "vllm_mods.dist-info/direct_url.json": str(folder),
+        "vllm_mods.dist-info/RECORD": (
+            "vllm_mods/__init__.py,sha256=x,0\n"
+            f"vllm_mods.dist-info/direct_url.json,sha256={folder.name},9\n"
+            f"../../bin/vllm-mods,sha256={folder.name},9\n"
+        ),
         "bin/vllm-mods": str(folder),
     }.items():
         file = folder / path
@@ -67,7 +72,7 @@ def test_the_single_file_runs_what_is_for_this_python(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (7, "mine a b c\n", "")
     with zipfile.ZipFile(output) as archive:  # its start, its list, and each file that differs
-        assert len(archive.namelist()) == 2 + 3
+        assert len(archive.namelist()) == 2 + 4
 
 
 def test_the_single_file_names_the_pythons_that_it_is_for(tmp_path: Path) -> None:
@@ -87,6 +92,13 @@ def test_the_same_installation_is_the_same_single_file(tmp_path: Path) -> None:
         )
         made.append(output.read_bytes())
     assert made[0] == made[1]
+    kept = single_file.installed(tmp_path / f"stage-{time}")
+    assert kept["vllm_mods.dist-info/RECORD"] == b"vllm_mods/__init__.py,sha256=x,0\n"
+    assert kept.keys() == {
+        "vllm_mods/__init__.py",
+        "vllm_mods/__main__.py",
+        "vllm_mods.dist-info/RECORD",
+    }
 
 
 def jobs() -> dict[str, Any]:

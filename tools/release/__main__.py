@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -67,13 +68,14 @@ def _make(work: Path, output: Path, base: str, *, docker: bool) -> str:
         pins = assets / f"vllm-mods-{version}-requirements.txt"
         staging.pin(packages.ROOT, pins)
         stages = {one: work / one.suffix for one in staging.ALL}
-        for platform, folder in stages.items():
-            staging.stage(built.wheel, pins, platform, folder)
-    with _step("the single file"):
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda one: staging.stage(built.wheel, pins, *one), stages.items()))
+    with _step("the single file, the image"), ThreadPoolExecutor() as pool:
         single = assets / "vllm-mods.pyz"
-        single_file.write({one.suffix: folder for one, folder in stages.items()}, single)
-    with _step("the image"):
-        digest = _image(stages, output / "image", base)
+        named = {one.suffix: folder for one, folder in stages.items()}
+        packed = pool.submit(single_file.write, named, single)
+        digest = pool.submit(_image, stages, output / "image", base).result()
+        packed.result()
     (output / "image-digest").write_text(f"{digest}\n")
     with _step("tried: the wheel, the single file"):
         python = staging.environment(built.wheel, pins, work / "venv")
