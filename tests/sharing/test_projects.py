@@ -440,7 +440,12 @@ def test_names_that_two_libraries_have(call: Call, tmp_path: Path, site: Path) -
     assert said.code == 2
     assert "mods of one name" in said.err
     assert call("apply", "alice/fast", "--target", site).code == 0
+    assert call("status", "alice/fast", "--target", site).code == 0
+    assert call("verify", "alice/fast", "--target", site).code == 0
+    assert call("revert", "alice/fast", "--target", site).code == 0
+    assert call("status", "alice/fast", "--target", site).code == 1
     assert call("show", "vllm-mods/flashqla").code == 0
+    assert call("show", "vllm-mods/qwen3.6-35b").code == 0
 
 
 def test_a_pairing_takes_the_mods_beside_it(

@@ -188,7 +188,7 @@ def revert(
     notes: list[str] = []
     with refusing():
         tree, there = opened(target, None, recovering=notes.append)
-        _check_in(names, there, tree)
+        names = _in_tree(names, there, tree)
         known = tuple(entry.name for entry in there.mods)
         gone = names or known
         outcome = None
@@ -272,7 +272,7 @@ def verify(target: Folder, *names: str) -> Verified:
     [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
     """
     tree, there = opened(target, None, recovering=None)
-    _check_in(names, there, tree)
+    names = _in_tree(names, there, tree)
     found = integrity.findings(there, integrity.undone_in(there).paths)
     if names:
         found = of_mods(found, [entry for entry in there.mods if entry.name in names])
@@ -329,14 +329,16 @@ def opened(
     return FolderTree(root, spec=spec, workspace=place), there
 
 
-def _check_in(names: Sequence[str], there: State, tree: FolderTree) -> None:
+def _in_tree(names: Sequence[str], there: State, tree: FolderTree) -> tuple[str, ...]:
+    """Return mods' names as a tree has them: whose they are, it does not say. Raises ``UsageError`` for others."""
     known = {entry.name for entry in there.mods}
     for name in names:
-        if name not in known:
+        if name.rpartition("/")[2] not in known:
             raise UsageError(
                 f"{name} was not put into {tree.spec} by this tool, so nothing says what was there before",
                 hint=f"vllm-mods status --target {tree.spec}",
             )
+    return tuple(name.rpartition("/")[2] for name in names)
 
 
 def planned_on(

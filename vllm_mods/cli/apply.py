@@ -77,7 +77,7 @@ def command(
     epoch = source_date_epoch()
     library = options.open_library(libraries)
     paired = None if pairing is None else library.pairing(pairing)
-    unknown = [name for name in mods if name not in library.names()]
+    unknown = [name for name in mods if not library.has(name)]
     # as they went in: after a new installation `status` names them, whatever library they came from
     kept = apply.kept_in(target, unknown) if unknown and not library.pinned else ()
     named = [name for name in mods if name not in {mod.name for mod in kept}]

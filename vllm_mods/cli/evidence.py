@@ -69,9 +69,9 @@ def command(
 
 def mods_of(library: Library, names: Sequence[str]) -> tuple[Mod, ...]:
     """Read mods, and those of pairings, by name."""
-    pairings = library.pairing_names()
     each: Iterable[tuple[str, ...]] = (
-        library.mods_of(library.pairing(name)) if name in pairings else (name,) for name in names
+        library.mods_of(library.pairing(name)) if library.has_pairing(name) else (name,)
+        for name in names
     )
     return library.select(dict.fromkeys(name for group in each for name in group))
 

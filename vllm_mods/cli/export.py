@@ -68,7 +68,7 @@ def command(
     library = options.open_library(libraries)
     if form == "recipe":
         _refuse_unused(given)
-    if name not in library.names():
+    if not library.has(name):
         if specs or variant or as_json:
             raise UsageError(
                 f"--tree, --variant and --json are for mods, and there is no mod `{name}`",
@@ -77,7 +77,7 @@ def command(
         if form == "recipe":
             return _pairing(name, output, libraries)
         return _started(asked(library, name, (), **given).service, form, output)
-    if name in library.pairing_names():
+    if library.has_pairing(name):
         raise UsageError(
             f"there are a mod and a pairing named `{name}`: which one is meant?",
             hint="rename one of them",
@@ -140,7 +140,7 @@ def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
     library = options.open_library(libraries)
     pairing = library.pairing(name)
     trust.demand_pairing(library, name)
-    held = [mod for mod in pairing.mods if mod in library.names()]
+    held = [mod for mod in pairing.mods if library.has(mod)]
     served, brought = taken_over(pairing, library.select(held))
     for mod, said in brought:
         options.note(f"{mod} {said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.model import Mod, Tree, Verdict
 from vllm_mods.cli import shown
 from vllm_mods.library import checksums, project_file
@@ -38,7 +39,10 @@ def completer(
     """Return what tells a shell the names, of these kinds, that begin with what was typed."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
-        library = open_library(())
+        try:
+            library = open_library(())
+        except VllmModsError:  # the command says what is wrong; a TAB is no place for that
+            return []
         return [name for names in kinds for name in names(library) if name.startswith(typed)]
 
     return complete
@@ -245,8 +249,7 @@ def check_own(library: Library, mod: Mod) -> None:
 def open_library(extra: tuple[str, ...]) -> Library:
     """Open the bundled library, those of ``--library`` and ``VLLM_MODS_LIBRARY``, and the project's.
 
-    Raises ``UsageError`` and ``Refused`` as ``Library`` and ``pinning.sums`` do, and for a library of the
-    project that is not on this machine.
+    Raises ``UsageError`` and ``Refused`` as ``Library``, ``checksums.sums`` and ``locking.shared`` do.
     """
     shared: tuple[Shared, ...] = ()
     project = project_file.find()
@@ -255,19 +258,16 @@ def open_library(extra: tuple[str, ...]) -> Library:
 
         shared = locking.shared(project)
     folders = library_folders(extra)
-    context = click.get_current_context(silent=True)
-    meta: dict[str, Any] = {} if context is None else context.meta
+    meta: dict[str, Any] = getattr(click.get_current_context(silent=True), "meta", {})
     required, signers = meta.get(_REQUIRED) or (), meta.get(_SIGNERS)
-    if not required and signers is None:
-        return Library(*folders, shared=shared)
-    if not folders:
+    pinned = bool(required) or signers is not None
+    if pinned and not folders:
         raise UsageError(
             "there is no library to pin: the mods that come with vllm-mods are its own",
             hint="--library DIR, or take --require-hashes and --allowed-signers away",
         )
-    return Library(
-        *folders, pins=lambda folder: checksums.sums(folder, required, signers), shared=shared
-    )
+    pins = functools.partial(checksums.sums, pins=required, signers=signers) if pinned else None
+    return Library(*folders, pins=pins, shared=shared)
 
 
 def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:

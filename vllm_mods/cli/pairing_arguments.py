@@ -80,7 +80,7 @@ def read_lock(library: Library, path: str, name: str) -> ReadLock:
             hint=f"vllm-mods lock {name} --output {os.path.relpath(path)}",
         )
     lock = pairing_lock.parse(data, path)
-    if lock.pairing != name:
+    if lock.pairing != name.rpartition("/")[2]:
         raise UsageError(
             f"{path} is the lock of pairing {lock.pairing}, not of {name}",
             hint=f"vllm-mods lock {name} --output FILE",

@@ -266,7 +266,7 @@ def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod
     if output is None:
         options.check_own(library, mod)
         return mod
-    place = os.path.join(output, "patches", name)
+    place = os.path.join(output, "patches", mod.name)
     library_writing.recover(output)
     if not new:
         return load_mod(place, library.roots)

@@ -23,10 +23,10 @@ from vllm_mods.report import data
 def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
     """Show one mod or pairing: what it changes and needs, or what is served and how."""
     library = options.open_library(libraries)
-    if name not in library.pairing_names():
+    if not library.has_pairing(name):
         mod = library.load(name)
         answer, lines = of_mod(mod), mod_lines(mod)
-    elif name in library.names():
+    elif library.has(name):
         raise UsageError(
             f"`{name}` is the name of a mod and of a pairing, {library.pairing_file(name)}",
             hint="rename the pairing: its file, and `name` in it",

@@ -19,6 +19,7 @@ def command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 
     Exit code 0 if and only if all that went in is in, as it was left; with MOD, if all of them are.
     """
+    mods = tuple(name.rpartition("/")[2] for name in mods)  # whose they are, no tree says
     there = apply.status(target, *mods)
     absent = [name for name in mods if name not in {entry.name for entry in there.mods}]
     shown = [entry for entry in there.mods if not mods or entry.name in mods]

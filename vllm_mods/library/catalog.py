@@ -147,6 +147,14 @@ class Library:
         """Return the names of all mods, sorted; with their owners' where two have one name."""
         return _shown(self._folders)
 
+    def has(self, name: str) -> bool:
+        """Tell whether there is a mod of this name, with its owner's in front or without."""
+        return name in self._folders
+
+    def has_pairing(self, name: str) -> bool:
+        """Tell whether there is a pairing of this name, with its owner's in front or without."""
+        return name in self._pairing_files()
+
     def mods(self, *names: str) -> tuple[Mod, ...]:
         """Read the named mods and whatever they require, each once, requirements first.
 
@@ -164,7 +172,7 @@ class Library:
     def _mod_folder(self, name: str) -> str:
         if name in self._folders:
             return self._folders[name]
-        pairings = self.pairing_names()
+        pairings = self._pairing_files()
         if name in pairings:
             raise UsageError(f"{name} is a pairing, not a mod", hint=f"--pairing {name}")
         raise self._unknown("mod", name, self._folders, pairings)
@@ -192,6 +200,8 @@ class Library:
     def pairing_file(self, name: str) -> str:
         """Return the path of a pairing. Raises ``UsageError`` if there is none."""
         files = self._pairing_files()
+        if home := name not in files and self._homes.get(name):
+            return os.path.join(home, "pairings", f"{name}.toml")  # the one that was read
         if name not in files:
             raise self._unknown("pairing", name, files)
         return files[name]
