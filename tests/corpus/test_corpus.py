@@ -52,7 +52,6 @@ def test_a_mod_does_what_its_script_does(name: str) -> None:
         assert not found.lost, found
 
 
-<<<<<<< HEAD
 def test_the_mods_of_the_corpus_make_a_map(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,10 +64,7 @@ def test_the_mods_of_the_corpus_make_a_map(
     assert page.read_text().count('<td class="applies"') >= 6
 
 
-@pytest.mark.sampled(2)
-=======
 @pytest.mark.sampled(1)
->>>>>>> tests14
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_what_a_script_does_is_as_it_was_recorded(name: str) -> None:
     version, *_ = RELEASES
