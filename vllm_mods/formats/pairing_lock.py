@@ -324,7 +324,11 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  
         for one in value:
             rest = {k: v for k, v in one.items() if k != key}
             if path == "image.layer":  # one difference for one file
-                yield f"{path}[{one[key]}]", " ".join(str(each) for each in rest.values())
+                said = {**rest, "mode": f"{one['mode']:o}"}
+                yield (
+                    f"{path}[{one[key]}]",
+                    ", ".join(f"{name} {each}" for name, each in said.items() if each is not None),
+                )
                 continue
             yield from _flat(f"{path}[{one[key]}]", rest)
             yield f"{path}[{one[key]}]", "there"
