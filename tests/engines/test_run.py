@@ -66,3 +66,19 @@ def test_a_pairing_is_started_told_apart_looked_at_and_stopped(tool: Tool, docke
     assert "vllm-mods did not start it" in tool("stop", "other", code=2).stderr
     assert tool("stop", "small").stdout == "small: stopped and removed\n"
     dockerd("rm", other)
+
+
+def test_what_does_not_start_leaves_no_container(tool: Tool, dockerd: Engine) -> None:
+    run = ("run", NAME, "--engine", "docker")
+    failed = tool(*run, code=1).stderr  # the tests' docker has no driver for GPUs
+    assert "could not select device driver" in failed
+    assert "nothing is left of it\n\nhint: --gpus none" in failed
+    assert dockerd("ps", "-aq") == ""
+    tool(*run, "--gpus", "none")
+    taken = tool(*run, "--gpus", "none", code=2).stderr
+    assert taken.startswith("note: ")
+    assert (
+        "docker has a container small; nothing was started\n\nhint: vllm-mods stop small" in taken
+    )
+    assert "Up" in dockerd("ps", "--filter", "name=small", "--format", "{{.Status}}")
+    tool("stop", "small")

@@ -57,15 +57,14 @@ def command(
         return EXIT_OK
     chosen = _with_image(found, program)
     _check(found, chosen)
-    identity = engine.call(*start.line(chosen, found.service, env_files=env_files)).strip()
-    click.echo(
-        f"{found.service.name}: {chosen} {identity[:12]}, http://localhost:{found.service.port}"
-    )
+    one = found.service
+    identity = engine.start(start.line(chosen, one, env_files=env_files), one.name)
+    click.echo(f"{one.name}: {chosen} {identity[:12]}, http://localhost:{one.port}")
     if not wait:
         options.hint(f"vllm-mods logs {found.service.name}")
         return EXIT_OK
-    waiting.wait(found.service, chosen)
-    there = engine.container(found.service.name, chosen)
+    waiting.wait(one, chosen)
+    there = engine.container(one.name, chosen)
     seen = evidence.of_mods(mods_of(library, (name,)), engine.log(there)[: limits.LOG])
     return say(seen, as_json=False)
 

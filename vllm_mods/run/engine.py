@@ -6,8 +6,10 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
@@ -137,6 +139,33 @@ def call(program: str, *arguments: str) -> str:
     if done.returncode:
         raise TreeError(f"{program} {arguments[0]}: {done.stderr.strip()}", hint=f"{program} info")
     return done.stdout
+
+
+def start(line: Sequence[str], name: str) -> str:
+    """Run ``PROGRAM run --detach …`` and return the container's ID; one that does not start is removed again.
+
+    Raises ``UsageError`` where a container has the name, ``TreeError`` with the engine's words.
+    """
+    program = line[0]
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+        made = Path(folder, "id")
+        done = _run(*line[:3], "--cidfile", str(made), *line[3:])
+        identity = made.read_text().strip() if made.exists() else ""
+    if not done.returncode:
+        return done.stdout.strip()
+    if identity:
+        _run(program, "rm", "--force", "--volumes", identity)
+    elif not _run(program, "container", "inspect", name).returncode:
+        raise UsageError(
+            f"{program} has a container {name}; nothing was started",
+            hint=f"vllm-mods stop {name}, or --name ANOTHER",
+        )
+    said = done.stderr.strip().partition("\n\nRun '")[0]
+    no_gpu = any(word in said.lower() for word in ("gpu", "nvidia"))
+    raise TreeError(
+        f"{program} run: {said}; nothing is left of it",
+        hint="--gpus none, if there are none" if no_gpu else f"{program} info",
+    )
 
 
 def shown(program: str, arguments: Sequence[str]) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.images import names
 from vllm_mods.run.service import PAIRING_LABEL, RAY_PORT, Service, head, worker
 
 FORMATS = ("compose", "quadlet", "k8s")
@@ -74,8 +73,8 @@ def _compose(one: Service) -> dict[str, Any]:
 
 
 def _quadlet(one: Service, script: str | None) -> str:
-    # podman looks for a name without a registry in all that it searches
-    image = one.image if names.has_host(one.image) else f"localhost/{one.image}"
+    # podman looks for a bare name in every registry that it searches, and `build` has put it here
+    image = one.image if "/" in one.image else f"localhost/{one.image}"
     part = "" if script is None else "-head" if script == head(one) else "-worker"
     lines = [
         "[Unit]",

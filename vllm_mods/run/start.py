@@ -16,8 +16,10 @@ def line(program: str, one: Service, *, env_files: Sequence[str] = ()) -> tuple[
     words += ["--label", f"{PAIRING_LABEL}={one.pairing}", "--restart", one.restart]
     words += [*_gpus(program, one.gpus), "--shm-size", one.shm]
     words += ["--publish", f"{one.port}:{one.inside}"]
-    for mount in one.mounts:
-        words += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
+    for source, target, read_only in one.mounts:
+        # a model has to be there; docker would make an empty folder of a --volume that is not
+        bind = f"type=bind,source={source},target={target},readonly"
+        words += ["--mount", bind] if read_only else ["--volume", f"{source}:{target}"]
     for path in env_files:
         words += ["--env-file", os.path.abspath(path)]
     return (*words, one.image, *one.arguments)
