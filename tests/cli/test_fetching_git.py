@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from git_server import git, serving
+from memory_tree import MemoryTree
 from mod_folders import FAST, LOADER, SITE, TOP
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.making import fetching, fetching_git, served_git
+from vllm_mods.making import fetching, fetching_git, from_folder, over_releases, served_git
+from vllm_mods.making import folder as launcher
+from vllm_mods.making.compose import Wanted
+from vllm_mods.making.recording import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,6 +110,29 @@ def test_it_is_taken_once_and_pinned_by_its_commit(
     assert call("apply", "mine", "--library", made, "--target", site).code == 0
     assert (site / "vllm/loader.py").read_text() == FAST
     assert len(shelf.asked) == before
+
+
+def test_it_is_taken_once_for_all_releases(tmp_path: Path, shelf: Shelf) -> None:
+    text = FORMS["cherry-pick"].replace("{url}", shelf.url)
+    source = launcher.read(str(folder(tmp_path, text)))
+    trees = [
+        over_releases.Release(
+            version,
+            MemoryTree(
+                {"vllm/__init__.py": b"", "vllm/loader.py": (head + LOADER).encode()}, version
+            ),
+        )
+        for version, head in (("0.21.0", ""), ("0.22.0", "# moved\n"))
+    ]
+    fetcher = fetching.Fetcher(lambda _: None)
+    made, _ = from_folder.make(
+        source, Wanted("mine"), trees, Limits(seconds=60), lambda _: None, fetcher=fetcher
+    )
+    assert [one.asked[1] for one in fetcher.repositories.values()] == ["HEAD", "pull/7/head"]
+    assert made.files[f"fetched/{shelf.pull}.commit"].startswith(b"tree ")
+    assert made.files["mod.toml"].count(f"{shelf.url}#pull/7/head".encode()) == len(
+        {row.variant for row in made.rows}
+    )
 
 
 def test_without_it_nothing_is_taken(call: Call, site: Path, tmp_path: Path, shelf: Shelf) -> None:

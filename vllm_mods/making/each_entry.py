@@ -78,7 +78,8 @@ def make(
                     return _EntriesApart(runs, wanted, tree, tell, as_texts=as_texts).taken()
                 except Refused as error:
                     why = why or error.message
-            objections.append(f"\n  {place.where}: {why}")
+            first = why if not objections else str(why).partition("\n")[0]
+            objections.append(f"\n  {place.where}: {first}")
     if entry_places.largest(whole.points) > limits.ENTRIES:
         objections.append(f"\n  it goes over more than {limits.ENTRIES}")
     nothing = "\n  its Python has no list or loop of them, and no calls one below the other"

@@ -97,8 +97,9 @@ def make(
             f"on none of {len(done)} releases does the script make a mod:{''.join(lines)}",
             hint="--vllm SPEC, the releases that it was written for",
         )
-    variants = _variants(wanted, useful, tell)
-    files, plans, variants = _settled(wanted, variants, useful, releases, tell)
+    cache = SummaryCache()
+    variants = _variants(wanted, useful, tell, cache)
+    files, plans, variants = _settled(wanted, variants, useful, releases, tell, cache=cache)
     rows = tuple(_row(one, plans[one.release.version], variants) for one in done)
     told = [line for one in useful if one.effect for line in one.effect.told]
     unknown = compose.unknown(wanted._replace(vllm=wanted.vllm or "stated"), None)
@@ -111,12 +112,14 @@ def _settled(
     useful: Sequence[_Done],
     releases: Sequence[Release],
     tell: Callable[[str], None],
+    *,
+    cache: SummaryCache,
 ) -> tuple[dict[str, bytes], dict[str, ModPlan], _Variants]:
     """Take releases out of ranges until each variant does on all of its own what the script does."""
     effects = {one.release.version: one.effect for one in useful}
     while variants:
         mod, files = _joined(wanted, variants, releases)
-        plans = dict(_proven(mod, releases, tell))
+        plans = dict(_proven(mod, releases, tell, cache))
         right = {version for version, effect in effects.items() if _same(plans[version], effect)}
         held = [(made, [one for one in covered if one in right]) for made, covered in variants]
         if held == variants:
@@ -204,13 +207,15 @@ class _Keys:
 # --- variants of it
 
 
-def _variants(wanted: Wanted, done: Sequence[_Done], tell: Callable[[str], None]) -> _Variants:
+def _variants(
+    wanted: Wanted, done: Sequence[_Done], tell: Callable[[str], None], cache: SummaryCache
+) -> _Variants:
     """Compose a variant where none of those before makes the changes; newest release first."""
     found: _Variants = []
     for one in reversed(done):
         effect, version = one.effect, one.release.version
         assert effect is not None  # noqa: S101  (these have one)
-        like = (made for made in found if _goes(made[0], one.release, effect))
+        like = (made for made in found if _goes(made[0], one.release, effect, cache))
         if (same := next(like, None)) is not None:
             same[1].append(version)
             continue
@@ -225,7 +230,12 @@ def _variants(wanted: Wanted, done: Sequence[_Done], tell: Callable[[str], None]
         asked = asked._replace(fetched=effect.fetched or wanted.fetched)
         try:
             made = compose.compose(
-                asked, effect.required, effect.templates, one.release.tree, effect.optional
+                asked,
+                effect.required,
+                effect.templates,
+                one.release.tree,
+                effect.optional,
+                cache=cache,
             )
         except Refused as error:
             tell(f"{version}: {error.message}")
@@ -234,12 +244,12 @@ def _variants(wanted: Wanted, done: Sequence[_Done], tell: Callable[[str], None]
     return found
 
 
-def _goes(made: Composed, release: Release, effect: ScriptEffect) -> bool:
+def _goes(made: Composed, release: Release, effect: ScriptEffect, cache: SummaryCache) -> bool:
     """Tell whether a variant makes these very changes of a release."""
     variant = made.mod.variants[0]
     if variant.python != effect.python or len(variant.templates) != len(effect.templates):
         return False
-    return _same(planner.plan([made.mod], release.tree).mods[0], effect)
+    return _same(planner.plan([made.mod], release.tree, cache=cache).mods[0], effect)
 
 
 def _same(planned: ModPlan, effect: ScriptEffect | None) -> bool:
@@ -313,9 +323,8 @@ def span(covered: Sequence[str], every: Sequence[str]) -> str:
 
 
 def _proven(
-    mod: Mod, releases: Sequence[Release], tell: Callable[[str], None]
+    mod: Mod, releases: Sequence[Release], tell: Callable[[str], None], cache: SummaryCache
 ) -> Iterator[tuple[str, ModPlan]]:
-    cache = SummaryCache()
     for i, one in enumerate(releases, 1):
         tell(f"proving on {one.version}, {i} of {len(releases)}")
         yield one.version, planner.plan([mod], one.tree, cache=cache).mods[0]
