@@ -44,7 +44,10 @@ class Shelf(Workshop):
         super().__init__(Setting(tuple(mods), cache, offline=True, store=store))
         by_version = {tree.version: tree for tree in trees}
         named = [SimpleNamespace(version=version, yanked=None) for version in by_version]
-        self.releases: Any = SimpleNamespace(files=lambda: named, open=by_version.__getitem__)
+        none = SimpleNamespace(files=tuple)
+        self.releases: Any = SimpleNamespace(
+            files=lambda: named, open=by_version.__getitem__, of=lambda _name: none
+        )
 
     def open(self, spec: str) -> Any:
         return self.releases.open(spec.removeprefix("memory:"))

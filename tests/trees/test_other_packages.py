@@ -21,7 +21,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Verdict
 from vllm_mods.cli import run
 from vllm_mods.planning.planner import plan
-from vllm_mods.trees import open_tree
+from vllm_mods.trees import open_tree, sources
 from vllm_mods.trees.other_packages import chosen
 
 if TYPE_CHECKING:
@@ -420,3 +420,28 @@ def test_a_lock_is_of_releases_as_they_were(matrix: Matrix, tmp_path: Path) -> N
     write_mod(tmp_path / "library")
     said = matrix("--update-lock", "--with", "transformers==5.6.0", code=2)["error"]
     assert "--with name others" in said["message"]
+
+
+def test_a_cell_is_explained_beside_another_version(
+    server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = tmp_path / "library"
+    write_mod(library)
+    given = ("matrix", "--library", str(library), "--explain", "theirs", "0.19.1")
+    for version, line in (("5.6.0", None), ("5.3.9", 1)):
+        code = run([*given, "--with", f"transformers=={version}", "--json"])
+        said = json.loads(capfd.readouterr().out)
+        assert code == (0 if line else 1)
+        assert said["cell"]["packages"] == {"transformers": version}
+        assert bool(said["hunks"][0]["proof"]) is bool(line)
+    assert server.requests
+
+
+def test_a_package_that_was_yanked_since_is_not_answered_for(
+    matrix: Matrix, server: PackageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mod(tmp_path / "library")
+    assert matrix("--vllm", "==0.19.1")["pypi:0.19.1"]["packages"] == {"transformers": "5.4.0"}
+    server.yanked["transformers-5.4.0-py3-none-any.whl"] = "broken"
+    monkeypatch.setattr(sources, "_FRESH_SECONDS", 0.0)
+    assert matrix("--vllm", "==0.19.1")["pypi:0.19.1"]["packages"] == {"transformers": "5.3.9"}

@@ -6,7 +6,8 @@ are plain data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -252,14 +253,24 @@ class Workshop:
             take(name)
         return tuple(needed.values())
 
+    def _yanked(self, packages: Iterable[str]) -> Iterator[str]:
+        """Yield the files that have been taken back of other distributions: what a release took is another then."""
+        for name in sorted(packages):
+            with suppress(TreeError):
+                files = self.releases.of(name).files()
+                yield from (file.filename for file in files if file.yanked is not None)
+
     def _key(self, subject: Subject) -> str:
         if subject not in self._keys:
             # a mod that another one requires and the pair of both are different subjects
             key = f"{key_of(self._needed(subject))} {' '.join(subject.mods)}"
             key += " strict" * self._setting.strict
             others = self._setting.others
-            asked = changed(self._needed(subject)) if others else ()
+            mods = self._needed(subject)
+            asked = changed(mods) if others else ()
             key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
+            packages = {one.package for mod in mods for one in mod.variants if one.package}
+            key += "".join(f" without {name}" for name in self._yanked(packages))
             if subject.show:
                 since = "" if subject.since is None else self._identity(subject.since)
                 key += f" since {since}"
