@@ -496,6 +496,14 @@ def test_a_folder_that_cannot_be_written(
     assert kept(place) == {}
 
 
+def test_both_are_written_or_none(call: Call, place: Path) -> None:
+    (place / "vllm-mods.lock").mkdir()
+    said = call("add", "git+../alice@v1")
+    assert said.code == 2
+    assert "cannot be written" in said.err
+    assert kept(place) == {}
+
+
 def started(place: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "vllm_mods", *words],
@@ -510,6 +518,16 @@ def test_two_that_add_at_once_both_do(call: Call, place: Path) -> None:
     assert [one.wait(60) for one in running] == [0, 0]
     assert call("sync", "--fetch").code == 0
     assert call("show", "one/fast").code == call("show", "two/slow").code == 0
+
+
+def test_two_that_sync_at_once_leave_it_whole(call: Call, place: Path, site: Path) -> None:
+    call("add", "git+../alice@v1", "--mod", "fast", "--mod", "slow")
+    running = [started(place, "sync", "--target", str(site)) for _ in range(2)]
+    codes = {one.wait(60) for one in running}
+    assert 0 in codes
+    assert codes <= {0, 3}
+    assert call("sync", "--check", "--target", site).code == 0
+    assert vm.verify(site).ok
 
 
 @pytest.mark.parametrize("words", [("add", "git+../alice@v1", "--mod", "fast"), ("sync",)])
