@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     import pytest
 
 
-def lower(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
-    """Have the limit of this name be ``value`` while a test runs."""
+class Part(float):
+    """A part of a second in place of a limit, which has whole ones."""
+
+    def __str__(self) -> str:
+        return f"{float(self)} seconds"
+
+
+def lower(monkeypatch: pytest.MonkeyPatch, name: str, value: float) -> None:
+    """Have the limit of this name be ``value`` while a test runs: of seconds, it may be a part of one."""
     known = limits.table()[name]
-    monkeypatch.setattr(limits, name, limits.Limit(value, known.unit, known.what))
+    made = limits.Limit(value, known.unit, known.what) if isinstance(value, int) else Part(value)
+    monkeypatch.setattr(limits, name, made)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import gzip
 import hashlib
 import html
@@ -67,10 +68,21 @@ def make_wheel(
     name: str = "vllm",
     requires: tuple[str, ...] = (),
 ) -> bytes:
+    return _wheel((*files.items(), *bulk.items()), version, record, name, requires)
+
+
+@functools.cache
+def _wheel(
+    files: tuple[tuple[str, bytes], ...],
+    version: str,
+    record: str | None,
+    name: str,
+    requires: tuple[str, ...],
+) -> bytes:
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     lines = "".join(f"Requires-Dist: {one}\n" for one in requires)
     metadata = f"Name: {name}\nVersion: {version}\n{lines}".encode()
-    contents = {**files, **bulk, f"{info}/METADATA": metadata}
+    contents = {**dict(files), f"{info}/METADATA": metadata}
     rows = "".join(record_row(name, data) for name, data in contents.items())
     contents[f"{info}/RECORD"] = (rows if record is None else record).encode(
         "utf-8", "surrogateescape"

@@ -11,6 +11,8 @@ import pytest
 from mod_making import diff_of, write_mod
 from small_site import FILES, build
 
+from vllm_mods.cli import run
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -27,7 +29,9 @@ def python(*line: str, prefix: Path, cwd: Path) -> subprocess.CompletedProcess[s
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "TIMESTAMP"])
-def test_the_changed_code_runs_after_apply_and_after_revert(tmp_path: Path, mode: str) -> None:
+def test_the_changed_code_runs_after_apply_and_after_revert(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     prefix = tmp_path / "cache"
     root = build(tmp_path / "site")
     os.utime(root / "vllm/a.py", (1700000000, 1700000000))
@@ -44,22 +48,19 @@ def test_the_changed_code_runs_after_apply_and_after_revert(tmp_path: Path, mode
     assert python("-c", code, prefix=prefix, cwd=tmp_path).returncode == 0
     assert len(compiled()) == 1
     assert runs() == "1\n"
-    line = ["-m", "vllm_mods", "apply", "one", "--library", "library", "--target", "site"]
-    done = python(*line, prefix=prefix, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(prefix))
+    assert run(["apply", "one", "--library", f"{tmp_path}/library", "--target", str(root)]) == 0
+    assert capfd.readouterr().err == ""
     assert runs() == "2\n"
     assert python("-c", code, prefix=prefix, cwd=tmp_path).returncode == 0
-    assert (
-        python(
-            "-m", "vllm_mods", "revert", "--target", "site", prefix=prefix, cwd=tmp_path
-        ).returncode
-        == 0
-    )
+    assert run(["revert", "--target", str(root)]) == 0
     assert runs() == "1\n"
     assert list(prefix.rglob("b.cpython-*.pyc"))
 
 
-def test_what_lies_behind_a_link_is_named_and_stays(tmp_path: Path) -> None:
+def test_what_lies_behind_a_link_is_named_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     prefix, outside = tmp_path / "cache", tmp_path / "outside"
     root = build(tmp_path / "site")
     write_mod(tmp_path / "library", "one", diff_of("vllm/a.py", A, "A = 2\n"))
@@ -68,8 +69,8 @@ def test_what_lies_behind_a_link_is_named_and_stays(tmp_path: Path) -> None:
     place = prefix / str(root)[1:]
     place.mkdir(parents=True)
     (place / "vllm").symlink_to(outside)
-    line = ["-m", "vllm_mods", "apply", "one", "--library", "library", "--target", "site"]
-    done = python(*line, prefix=prefix, cwd=tmp_path)
-    assert done.returncode == 0
-    assert f"rm {place}/vllm/a.cpython-311.pyc" in done.stderr.replace("\n  ", " ")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(prefix))
+    assert run(["apply", "one", "--library", f"{tmp_path}/library", "--target", str(root)]) == 0
+    said = capfd.readouterr().err.replace("\n  ", " ")
+    assert f"rm {place}/vllm/a.cpython-311.pyc" in said
     assert (outside / "a.cpython-311.pyc").read_bytes() == b"theirs"

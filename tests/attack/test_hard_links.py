@@ -56,7 +56,7 @@ def test_a_cache_stays_as_it_is_whenever_a_change_is_killed(
         commit(str(root), ONE if there is None else revert_transition(str(root), there))
 
     whole, _cache = ready(tmp_path / "whole")
-    for number in few(range(1, faults.calls(lambda: changed(whole)) + 1), 12, f"linked {change}"):
+    for number in few(range(1, faults.calls(lambda: changed(whole)) + 1), 6, f"linked {change}"):
         root, cache = ready(tmp_path / str(number))
         before, tree = bare(cache), snapshot(root)
 

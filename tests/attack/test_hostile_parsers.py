@@ -17,7 +17,6 @@ from vllm_mods.template.source import Template
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.started
 _TRY = """
 import ctypes, os, signal, socket, sys, threading, time
 resource = sys.modules['resource']
@@ -67,6 +66,7 @@ _ATTACKS = (
 )
 
 
+@pytest.mark.started
 def test_nothing_outside_of_the_process_can_be_reached(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -89,6 +89,7 @@ def test_a_system_call_made_by_hand_is_refused_too(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.started
 def test_what_was_in_the_environment_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "s3cret")
     assert "Exception: []" in _said("raise Exception(list(os.environ))")
@@ -98,6 +99,7 @@ def test_modules_that_act_when_they_are_imported_are_none() -> None:
     assert "ModuleNotFoundError" in _said("import antigravity")
 
 
+@pytest.mark.started
 def test_memory_is_limited() -> None:
     assert "MemoryError" in _said("bytearray(8 << 30)")
 
@@ -109,6 +111,9 @@ def test_what_is_said_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PARSER_SECONDS", 1)
+    monkeypatch.setattr(
+        parser_process, "_PATIENCE", 0.5
+    )  # as long as that, of a second of computing
     assert "more than 1 seconds" in _said("threading.Lock().acquire() and threading.Event().wait()")
 
 

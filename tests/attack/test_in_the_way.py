@@ -113,7 +113,7 @@ def test_a_mount_that_is_read_only_is_named(root: Path, path: str) -> None:
         )
 
 
-MANY = transition(*(write(f"vllm/new/f{n}/x.py", None, b"X = 1\n") for n in range(300)))
+MANY = transition(*(write(f"vllm/new/f{n}/x.py", None, b"X = 1\n") for n in range(180)))
 
 
 def in_child(work: Callable[[], object], soft: int, hard: int) -> int:

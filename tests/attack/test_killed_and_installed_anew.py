@@ -43,7 +43,7 @@ def test_what_pip_installed_over_a_killed_transaction_stays(
     tmp_path: Path, version: str, *, first: bool
 ) -> None:
     tried = 0
-    for point in few(POINTS, 8, f"{version} {first}"):
+    for point in few(POINTS, 4, f"{version} {first}"):
         root = tmp_path / str(point)
         if not killed(root, point):
             continue
@@ -62,7 +62,7 @@ def test_what_pip_installed_over_a_killed_transaction_stays(
 
 def test_bytecode_that_an_import_made_in_between_is_no_edit(tmp_path: Path) -> None:
     tried = 0
-    for point in few(POINTS, 8, "import"):
+    for point in few(POINTS, 4, "import"):
         root = tmp_path / str(point)
         if not killed(root, point):
             continue

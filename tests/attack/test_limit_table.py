@@ -306,7 +306,7 @@ def gone_over(where: Path) -> None:
 
 
 ENOUGH: dict[
-    str, tuple[int | None, str, Callable[[Path], object]]
+    str, tuple[float | None, str, Callable[[Path], object]]
 ] = {  # the value a limit is given, and what goes past it in a folder of its own
     "PAGE": (9, "more than 9 bytes", lambda _: page(b"<a href=x>x</a>")),
     "LINKS": (1, "more than 1 links", lambda _: page(b"<a href=x>x</a>" * 2)),
@@ -342,29 +342,29 @@ ENOUGH: dict[
         ),
     ),
     "ANSWER_SECONDS": (
-        1,
-        "not come within 1 seconds",
+        0.2,
+        "not come within 0.2 seconds",
         lambda _: dripped(lambda url: http().page(f"{url}/x", "*/*")),
     ),
     "SPAN_SECONDS": (
-        1,
-        "not come within 1 seconds",
+        0.2,
+        "not come within 0.2 seconds",
         lambda _: dripped(lambda url: http().span(f"{url}/x", 0, 99), LONG),
     ),
     "DOWNLOAD_SECONDS": (
-        1,
+        0.2,
         "time for one answer is over|broke off",
         lambda _: dripped(lambda url: client(url).open(BLOB).read()),
     ),
-    "SILENT_SECONDS": (1, "timed out", silence),
-    "PAUSE_SECONDS": (1, "tried 2 times", paused),
+    "SILENT_SECONDS": (0.2, "timed out", silence),
+    "PAUSE_SECONDS": (0.1, "tried 2 times", paused),
     "REDIRECTS": (
         2,
         "Exceeded 2 redirects",
         lambda _: served(moved("/x"), lambda url: http().page(f"{url}/x", "*/*")),
     ),
-    "TOOL_SECONDS": (1, "timed out after 1", tool),
-    "ENGINE_SECONDS": (1, "no docker engine answers", silent),
+    "TOOL_SECONDS": (0.2, "timed out after 0.2", tool),
+    "ENGINE_SECONDS": (0.2, "no docker engine answers", silent),
     "UNPACKED_FILE": (
         9,
         "more than 9 bytes",
@@ -455,7 +455,7 @@ ENOUGH: dict[
         "nested too deeply",
         lambda _: syntax_tree.check_depth(ast.parse("x" + " and x" * 30)),
     ),
-    "TRIAL_SECONDS": (1, "after 1 seconds", tried),
+    "TRIAL_SECONDS": (0.2, "after 0.2 seconds", tried),
     "SCRIPT": (9, "9 bytes is the most", lambda _: bash.read("echo " * 9)),
     "LINTED": (9, "is larger than a script", linted),
     "SCRIPT_NESTING": (9, "nested too deeply", lambda _: bash.read("( " * 20 + "a" + " )" * 20)),

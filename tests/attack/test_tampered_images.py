@@ -311,6 +311,7 @@ def test_what_nobody_has_changed_passes(
     assert code == 0, capfd.readouterr()
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("locked", [True, False], ids=["with the lock", "without"])
 @pytest.mark.parametrize("name", TAMPERED)
 def test_a_tampered_image_is_found_out(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,25 +15,39 @@ from paired import NAME, library
 from vllm_mods.cli import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SITE = "usr/local/lib/python3.12/dist-packages"
 NAMES = "linux/amd64", "linux/arm64", "linux/s390x"
 
 
-@pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a base of three platforms and, of locks of two, what was built twice: other and made."""
-    mods = library(tmp_path / "library", "base:1")
-    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(mods))
+    with pytest.MonkeyPatch.context() as patched:
+        yield _built(tmp_path_factory.mktemp("built"), patched)
+
+
+@pytest.fixture
+def made(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, and of its library and cache."""
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(tmp_path / "library"))
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def _built(tmp_path: Path, patched: pytest.MonkeyPatch) -> Path:
+    mods = library(tmp_path / "library", "base:1")
+    patched.setenv("VLLM_MODS_LIBRARY", str(mods))
+    patched.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     files = {**small_site.FILES, "vllm/_version.py": b"__version__ = '0.19.1'\n"}
     site = from_disk(small_site.build(tmp_path / "site", files))
     image = Image([tar_of({f"{SITE}/{path}": one for path, one in site.items()})], {}, "base:1")
     base = f"oci:{of_platforms(image, tmp_path / 'base', *NAMES)}"
     for place, epoch in (("other", "7"), ("made", "8")):
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+        patched.setenv("SOURCE_DATE_EPOCH", epoch)
         assert run(["lock", NAME, "--base", base, "--platform", ",".join(NAMES[:2])]) == 0
         assert run(["build", NAME, "--base", base, "--output", f"oci:{tmp_path / place}"]) == 0
     for blob in (*tmp_path.glob("other/blobs/*/*"), *tmp_path.glob("base/blobs/*/*")):

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from matrix_making import EVIL, about, every_verdict, hostile, large
+from matrix_making import EVIL, about, cell, every_verdict, hostile, large
 
+from vllm_mods.base.model import Verdict
+from vllm_mods.grid.cell import MatrixResult
 from vllm_mods.report import html
 
 if TYPE_CHECKING:
@@ -225,6 +227,55 @@ def test_what_has_changed_is_a_list_of_links(show: Show) -> None:
 def test_a_cell_says_what_it_was_planned_with(show: Show) -> None:
     page = show(about(), "#good/pypi:0.22.1rc1.dev46+gc5e3454")
     assert "beside it\ntransformers 5.4.0" in page.locator("dialog .facts").first.inner_text()
+
+
+def test_what_is_said_of_mods_is_shown_with_their_rows(show: Show) -> None:
+    page = show()
+    page.get_by_role("heading", name="Problems 1").wait_for()
+    page.get_by_label("Search", exact=True).fill("good")
+    page.get_by_text("4 cells of 1 mod", exact=True).wait_for()
+    assert page.get_by_role("heading", name="Problems").count() == 0  # they are of the other
+    assert page.get_by_role("heading", name="Mods together 1").is_visible()
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("heading", name="Problems 1").wait_for()
+
+
+_SIGHT = """(sign) => {
+    const [box, frame] = [sign, sign.closest(".scroll")].map((one) => one.getBoundingClientRect());
+    const head = document.querySelector("#grid thead th").getBoundingClientRect();
+    return head.right <= box.left && box.right <= frame.right;
+}"""
+
+
+def test_what_was_looked_for_is_in_sight(show: Show) -> None:
+    result, explanations = large(3, 60)
+    first = result.cells[0]._replace(verdict=Verdict.UNFIT)
+    made = (result._replace(cells=(first, *result.cells[1:])), explanations)
+    page = show(made, viewport={"width": 600, "height": 800})
+    sign = page.locator("#grid td.unfit svg")
+    assert sign.evaluate(_SIGHT) is False
+    page.get_by_role("checkbox", name="unfit").check()
+    assert sign.evaluate(_SIGHT) is True
+
+
+def test_releases_of_one_version_are_told_apart(show: Show) -> None:
+    name = "vllm-0.20.0-cp38-abi3-manylinux_2_31_x86_64.whl"
+    trees = (f"pypi:{name}", f"wheel:/a/{name}", f"wheel:/b/{name}")
+    page = show((MatrixResult(tuple(cell(tree=tree) for tree in trees)), {}))
+    for field in ("From", "To"):
+        page.get_by_label(field, exact=True).select_option(f"wheel:/b/{name}")
+    assert page.get_by_role("status").inner_text() == "1 cell of 1 mod"
+
+
+def test_no_mod_at_all_is_a_page(show: Show) -> None:
+    page = show((MatrixResult(()), {}))
+    assert page.get_by_text("No mod is meant for any of these trees.").is_visible()
+
+
+def test_five_hundred_mods_can_be_searched(show: Show) -> None:
+    page = show(large(500, 46))
+    page.get_by_label("Search", exact=True).fill("mod-499")
+    page.get_by_text("46 cells of 1 mod", exact=True).wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

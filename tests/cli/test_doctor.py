@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -27,12 +29,15 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 ENVIRON = ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
+# Which packages are installed, and in which versions, is the same in all of these tests.
+VERSION = functools.cache(importlib.metadata.version)
 
 
 @pytest.fixture(autouse=True)
 def _no_other_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ENVIRON:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("importlib.metadata.version", VERSION)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

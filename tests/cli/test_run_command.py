@@ -188,7 +188,8 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
     (one,) = yaml.safe_load(place.read_text())["services"].values()
     assert one["image"] == f"small:0.19.1-{digest(call)[:12]}"
     assert (
-        "\nImage=mine:1\n" in call("export", NAME, "--format", "quadlet", "--image", "mine:1").out
+        "\nImage=localhost/mine:1\n"
+        in call("export", NAME, "--format", "quadlet", "--image", "mine:1").out
     )
     used = call("export", NAME, "--port", 80, code=2)
     assert "--port says how a container is started, and a recipe or a mod does not" in used.err

@@ -78,8 +78,10 @@ def test_a_template_alone_is_enough(call: Call, small: Path) -> None:
     assert call("template", "render", "small", "hello").out == "hi\n"
 
 
-def test_the_bundled_ones_are_as_they_should_be(call: Call) -> None:
-    answer = call("template", "check", "qwen3.5-enhanced", "qwen3.6-enhanced")
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", ["qwen3.5-enhanced", "qwen3.6-enhanced"])
+def test_the_bundled_ones_are_as_they_should_be(call: Call, name: str) -> None:
+    answer = call("template", "check", name)
     assert answer.code == 0
     assert "36 conversations, all as they should be" in answer.out
     assert "the cache is found again for 19 of 19 turns in 7 conversations" in answer.out

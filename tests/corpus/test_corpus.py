@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from corpus.importing import imported
+from corpus.library import write
 from corpus.releases import RELEASES
 from corpus.running import effect
 from corpus.scripts import SCRIPTS
 from vllm_mods.base.errors import Refused
+from vllm_mods.cli import run
 from vllm_mods.making import sandbox
 
 DOES = json.loads((Path(__file__).with_name("does.json")).read_text())
@@ -37,7 +39,7 @@ def test_the_corpus_has_the_forms_that_people_have() -> None:
     assert len(python) * 10 >= len(SCRIPTS) * 3
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_mod_does_what_its_script_does(name: str) -> None:
     found = imported(SCRIPTS[name], DOES[name])
@@ -50,7 +52,19 @@ def test_a_mod_does_what_its_script_does(name: str) -> None:
         assert not found.lost, found
 
 
-@pytest.mark.sampled(2)
+def test_the_mods_of_the_corpus_make_a_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = {name: SCRIPTS[name] for name in ("patch -p1", "sed", "a chat template")}
+    mods = tuple(write(chosen, tmp_path))
+    given = ("matrix", *mods, "--library", str(tmp_path), "--tree", str(tmp_path / "wheels"))
+    page = tmp_path / "map.html"
+    assert run([*given, "--jobs", "1", "--format", "html", "--output", str(page)]) == 0
+    assert "Every mod goes in wherever it is meant to: 9 of 9 cells" in capsys.readouterr().out
+    assert page.read_text().count('<td class="applies"') >= 6
+
+
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_what_a_script_does_is_as_it_was_recorded(name: str) -> None:
     version, *_ = RELEASES

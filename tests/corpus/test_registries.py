@@ -46,7 +46,7 @@ def loaded(one: each_entry.EntryMod) -> Mod:
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", REGISTRIES)
 def test_each_entry_becomes_a_mod(name: str) -> None:
     registry = REGISTRIES[name]

@@ -72,7 +72,7 @@ def libraries(draw: st.DrawFn) -> tuple[Mod, ...]:
     return first, second
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(libraries(), st.lists(files, min_size=2, max_size=6), st.booleans())
 def test_a_shared_answer_is_the_fresh_one(
     mods: tuple[Mod, ...],
@@ -210,7 +210,7 @@ def edits(draw: st.DrawFn, name: str) -> Any:
     )
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.tuples(edits("a"), edits("b")), releases())
 def test_what_the_fit_follows_and_what_lies_beside_are_part_of_an_answer(
     variants: Any, trees: list[ReleaseInMemory]

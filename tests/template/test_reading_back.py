@@ -94,7 +94,7 @@ def test_what_only_a_rare_delta_loses_is_a_note() -> None:
 def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    start = parser_process._START.replace("; parser_", "; parser_sandbox._SECONDS = 0.2; parser_")
+    start = parser_process._START.replace("; parser_", "; parser_sandbox._SECONDS = 0.05; parser_")
     monkeypatch.setattr(parser_process, "_START", start)
     reads = toy_release().files["vllm/tool_parsers/toy.py"].decode()
     bad = reads.replace(
@@ -106,7 +106,7 @@ def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
     (pair,) = found.back.pairs
     assert pair.read == (10, 10, 10, 10)
     assert pair.findings[0].message == (
-        "2 of 12 answers are read otherwise: two calls: TimeoutError: more than 0.2 seconds for one answer"
+        "2 of 12 answers are read otherwise: two calls: TimeoutError: more than 0.05 seconds for one answer"
     )
 
 

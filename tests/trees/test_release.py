@@ -405,3 +405,28 @@ def test_a_build_without_a_number_names_its_commit_and_no_other_release() -> Non
         open_tree("pypi:0.22.1rc1.dev124+gace95c9cf")
     assert "git:REPO@ace95c9cf" in (caught.value.hint or "")
     assert "pypi:" not in (caught.value.hint or "")
+
+
+def test_a_file_that_another_release_has_too_is_read_once(server: PackageServer) -> None:
+    later = WHEEL.replace("0.19.1", "0.20.0")
+    server.files[later] = make_wheel(version="0.20.0")
+    releases = Releases()
+    first, second = (releases.open(version) for version in ("0.19.1", "0.20.0"))
+    data = first.read("vllm/config/model.py")
+    before = len(server.asked(later))
+    assert second.read("vllm/config/model.py") == data
+    assert len(server.asked(later)) == before
+
+
+def test_a_record_that_names_the_file_of_another_release_is_found_out(
+    server: PackageServer,
+) -> None:
+    later = WHEEL.replace("0.19.1", "0.20.0")
+    rows = "".join(record_row(name, data) for name, data in {**SOURCES, **BULK}.items())
+    rows += record_row("vllm-0.20.0.dist-info/METADATA", b"Name: vllm\nVersion: 0.20.0\n")
+    other = {**SOURCES, PATH: SOURCES[PATH][::-1]}
+    server.files[later] = make_wheel(other, version="0.20.0", record=rows)
+    releases = Releases()
+    assert releases.open("0.19.1").read(PATH) == SOURCES[PATH]
+    with pytest.raises(TreeError, match="is not what the wheel's RECORD says"):
+        releases.open("0.20.0").read(PATH)

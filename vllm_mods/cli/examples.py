@@ -147,6 +147,7 @@ EXAMPLES = {
         "vllm-mods import recipe.yaml --library ./mods",
         "vllm-mods import ./mods/fix-something --tree pypi:0.21.0 --library ./mods",
         "vllm-mods import fix.zip --record --tree pypi:0.21.0 --library ./mods",
+        "vllm-mods import ./mods/many --record --each --tree pypi:0.21.0 --library ./mods",
     ),
     "export": (
         "vllm-mods export hybrid-int4-fp8 --output ./hybrid",

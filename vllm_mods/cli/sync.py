@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from typing import Any
 
 import click
@@ -83,7 +84,8 @@ def command(
         for line in text.serve_arguments(done.plan, done.templates):
             click.echo(line)
     if check and not done.settled:
-        options.hint("vllm-mods sync")
+        words = [*([name] if name else ()), *(("--target", target) if target else ())]
+        options.hint(shlex.join(["vllm-mods", "sync", *words]))
         return EXIT_NO
     return EXIT_OK
 
@@ -155,4 +157,4 @@ def _lines(done: Exactly, *, check: bool) -> list[str]:
     if done.settled:
         names = ", ".join(f"{one.mod.name} {one.mod.version}" for one in done.plan.mods)
         return [*lines, f"it holds exactly what it should: {names or 'no mods'}"]
-    return [*lines, text.done(done.changed, dry_run=check)]
+    return [*lines, text.done(done.changed, dry_run=check) if done.changed else "no file changes"]

@@ -11,6 +11,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
+from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import diff, diff_writer, platforms, toml_writer
 from vllm_mods.formats.toml_table import NAME
 from vllm_mods.formats.tree_names import canonical
@@ -86,6 +87,8 @@ def compose(
     templates: dict[str, bytes],
     tree: Tree,
     optional: Mapping[str, bytes] | None = None,
+    *,
+    cache: SummaryCache | None = None,
 ) -> Composed:
     """Make a mod of changes to the files of a tree, and of ``templates`` by file name.
 
@@ -107,7 +110,9 @@ def compose(
         )
     composed = None
     for context in diff_writer.CONTEXTS:
-        composed = _composed(wanted, changes, templates, tree, context, more=optional or {})
+        composed = _composed(
+            wanted, changes, templates, tree, context, cache=cache, more=optional or {}
+        )
         if composed.planned.verdict != "misplaced":
             break
     assert composed is not None  # noqa: S101  (there are contexts)
@@ -123,6 +128,7 @@ def _composed(
     tree: Tree,
     context: int,
     *,
+    cache: SummaryCache | None,
     more: Mapping[str, bytes],
 ) -> Composed:
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
@@ -168,7 +174,7 @@ def _composed(
     files[mod_folder.MANIFEST] = encoded(manifest(wanted, parts, tree))
     folder = f"/{wanted.name}"
     mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
-    planned = planner.plan_alone(mod, tree)
+    planned = planner.plan_alone(mod, tree, cache=cache)
     return Composed(
         mod, files, planned, tuple(unknown(wanted, tree.version)), stated(wanted, parts, tree)
     )

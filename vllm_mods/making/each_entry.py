@@ -8,25 +8,24 @@ there. All mods together have to make the very bytes of the whole run.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.base.model import FileChange, Mod, Tree
+from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
-from vllm_mods.making import compose, entry_places, recording, scratch_copy
+from vllm_mods.making import compose, entry_places, scratch_copy
 from vllm_mods.making.compose import Composed, Wanted
 from vllm_mods.making.entry_places import EntryPlace
+from vllm_mods.making.entry_runs import EntryRuns, State, between
 from vllm_mods.making.folder import LauncherFolder
-from vllm_mods.making.recording import Limits, Recording
-from vllm_mods.making.scratch_copy import ScratchCopy
-from vllm_mods.planning import planner
+from vllm_mods.making.recording import Limits
+from vllm_mods.planning import dependencies, patching, planner
 from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.patching import Attempt
 
-State = dict[str, bytes | None]
-"""Files that differ from those of the tree, with what is in them."""
 _PLACES = 8  # how many are tried
 _TRIES = 24  # how often it is tried whether an entry needs fewer others
 _WORD = re.compile(rb"[A-Za-z_]\w{2,}")
@@ -62,7 +61,7 @@ def make(
 ) -> EachMade:
     """Take a mod's patcher apart. Raises ``Refused`` where it is none, or its entries are not mods of their own."""
     with scratch_copy.copied(tree, limits_.also) as copy:
-        runs = _Runs(source, copy, limits_)
+        runs = EntryRuns(source, copy, limits_)
         whole = runs.whole
         if whole.templates:
             raise Refused(
@@ -89,59 +88,7 @@ def make(
     )
 
 
-class _Runs:
-    """Runs with some entries of ``place``, each once."""
-
-    def __init__(self, source: LauncherFolder, copy: ScratchCopy, limits_: Limits) -> None:
-        self._source, self._copy, self._limits = source, copy, limits_
-        self.place: EntryPlace | None = None
-        self.count = 0
-        self._known: dict[tuple[str, frozenset[int]], State | str] = {}
-        start = time.monotonic()
-        self.whole = self._run({})
-        if not self.whole.changes:
-            raise Refused(
-                f"the command ended with 0 and changed nothing in vLLM{recording.told(self.whole.output)}",
-                hint="does it fail open? vllm-mods lint PATH",
-            )
-        # an entry that is alone may wait for what never comes
-        took = time.monotonic() - start
-        self._limits = limits_._replace(seconds=min(limits_.seconds, 10 + 5 * took))
-        self.truth = _state(self.whole)
-
-    def _run(self, chosen: Mapping[str, object]) -> Recording:
-        self.count += 1
-        if self.count > 1:
-            self._copy.restore()
-        given = self._limits._replace(chosen=chosen)
-        return recording.record_on(
-            self._copy, ["./run.sh"], self._source.name, self._source.files, given
-        )
-
-    def of(self, kept: Iterable[int]) -> State | str:
-        """Return what the program does with these entries, or why it does not end well."""
-        assert self.place is not None  # noqa: S101  (one is looked at)
-        kept = frozenset(kept)
-        key = self.place.point, kept
-        if len(kept) == len(self.place.entries):
-            return self.truth
-        if key not in self._known:
-            chosen = {"point": self.place.point, "keep": sorted(kept)}
-            try:
-                done = self._run(chosen)
-                beside = set(done.templates) - set(self.whole.templates)
-                beside |= set(done.elsewhere) - set(self.whole.elsewhere)
-                self._known[key] = f"it writes {min(beside)}" if beside else _state(done)
-            except Refused as error:
-                self._known[key] = error.message
-        return self._known[key]
-
-
-def _state(done: Recording) -> State:
-    return {one.path: one.after for one in done.changes}
-
-
-def _objection(runs: _Runs, place: EntryPlace) -> str | None:
+def _objection(runs: EntryRuns, place: EntryPlace) -> str | None:
     """Say why the entries of a place are not what does the work, None if they are."""
     none = runs.of(())
     if none and not isinstance(none, str):
@@ -156,7 +103,7 @@ class _EntriesApart:
 
     def __init__(
         self,
-        runs: _Runs,
+        runs: EntryRuns,
         wanted: Wanted,
         tree: Tree,
         tell: Callable[[str], None],
@@ -170,6 +117,7 @@ class _EntriesApart:
         self._done: dict[int, tuple[Composed, tuple[int, ...], State]] = {}
         """Of each entry its mod, what it requires, and all that is done after it; in the order in which they go in."""
         self._idle: dict[int, str] = {}
+        self._cache = SummaryCache()
 
     # --- one after the other
 
@@ -240,20 +188,22 @@ class _EntriesApart:
         return why
 
     def _fewer(self, index: int, needs: list[int], among: State) -> None:
-        """Leave out what an entry does as well without."""
-        size, tries = max(1, len(needs) // 2), 0
+        """Leave out what an entry does as well without; it is made with ``needs``."""
+        size, tries, stale = max(1, len(needs) // 2), 0, False
         while tries < _TRIES and len(needs) > 1:
             for at in range(0, len(needs), size):
                 fewer = needs[:at] + needs[at + size :]
                 tries += 1
-                if fewer and self._attempt(index, tuple(fewer), among) is None:
+                stale = not fewer or self._attempt(index, tuple(fewer), among) is not None
+                if not stale:
                     needs = fewer
                     break
             else:
                 if size == 1:
                     break
                 size //= 2
-        self._attempt(index, tuple(needs), among)
+        if stale:
+            self._attempt(index, tuple(needs), among)
 
     def _attempt(
         self, index: int, needs: tuple[int, ...], among: State | None = None
@@ -266,10 +216,10 @@ class _EntriesApart:
         base, after = self._runs.of(below) if below else {}, self._runs.of({*below, index})
         if isinstance(base, str) or isinstance(after, str):
             return base if isinstance(base, str) else str(after)
-        changes = _between(self._tree, base, after)
+        changes = between(self._tree, base, after)
         if not changes:
             return "alone it changes nothing"
-        tree = LayeredTree(self._tree, _between(self._tree, {}, base)) if base else self._tree
+        tree = LayeredTree(self._tree, between(self._tree, {}, base)) if base else self._tree
         wanted = self._wanted._replace(
             name=self._names[index],
             texts=self._place.entries[index].texts if self._as_texts else (),
@@ -279,15 +229,14 @@ class _EntriesApart:
         union = self._union()
         try:
             try:
-                made = compose.compose(wanted, changes, {}, tree)
+                made = compose.compose(wanted, changes, {}, tree, cache=self._cache)
             except Refused:  # as texts it has no place that is proven, as a patch it may
-                made = compose.compose(wanted._replace(texts=()), changes, {}, tree)
+                wanted = wanted._replace(texts=())
+                made = compose.compose(wanted, changes, {}, tree, cache=self._cache)
         except VllmModsError as error:
             return error.message
-        laid = planner.plan_alone(
-            made.mod, LayeredTree(self._tree, _between(self._tree, {}, union))
-        )
-        if not laid.verdict.writes:
+        laid = _laid(made.mod, LayeredTree(self._tree, between(self._tree, {}, union)))
+        if not laid.ok:
             return f"alone it is another change than behind those before it ({laid.verdict})"
         now = {**union, **{one.path: one.after for one in laid.changes}}
         if among is not None and now != among:
@@ -318,7 +267,7 @@ class _EntriesApart:
         """Return those before an entry that brought words which its texts or its changes have."""
         union = self._union()
         mine = set(_WORD.findall("\n".join(self._place.entries[index].texts).encode()))
-        for change in _between(self._tree, union, among):
+        for change in between(self._tree, union, among):
             before = set((change.before or b"").splitlines())
             after = set((change.after or b"").splitlines())
             mine |= set(_WORD.findall(b"\n".join(before ^ after)))
@@ -343,29 +292,33 @@ class _EntriesApart:
                 f"of these entries {len(self._done)} can be had apart from the others",
                 hint=_WHOLE,
             )
-        for order in (sorted(self._done), sorted(self._done, reverse=True)):
-            mods = [self._mod(index) for index in order]
-            if self._planned(mods) != self._runs.truth:
-                self._follow()
-                if self._planned([self._mod(index) for index in order]) != self._runs.truth:
-                    raise Refused(
-                        "its entries one by one give other bytes than the whole program",
-                        hint=_WHOLE,
-                    )
+        order = sorted(self._done)
+        if self._laid(order[::-1]) != self._runs.truth:
+            self._follow()
+        plan = planner.plan([self._mod(one) for one in order], self._tree, cache=self._cache)
+        together = {one.path: one.after for one in plan.changes}
+        writes = all(one.verdict.writes for one in plan.mods)
+        if not writes or not self._runs.truth == together == self._laid(order[::-1]):
+            raise Refused(
+                "its entries one by one give other bytes than the whole program", hint=_WHOLE
+            )
         for index, (_, needs, _) in self._done.items():
-            rests = self.closure(needs)
-            mods = [self._mod(one) for one in sorted({*rests, index})]
-            if needs and self._planned(mods) != self._runs.of({*rests, index}):
+            among = sorted({*self.closure(needs), index})
+            if needs and self._laid(among) != self._runs.of(among):
                 raise Refused(
                     f"{self._where(index)}: with what it requires it gives other bytes than its entries do",
                     hint=_WHOLE,
                 )
 
-    def _planned(self, mods: Sequence[Mod]) -> State | None:
-        plan = planner.plan(mods, self._tree)
-        if not all(one.verdict.writes for one in plan.mods):
-            return None
-        return {one.path: one.after for one in plan.changes}
+    def _laid(self, order: Sequence[int]) -> State | None:
+        """Put mods in, each behind those that it is to follow; None where one does not go."""
+        view = LayeredTree(self._tree)
+        for mod in dependencies.order([self._mod(one) for one in order]):
+            done = _laid(mod, view)
+            if not done.ok:
+                return None
+            view.lay(done.changes)
+        return {one.path: one.after for one in view.changes()}
 
     def _follow(self) -> None:
         """Have each mod go in after the one before it that changes the same file."""
@@ -406,18 +359,12 @@ class _EntriesApart:
         return EachMade(self._place.where, tuple(mods), idle, told, unknown, self._runs.count)
 
 
+def _laid(mod: Mod, tree: LayeredTree) -> Attempt:
+    """Put a mod in, whether or not it fits; how that goes is asked of all of them together."""
+    (variant,) = mod.variants
+    return patching.forward(variant, patching.parts_of(mod, variant, planner.WORKSPACE), tree)
+
+
 def _loaded(name: str, files: dict[str, bytes]) -> Mod:
     folder = f"/{name}"
     return mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
-
-
-def _between(tree: Tree, before: State, after: State) -> tuple[FileChange, ...]:
-    """Return the changes from one state of a tree to another."""
-
-    def read(state: State, path: str) -> bytes | None:
-        return state[path] if path in state else tree.read(path)
-
-    pairs = ((path, read(before, path), read(after, path)) for path in sorted({*before, *after}))
-    return tuple(
-        FileChange(path=path, before=old, after=new) for path, old, new in pairs if old != new
-    )

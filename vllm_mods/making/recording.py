@@ -152,7 +152,6 @@ def record_on(
             watching.mark(folders[_PYTHON], _PYTHON, limits.chosen)
         home = f"{WORKSPACE}/mods/{name}"
         _put_all(os.path.join(folders[WORKSPACE], "mods", name), files)
-        before = {path: scratch_copy.stamp(info) for path, info in scratch_copy.walk(folders[SITE])}
         ran = sandbox.run(
             argv,
             folders,
@@ -172,7 +171,7 @@ def record_on(
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
             why = f"the command failed with exit code {ran.code}; nothing was written{last}"
             raise _lacking(why + _listed(seen.lacked) + told(ran.output), alone, seen)
-        written, gone = _written(folders[SITE], before, copy.paths)
+        written, gone = _written(copy)
         if rejects := [path for path in written if path.endswith(".rej")]:
             raise Refused(
                 f"a patch went in by half: {', '.join(rejects)}; nothing was written{told(ran.output)}",
@@ -324,16 +323,14 @@ def _put_all(folder: str, files: Mapping[str, bytes]) -> None:
             os.chmod(place, 0o755)  # noqa: S103  (launchers do so)
 
 
-def _written(
-    site: str, before: Mapping[str, tuple[int, int, int]], copied: set[str]
-) -> tuple[dict[str, bytes], set[str]]:
+def _written(copy: ScratchCopy) -> tuple[dict[str, bytes], set[str]]:
     """Return the files that were written, and those that are gone."""
-    gone = set(copied)
+    gone = set(copy.paths)
     written: dict[str, bytes] = {}
-    for path, info in scratch_copy.walk(site):
-        inner = os.path.relpath(path, site)
+    for path, info in scratch_copy.walk(copy.site):
+        inner = os.path.relpath(path, copy.site)
         gone.discard(inner)
-        if before.get(path) == scratch_copy.stamp(info):
+        if copy.is_as_it_was(inner, info):
             continue
         if not stat.S_ISREG(info.st_mode):
             raise Refused(

@@ -47,15 +47,21 @@ class ScratchCopy:
     def _mended(self) -> bool:
         """Put back files that were written, and tell whether that was all."""
         now = _state(self.site)
+        changed = [path for path, mark in self._state.items() if now.get(path) != mark]
+        if any(path not in self.paths for path in changed):
+            return False  # a folder, or what is no file of the tree
         for path in sorted(now.keys() - self._state.keys()):
             _remove(os.path.join(self.site, path))
-        for path, stamp in self._state.items():
-            if now.get(path) != stamp and (data := self.whole.read(path)) is not None:
-                place = os.path.join(self.site, path)
-                _remove(place)
-                put(place, data)
-                self._state[path] = _mark(os.lstat(place))
-        return _state(self.site) == self._state
+        for path in changed:
+            place = os.path.join(self.site, path)
+            _remove(place)
+            put(place, self.whole.read(path) or b"")
+            self._state[path] = _mark(os.lstat(place))
+        return True
+
+    def is_as_it_was(self, path: str, info: os.stat_result) -> bool:
+        """Tell whether nothing was written to a file of the copy."""
+        return self._state.get(path) == _mark(info)
 
 
 def _whole(tree: Tree) -> Tree:
@@ -117,9 +123,10 @@ def _state(site: str) -> dict[str, tuple[int, ...]]:
 
 
 def _mark(info: os.stat_result) -> tuple[int, ...]:
+    """Return what changes with any write to a file; its time of change nobody can set."""
     if stat.S_ISDIR(info.st_mode):
         return (info.st_mode,)
-    return (info.st_mode, *stamp(info))
+    return info.st_mode, info.st_ino, info.st_size, info.st_ctime_ns
 
 
 def _remove(path: str) -> None:
@@ -135,8 +142,3 @@ def _open_up(again: Callable[[str], object], path: str, _: object) -> None:
     if os.path.isdir(path) and not os.path.islink(path):
         os.chmod(path, 0o700)
     again(path)
-
-
-def stamp(info: os.stat_result) -> tuple[int, int, int]:
-    """Return what changes with any write to a file; its time of change nobody can set."""
-    return info.st_ino, info.st_size, info.st_ctime_ns

@@ -67,13 +67,15 @@ def plan(
     return _Planner(context, cache, strict_version=strict_version).plan(dependencies.order(mods))
 
 
-def plan_alone(mod: Mod, tree: Tree, *variants: Variant) -> ModPlan:
+def plan_alone(
+    mod: Mod, tree: Tree, *variants: Variant, cache: SummaryCache | None = None
+) -> ModPlan:
     """Plan one mod as if it rested on no other; with ``variants``, as if it had no others.
 
     Raises ``DiffError`` as ``plan`` does.
     """
     alone = mod._replace(variants=variants or mod.variants, requires=(), conflicts=(), after=())
-    return plan([alone], tree).mods[0]
+    return plan([alone], tree, cache=cache).mods[0]
 
 
 def hunk_states(

@@ -125,11 +125,15 @@ def _changes(of: view.Grid, result: MatrixResult) -> str:
     if result.changes == ():
         return "<p>Nothing has changed since the earlier matrix.</p>"
     return _list(
+        of,
         "Since the earlier matrix",
         "list",
         [
-            f"<b>{escape(view.change(of, one))}</b>: "
-            + ", ".join(_link(of, mod, [one.tree]) for mod in one.mods)
+            (
+                one.mods,
+                f"<b>{escape(view.change(of, one))}</b>: "
+                + ", ".join(_link(of, mod, [one.tree]) for mod in one.mods),
+            )
             for one in result.changes or ()
         ],
     )
@@ -137,10 +141,14 @@ def _changes(of: view.Grid, result: MatrixResult) -> str:
 
 def _problems(of: view.Grid, result: MatrixResult) -> str:
     return _list(
+        of,
         "Problems",
         "list",
         [
-            f"{_link(of, one.mod, one.trees)}: {_prose(one.message)} <small>{_prose(one.code)}</small>"
+            (
+                [one.mod],
+                f"{_link(of, one.mod, one.trees)}: {_prose(one.message)} <small>{_prose(one.code)}</small>",
+            )
             for one in view.problems(result)
         ],
     )
@@ -148,35 +156,58 @@ def _problems(of: view.Grid, result: MatrixResult) -> str:
 
 def _wrong(of: view.Grid) -> str:
     return _list(
+        of,
         "What does not fit",
         "list long",
         [
-            f"{_link(of, run.first.mod, [cell.tree for cell in run.cells])} is <b>{run.first.word}</b>"
-            f"{''.join(f': {_prose(one.message)}' for one in run.first.findings[:1])}"
+            (
+                [run.first.mod],
+                f"{_link(of, run.first.mod, [cell.tree for cell in run.cells])} is {_why(run.first)}",
+            )
             for run in view.wrong(of)
         ],
     )
 
 
-def _list(title: str, kind: str, items: Sequence[str]) -> str:
+def _why(cell: Cell) -> str:
+    first = "".join(f": {_prose(one.message)}" for one in cell.findings[:1])
+    return f"<b>{cell.word}</b>{first}"
+
+
+def _list(of: view.Grid, title: str, kind: str, items: Sequence[tuple[Sequence[str], str]]) -> str:
+    """Return a list of what is said of mods, each entry with the mods that it is about."""
     if not items:
         return ""
-    entries = "".join(f"<li>{item}</li>" for item in items)
+    places = _places(of)
+    entries = "".join(f"<li{_about(places, mods)}>{item}</li>" for mods, item in items)
     return (
         f'<details class="{kind}" open><summary><h2>{title} <small>{len(items)}</small></h2>'
         f"</summary><ul>{entries}</ul></details>"
     )
 
 
+def _places(of: view.Grid) -> dict[str, int]:
+    return {row.mod: at for at, row in enumerate(of.rows)}
+
+
+def _about(places: Mapping[str, int], mods: Iterable[str]) -> str:
+    """Return the attribute that says which rows of the grid an entry is about: it is shown with them."""
+    rows = " ".join(str(places[mod]) for mod in mods if mod in places)
+    return f' data-rows="{rows}"' if rows else ""
+
+
 def _together(of: view.Grid, result: MatrixResult) -> str:
     if not result.together:
         return ""
-    title = '<section aria-labelledby="together"><h2 id="together">Mods together</h2>'
+    meeting = view.meeting(result.together)
+    count = f" <small>{len(meeting)}</small>" if meeting else ""
+    title = f'<section aria-labelledby="together"><h2 id="together">Mods together{count}</h2>'
+    places = _places(of)
     rows = "".join(
-        f'<tr><th scope="row">{" and ".join(_prose(mod) for mod in pair.mods)}</th>'
+        f'<tr{_about(places, pair.mods)}><th scope="row">{" and ".join(_prose(mod) for mod in pair.mods)}</th>'
         f"<td>{escape(view.spans(of, pair.trees))}</td><td><b>{_prose(pair.kind)}</b></td>"
         f"<td>{_prose(pair.message)}{''.join(f'<br><code>{escape(view.clean(one))}</code>' for one in pair.scopes)}</td></tr>"
-        for pair in view.meeting(result.together)
+        for pair in meeting
     )
     if not rows:
         return f"{title}<p>No two of them touch the same class or function.</p></section>"

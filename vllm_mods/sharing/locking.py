@@ -31,9 +31,11 @@ def entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> Lo
     """Return what the lock has of a library. Raises ``UsageError`` where that does not fit the file."""
     locked = lock.get(name)
     if locked is None or locked.source != project.libraries[name]:
-        what = "does not have" if locked is None else f"is of {locked.source}, another"
+        has = "it not" if locked is None else str(locked.source)
+        if locked is not None and has == str(project.libraries[name]):
+            has += ", signed by others or by nobody"
         raise UsageError(
-            f"{place(project)} {what} library {name} of {project.where}",
+            f"library {name} is {project.libraries[name]} in {project.where}, and {place(project)} has {has}",
             hint=f"vllm-mods update {name}  # resolves it, and writes the lock",
         )
     return locked

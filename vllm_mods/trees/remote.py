@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import time
+import zlib
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from vllm_mods.base import limits
@@ -249,8 +250,16 @@ class RemoteZip:
 
     def _from_cache(self, name: str) -> bytes | None:
         link = self._cache.lookup("files", self.seen.key, name)
-        data = self._cache.get(link.decode("ascii", "replace")) if link else None
-        return data if data is not None and self._is_recorded(name, data) else None
+        digest = link.decode("ascii", "replace") if link else self.digest(name)
+        data = None if digest is None else self._cache.get(digest)
+        # of another release perhaps: RECORD has said that it is this one, and the directory has to agree
+        of_directory = self._zip.infos[name]
+        if data is None or (len(data), zlib.crc32(data)) != (
+            of_directory.file_size,
+            of_directory.CRC,
+        ):
+            return None
+        return data if self._is_recorded(name, data) else None
 
     def _file_ends(self) -> dict[int, int]:
         """Return where the data of the file at each offset ends: where the next one starts."""

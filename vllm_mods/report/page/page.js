@@ -153,10 +153,39 @@
         count++;
       }
     }
+    follow();
+    if (verdicts.length || said.has("proof")) bring();
     byId("status").textContent = `${plural(cells, "cell")} of ${plural(count, "mod")}`;
     if (count && !(shown(current) && shown(current.parentNode))) {
       const [allRows, allColumns] = visible();
       focusable(cellOf(allRows[0], allColumns[0]));
+    }
+  }
+
+  // What is said of mods is shown with their rows; a list of which nothing is left goes.
+  function follow() {
+    const lists = new Set();
+    for (const entry of document.querySelectorAll("[data-rows]")) {
+      entry.hidden = !entry.dataset.rows.split(" ").some((at) => shown(rows[at]));
+      lists.add(entry.closest(".list, section"));
+    }
+    for (const list of lists) {
+      const left = list.querySelectorAll("li:not([hidden]), tbody tr:not([hidden])").length;
+      list.hidden = !left;
+      list.querySelector("h2 small").textContent = left;
+    }
+  }
+
+  // The last cell that was looked for is in sight.
+  function bring() {
+    const found = [...table.querySelectorAll("tbody tr:not([hidden]) td:not([hidden], .dim)")];
+    const last = Math.max(...found.map((cell) => cell.cellIndex));
+    const [frame, head] = [table.parentNode, heads[last]];
+    if (!head) return;
+    const right = head.offsetLeft + head.offsetWidth;
+    const left = head.offsetLeft - heads[0].offsetWidth;
+    if (right > frame.scrollLeft + frame.clientWidth || left < frame.scrollLeft) {
+      frame.scrollLeft = right - frame.clientWidth;
     }
   }
 
