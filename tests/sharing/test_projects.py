@@ -294,7 +294,7 @@ def test_the_file_above_counts_in_a_repository_only(
 
 
 def test_a_library_that_was_not_fetched_is_not_fetched_by_reading(
-    call: Call, tmp_path: Path
+    call: Call, site: Path, tmp_path: Path
 ) -> None:
     call("add", "git+../alice@v1", "--mod", "fast")
     shutil.rmtree(tmp_path / "cache")
@@ -302,8 +302,10 @@ def test_a_library_that_was_not_fetched_is_not_fetched_by_reading(
     assert said.code == 2
     assert "vllm-mods sync --fetch" in said.err
     assert not (tmp_path / "cache").exists()
+    assert "sync --fetch" in call("doctor", "--target", site).out
     assert call("sync", "--fetch").code == 0
     assert "fast" in call("list").out
+    assert "fast" in call("doctor", "--target", site).out
 
 
 def test_a_library_that_is_gone_is_had_from_the_cache(
