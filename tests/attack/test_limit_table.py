@@ -392,7 +392,7 @@ ENOUGH: dict[
     "LIBRARY": (9, "holds more than 9 bytes", shared),
     "LIBRARY_FILES": (1, "or 1 files", shared),
     "CLONE": (4096, "more than 4 KiB", cloned),
-    "CLONE_SECONDS": (1, "did not complete in 1 secs", waited_for_git),
+    "CLONE_SECONDS": (1, "not done within 1 second", waited_for_git),
     "TAR_MEMBERS": (
         2,
         "more than 2 members",

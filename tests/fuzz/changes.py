@@ -13,7 +13,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.model import Expectation
 from vllm_mods.fit import calls
-from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, project, receipt
+from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, project, project_lock, receipt
 from vllm_mods.library import mod_folder, packed_mod
 from vllm_mods.library.mod_folder import data_root
 from vllm_mods.making import from_diff
@@ -55,12 +55,28 @@ expects = [{ path = "vllm/loader.py", symbol = "Loader.load", signature = "(self
 allow = [{ code = "fit-call", scope = "f", reason = "r" }]
 """
 
-POLICY = """\
+PROJECT = """\
 schema = 1
 [trust]
 allowed_signers = "allowed_signers"
 require_hashes = ["sha256:00", "sums"]
 bundled = false
+[libraries.alice]
+git = "https://host/alice/mods"
+rev = "v1"
+subdirectory = "vllm"
+[targets.default]
+path = "site"
+mods = ["alice/fast"]
+pairing = "pair"
+"""
+PROJECT_LOCK = f"""\
+schema = 1
+[libraries.alice]
+git = "https://host/alice/mods"
+rev = "v1"
+commit = "{"0" * 40}"
+files = "sha256:{"0" * 64}"
 """
 
 
@@ -97,8 +113,13 @@ def _from_diff(data: bytes, _folder: str) -> None:
     from_diff.changes(data, "x.diff", MemoryTree(dict(SMALL)))
 
 
-def _policy(data: bytes, _folder: str) -> None:
+def _project(data: bytes, _folder: str) -> None:
     project.parse(data, "vllm-mods.toml")
+
+
+def _project_lock(data: bytes, _folder: str) -> None:
+    made = project_lock.parse(data, "vllm-mods.lock")
+    assert project_lock.parse(project_lock.dump(made.items()), "again") == made
 
 
 def _manifest(data: bytes, _folder: str) -> None:
@@ -202,7 +223,8 @@ def _port_seeds() -> tuple[bytes, ...]:
 TARGETS = (
     Target("diff", _diff, _diff_seeds),
     Target("from-diff", _from_diff, lambda: (FIX.encode(), *_diff_seeds()[2:5])),
-    Target("policy", _policy, lambda: (POLICY.encode(),)),
+    Target("project", _project, lambda: (PROJECT.encode(),)),
+    Target("project-lock", _project_lock, lambda: (PROJECT_LOCK.encode(),)),
     Target("mod-toml", _manifest, lambda: (MANIFEST.encode(), *_bundled("mod.toml"))),
     Target("mod-lock", _lock, _lock_seeds),
     Target("kept-mod", _kept, _kept_seeds),

@@ -294,7 +294,7 @@ def test_the_file_above_counts_in_a_repository_only(
 
 
 def test_a_library_that_was_not_fetched_is_not_fetched_by_reading(
-    call: Call, tmp_path: Path
+    call: Call, site: Path, tmp_path: Path
 ) -> None:
     call("add", "git+../alice@v1", "--mod", "fast")
     shutil.rmtree(tmp_path / "cache")
@@ -302,8 +302,10 @@ def test_a_library_that_was_not_fetched_is_not_fetched_by_reading(
     assert said.code == 2
     assert "vllm-mods sync --fetch" in said.err
     assert not (tmp_path / "cache").exists()
+    assert "sync --fetch" in call("doctor", "--target", site).out
     assert call("sync", "--fetch").code == 0
     assert "fast" in call("list").out
+    assert "fast" in call("doctor", "--target", site).out
 
 
 def test_a_library_that_is_gone_is_had_from_the_cache(
@@ -496,6 +498,14 @@ def test_a_folder_that_cannot_be_written(
     assert kept(place) == {}
 
 
+def test_both_are_written_or_none(call: Call, place: Path) -> None:
+    (place / "vllm-mods.lock").mkdir()
+    said = call("add", "git+../alice@v1")
+    assert said.code == 2
+    assert "cannot be written" in said.err
+    assert kept(place) == {}
+
+
 def started(place: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "vllm_mods", *words],
@@ -510,6 +520,16 @@ def test_two_that_add_at_once_both_do(call: Call, place: Path) -> None:
     assert [one.wait(60) for one in running] == [0, 0]
     assert call("sync", "--fetch").code == 0
     assert call("show", "one/fast").code == call("show", "two/slow").code == 0
+
+
+def test_two_that_sync_at_once_leave_it_whole(call: Call, place: Path, site: Path) -> None:
+    call("add", "git+../alice@v1", "--mod", "fast", "--mod", "slow")
+    running = [started(place, "sync", "--target", str(site)) for _ in range(2)]
+    codes = {one.wait(60) for one in running}
+    assert 0 in codes
+    assert codes <= {0, 3}
+    assert call("sync", "--check", "--target", site).code == 0
+    assert vm.verify(site).ok
 
 
 @pytest.mark.parametrize("words", [("add", "git+../alice@v1", "--mod", "fast"), ("sync",)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -10,9 +12,8 @@ import click
 from vllm_mods.base.errors import EXIT_OK
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import options
-from vllm_mods.cli.show import aligned, touched
+from vllm_mods.cli.show import aligned, of_mod, touched
 from vllm_mods.formats.project_lock import RESOLVED, LockedLibrary
-from vllm_mods.report import data
 from vllm_mods.sharing import changing
 
 
@@ -87,38 +88,20 @@ def of_library(locked: LockedLibrary) -> dict[str, Any]:
     return {"source": str(locked.source), **resolved, "files": f"sha256:{locked.files}"}
 
 
-def of_mod(mod: Mod) -> dict[str, Any]:
-    """Return what somebody's mod is, and what it may touch."""
-    return {
-        **data.fields(mod, "name", "version", "summary", "license", "outside"),
-        "touches": _touched(mod),
-        "env": dict(mod.env),
-        "serve_args": list(mod.serve_args),
-        "files": [file.path for file in mod.files],
-        "binary": [one.path for variant in mod.variants for one in variant.binary],
-        "python": [one for variant in mod.variants for one in variant.python],
-    }
-
-
 def mod_lines(mod: Mod) -> list[str]:
     """Return what somebody's mod is, and what it may touch, for a person who has not seen it before."""
-    said = of_mod(mod)
-    outside = ("outside", ", ".join(said["outside"]))
-    env = ("variables", " ".join(f"{key}={value}" for key, value in mod.env))
+
+    def joined(texts: Iterable[str]) -> str:
+        return ", ".join(dict.fromkeys(texts))
+
     lines = aligned(
-        ("changes", ", ".join(said["touches"])),
-        outside,
-        ("binary", ", ".join(said["binary"])),
-        ("in images", ", ".join(said["files"])),
-        env,
-        ("serve with", " ".join(mod.serve_args)),
-        ("needs", ", ".join(dict.fromkeys(said["python"]))),
+        ("changes", joined(path for one in mod.variants for path in touched(mod, one))),
+        ("outside", joined(mod.outside)),
+        ("binary", joined(one.path for variant in mod.variants for one in variant.binary)),
+        ("in images", joined(file.path for file in mod.files)),
+        ("variables", joined(f"{key}={value}" for key, value in mod.env)),
+        ("serve with", shlex.join(mod.serve_args)),
+        ("needs", joined(one for variant in mod.variants for one in variant.python)),
     )
-    return [
-        f"  {mod.name} {mod.version}  {mod.license}  {mod.summary}",
-        *(f"  {one}" for one in lines),
-    ]
-
-
-def _touched(mod: Mod) -> list[str]:
-    return list(dict.fromkeys(path for one in mod.variants for path in touched(mod, one)))
+    head = f"  {mod.name} {mod.version}  {mod.license}  {mod.summary}"
+    return [head, *(f"  {line}" for line in lines)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -57,7 +58,8 @@ def command(
         options.close_later(tree)
         return tree
 
-    found = examine(target, options.library_folders(libraries), opener, workspace=workspace)
+    opened = functools.partial(options.open_library, libraries)
+    found = examine(target, opened, opener, workspace=workspace)
     if output is not None:
         _write_report(output, report.as_data(found))
     if output == "-":

@@ -46,14 +46,14 @@ _BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})
 
 def examine(
     spec: str | None,
-    libraries: Sequence[str],
+    opened: Callable[[], Library],
     opener: Callable[[str], Tree],
     *,
     workspace: str | None = None,
 ) -> Diagnosis:
     """Look at this installation and at the tree ``spec``, else at the vLLM of the active environment.
 
-    ``libraries`` are folders of the caller's own. Raises what ``opener`` does for a tree that is
+    ``opened`` opens the caller's libraries. Raises what ``opener`` does for a tree that is
     named and is none.
     """
     found: list[Trouble] = []
@@ -72,7 +72,7 @@ def examine(
     tree = opener(spec)
     library = Library()
     with _telling(found):
-        library = Library(*libraries)
+        library = opened()
     mods = []
     for name in library.names():
         with _telling(found):

@@ -11,18 +11,21 @@ import contextlib
 import os
 import re
 import resource
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-
-import git
-from git.exc import GitCommandError
+from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing.kept import is_part
-from vllm_mods.trees import git as git_trees
+from vllm_mods.trees import git as git_trees  # which says so where there is no git
+
+if TYPE_CHECKING:
+    import git
 
 COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _FETCH = ("fetch", "--quiet", "--no-tags")
@@ -115,6 +118,8 @@ def _scratch(url: str) -> Iterator[git.Repo]:
         for name, text in _BARE.items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
+        import git  # noqa: PLC0415
+
         repository = git.Repo(folder)
         repository.git.update_environment(**_environment(os.environ, url, folder))
         yield repository
@@ -123,22 +128,34 @@ def _scratch(url: str) -> Iterator[git.Repo]:
 def _run(repository: git.Repo, source: LibrarySource, *words: str) -> str:
     """Run git on the scratch repository, bounded in time and disk. Raises ``TreeError`` without secrets."""
     most = (int(limits.CLONE),) * 2
+    alone = not _is_attended()
+    process = repository.git.execute(
+        ["git", *words],
+        as_process=True,
+        start_new_session=alone,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, most),
+    )
+    out = b""
     try:
-        return str(
-            repository.git.execute(
-                ["git", *words],
-                kill_after_timeout=limits.CLONE_SECONDS,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, most),
-            )
-        )
-    except GitCommandError as error:
-        said = masked(git_trees.said(error))
+        out, err = process.communicate(timeout=limits.CLONE_SECONDS)
+        said = masked(err.decode("utf-8", "replace").strip())
+    except subprocess.TimeoutExpired:
+        said = f"it was not done within {limits.CLONE_SECONDS}"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL) if alone else process.kill()
+    if process.returncode == 0:
+        return str(out.decode("utf-8", "surrogateescape").strip())
     if "signal 25" in said:
         said = f"it sends more than {limits.CLONE}, the most of {limits.CLONE.what}"
-    raise TreeError(  # not from git's error, which may have quoted a password
+    raise TreeError(
         f"{source}: git {words[0]} failed: {said}",
         hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
     )
+
+
+def _is_attended() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def masked(text: str) -> str:
@@ -162,7 +179,6 @@ def _environment(environ: Mapping[str, str], url: str, folder: str) -> dict[str,
     }
     first = int(environ.get("GIT_CONFIG_COUNT") or 0)
     scheme = "file" if url.startswith(("/", "file:")) else url.partition(":")[0]
-    interactive = sys.stdin.isatty() and sys.stderr.isatty()
     return {
         **{f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(settings, first)},
         **{f"GIT_CONFIG_VALUE_{n}": text for n, text in enumerate(settings.values(), first)},
@@ -174,5 +190,5 @@ def _environment(environ: Mapping[str, str], url: str, folder: str) -> dict[str,
         "GIT_OBJECT_DIRECTORY": f"{folder}/objects",
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
         "GIT_ALLOW_PROTOCOL": scheme if scheme in {"file", "http"} else "https:ssh",
-        **({} if interactive else {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}),
+        **({} if _is_attended() else {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}),
     }
