@@ -12,7 +12,7 @@ from vllm_mods.formats.diff import parse
 from vllm_mods.placing import headers, locate, nearest
 from vllm_mods.placing.nearest import Near
 from vllm_mods.placing.scopes import read_scopes
-from vllm_mods.placing.target import Target
+from vllm_mods.placing.target import Target, matches
 
 if TYPE_CHECKING:
     from vllm_mods.formats.diff import Hunk
@@ -134,3 +134,18 @@ def test_long_lines_are_cut(length: int) -> None:
     shown = text if length <= nearest._WIDEST else text[: nearest._WIDEST - 1] + "…"
     assert near.words == f"line 2 is `other`, and the patch has `{shown}`"
     assert len(shown) <= nearest._WIDEST
+
+
+def test_lines_are_found_at_each_place_where_they_stand_overlaps_included() -> None:
+    assert matches(b"\n\n\n\n", [b"\n", b"\n"]) == (1, 2, 3)
+    assert matches(b"a\na\na\n", [b"a\n", b"a\n"]) == (1, 2)
+    assert matches(b"ba\na\nab", [b"a\n"]) == (2,)
+    assert matches(b"a\na", [b"a"]) == (2,)
+
+
+def test_hunks_go_in_by_their_lines_in_whatever_order_they_are_given() -> None:
+    one, two = hunk("a\n", "A\n"), hunk("b\n", "B\n")
+    lines = [b"b\n", b"x\n", b"a\n"]
+    for placed in ([(3, one), (1, two)], [(1, two), (3, one)]):
+        assert locate.splice(lines, placed) == b"B\nx\nA\n"
+    assert locate.splice(lines, [(1, one), (1, two)]) is None

@@ -202,6 +202,21 @@ def test_the_witness_of_the_files_beside_is_the_one_that_locks_hold() -> None:
     assert (quick.beside, quick.witness) == (long.beside, long.witness)
 
 
+def test_what_the_lock_proves_by_and_its_optional_patches_are_said() -> None:
+    free = diff_of("vllm/y.py", "y = 1\n", "y = 2\n")
+    both = variant(PATCH, free)
+    needed, extra = both.patches
+    plain = mod(both._replace(patches=(needed, extra._replace(optional=True))))
+    there = MemoryTree({PATH: TEXT.encode(), "vllm/y.py": b"y = 1\n"})
+    for proof in ("", "types"):
+        quick = one(locked(plain, there, proof=proof), there)
+        assert (quick.vouched, quick.proof) == (True, proof)
+        without = [why for _, why in quick.unexamined if "mod.lock is without" in why]
+        assert len(without) == (0 if proof else 1)
+        assert quick.unexamined
+        assert quick.optional == one(plain, there).optional != ()
+
+
 def test_a_mod_is_known_on_what_the_mods_before_it_left() -> None:
     from vllm_mods.planning.planner import plan
 

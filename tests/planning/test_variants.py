@@ -269,3 +269,21 @@ def test_a_bad_patch_of_any_variant_is_an_error() -> None:
     bad = variant(b"--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ what @@\n", name="bad", vllm="<0.1")
     with pytest.raises(DiffError, match=r"/mods/mod/bad/0\.patch"):
         one(mod(bad), tree(TEXT))
+
+
+def test_a_variant_for_a_package_is_in_range_by_the_version_of_the_package() -> None:
+    class WithPackage(MemoryTree):
+        def package(self, name: str) -> str | None:
+            return {"transformers": "5.4.0"}.get(name)
+
+    there = WithPackage({PATH: b"a\n"})
+    change = diff_of(PATH, "a\n", "b\n")
+    for asked, inside in ((">=5", True), ("<5", False)):
+        made = variant(change, package="transformers", package_version=asked)
+        assert one(mod(made), there).in_range is inside
+
+
+def test_a_patch_of_what_this_tool_keeps_is_reserved() -> None:
+    path = ".vllm-mods/receipt.json"
+    planned = one(mod(variant(diff_of(path, "a\n", "b\n"))), MemoryTree({path: b"a\n"}))
+    assert (planned.verdict, codes(planned)) == (Verdict.CONFLICT, {"reserved"})

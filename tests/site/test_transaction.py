@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,7 @@ from small_site import (
 from vllm_mods.base.errors import NotRestored, Refused, TreeError
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
-from vllm_mods.site import journal
+from vllm_mods.site import journal, transaction
 from vllm_mods.site.state_folder import State, pristine, read_state
 from vllm_mods.site.transaction import (
     Outcome,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.formats.receipt import Receipt
     from vllm_mods.site.open_folders import Held
+    from vllm_mods.site.operations import Op
     from vllm_mods.site.transaction import Write
 
 A = FILES["vllm/a.py"]
@@ -572,6 +574,68 @@ def test_a_failure_that_cannot_be_undone_says_so_and_the_next_command_undoes_it(
     assert snapshot(site) != before
     assert recover(str(site))
     assert snapshot(site) == before
+
+
+def test_what_cannot_be_undone_for_the_journal_alone_says_what_to_do(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(site)
+
+    def fails(*_arguments: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), f"{site}/journal")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transaction, "_swap", fails)
+        patched.setattr(journal, "finish", fails)
+        with pytest.raises(NotRestored, match="what is needed for that lies in the tree") as caught:
+            commit(str(site), ONE)
+    assert caught.value.hint == "the disk fails: dmesg | tail  # then run the command again"
+    assert recover(str(site))
+    assert snapshot(site) == before
+
+
+@pytest.mark.parametrize("moment", ["_stage", "bytecode.forget"])
+def test_ctrl_c_is_heeded_before_the_next_file_is_staged_and_before_it_is_too_late(
+    site: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    before, calls = snapshot(site), list[str]()
+
+    def interrupted(*_arguments: object) -> tuple[str, ...]:
+        calls.append(moment)
+        os.kill(os.getpid(), signal.SIGINT)
+        return ()
+
+    monkeypatch.setattr(f"vllm_mods.site.transaction.{moment}", interrupted)
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            commit(str(site), ONE)
+    finally:
+        signal.signal(signal.SIGINT, was)
+    assert (calls, snapshot(site)) == ([moment], before)
+
+
+def test_what_another_program_wrote_before_its_turn_came_is_left_alone(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swap, swapped = transaction._swap, list[str]()
+    paths = [one.path for one in ONE.writes]
+    theirs = next(path for path in paths[1:] if (site / path).exists())
+
+    def and_then_somebody_writes(held: Held, op: Op) -> None:
+        swap(held, op)
+        swapped.append(op.step.path)
+        if len(swapped) == 1:
+            (site / "theirs").write_bytes(b"theirs\n")
+            (site / "theirs").replace(site / theirs)
+
+    monkeypatch.setattr(transaction, "_swap", and_then_somebody_writes)
+    before = {path: snapshot(site).get(f"{site}/{path}") for path in paths if path != theirs}
+    with pytest.raises(Refused, match=f"{theirs} was changed by another program just now"):
+        commit(str(site), ONE)
+    assert swapped
+    assert (site / theirs).read_bytes() == b"theirs\n"
+    assert {path: snapshot(site).get(f"{site}/{path}") for path in before} == before
 
 
 def test_revert_brings_back_everything_and_leaves_nothing(site: Path) -> None:
