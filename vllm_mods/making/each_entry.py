@@ -68,7 +68,7 @@ def make(
                 f"it brings {', '.join(whole.templates)}, which is no entry's", hint=_WHOLE
             )
         wanted = wanted._replace(python=tuple(dict.fromkeys((*wanted.python, *whole.python))))
-        objections = []
+        objections: list[str] = []
         for place in entry_places.read(whole.points)[:_PLACES]:
             runs.place = place
             why = _objection(runs, place)
