@@ -147,6 +147,7 @@ def test_a_program_that_knows_that_it_is_run_with_one_entry_has_to_make_the_whol
     assert change.after == b"# A\nA = 2\nB = 2\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "trace",
     [

@@ -90,7 +90,7 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_it_is_taken_once_and_pinned_by_its_commit(
     call: Call, site: Path, tmp_path: Path, shelf: Shelf, form: str
