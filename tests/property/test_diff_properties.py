@@ -9,7 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from memory_tree import MemoryTree
 from mod_making import mod, patched, variant
@@ -224,8 +224,8 @@ def git_makes(folder: Path, made: Made, data: bytes, *options: str) -> States | 
     }
 
 
-def read(made: Made, data: bytes) -> States:
-    """Return the same by our reading, with every hunk at its stated line."""
+def read(made: Made, data: bytes) -> States | None:
+    """Return the same by our reading, with every hunk at its stated line; None if one is not there."""
     out = {
         name: (b"".join(file.before), file.ran)
         for name, file in made.items()
@@ -235,7 +235,10 @@ def read(made: Made, data: bytes) -> States:
         new = file.old_path is None or (file.may_create and file.old_path not in out)
         before, runs = (b"", False) if new else out.pop(file.old_path or "")
         there = [(hunk.old_start + (not hunk.old), hunk) for hunk in file.hunks]
-        after = locate.splice(line_diff.split(before), there)
+        lines = line_diff.split(before)
+        if any(lines[at - 1 : at - 1 + len(hunk.old)] != hunk.old for at, hunk in there):
+            return None
+        after = locate.splice(lines, there)
         assert after is not None
         if file.new_path is not None:
             out[file.new_path] = (after, runs if file.mode is None else bool(file.mode & 0o100))
@@ -268,6 +271,7 @@ NAMED = (
     "belongs to no file",
     "without line numbers",
     "there is no change in this file",
+    "the path 'old' does not start with",  # behind a head without lines git takes it for no name
 )
 """Why a patch may be refused that git takes: it would drop lines in silence."""
 
@@ -292,6 +296,12 @@ def same_meaning(folder: Path, made: Made, data: bytes, *options: str) -> None:
     context=st.sampled_from([0, 1, 3]),
     renames=st.sampled_from(["-M", "--no-renames"]),
     between=st.lists(BETWEEN, min_size=5, max_size=5),
+)
+@example(
+    made={"vllm/x.py": File((), (), ran=False, runs=True)},
+    context=0,
+    renames="-M",
+    between=[b"", b"--- old\n+++ new\nwords\n"],
 )
 def test_git_s_own_diffs_with_prose_between_mean_what_git_makes_of_them(
     tmp_path: Path, made: Made, context: int, renames: str, between: list[bytes]
