@@ -241,7 +241,8 @@ def test_a_bad_release_is_a_cell_and_the_rest_is_finished(
     name = wheel_name("0.19.0")
     good = index.files[name]
     index.files[name] = {
-        "corrupt": _corrupt(good),
+        # of what another release has too, by RECORD and by the zip, that one's is taken
+        "corrupt": _corrupt(release("0.19.0", other=OTHER.encode() + b"Y = 1\n")),
         "no zip": b"no zip at all" * 100,
         "no vllm": make_wheel({"other/__init__.py": b""}, version="0.19.0", bulk={}),
     }.get(fault, good)
