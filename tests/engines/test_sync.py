@@ -94,7 +94,7 @@ def tool(tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) ->
         "SOURCE_DATE_EPOCH": EPOCH,
         "HOME": str(tmp_path),
     }
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"]
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")]
     subprocess.run(command, check=True)
     public = (tmp_path / "key.pub").read_text()
     (project / "signers").write_text(f'bob namespaces="vllm-mods" {public}')

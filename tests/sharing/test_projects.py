@@ -561,3 +561,65 @@ def test_who_is_killed_leaves_it_whole(
         if ended:
             break
     assert ended
+
+
+def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a_note(
+    call: Call, site: Path, tmp_path: Path
+) -> None:
+    commit(tmp_path / "bob", mod("other"), "v1")
+    call("add", "git+../alice@v1")
+    call("add", "git+../bob@v1")
+    locked = json.loads(call("list", "--json").out)["mods"]
+    (alice,) = {Path(one["directory"]).parents[2] for one in locked if one["library"] == "alice"}
+    shutil.rmtree(alice)
+    told = (
+        "note: alice (git+../alice@v1) was not fetched on this machine yet: vllm-mods sync --fetch"
+    )
+    for words in (
+        ("show", "flashqla"),
+        ("show", "qwen3.6-35b"),
+        ("check", "other", "vllm-mods/qwen3.6-enhanced", "--target", site),
+        ("check", "--pairing", "qwen3.6-35b", "--target", site),
+        ("matrix", "other", "--tree", site),
+        ("apply", "other", "--target", site),
+    ):
+        said = call(*words)
+        assert said.code == 0, said.err
+        assert said.err.count(told) == 1
+    for name in ("list", "matrix", "show fast", f"check alice/fast --target {site}"):
+        said = call(*name.split())
+        assert said.code == 2
+        assert said.err.startswith("error: alice (git+../alice@v1) was not fetched")
+        assert "hint: vllm-mods sync --fetch" in said.err
+    said = call("status", "--target", site)
+    assert said.code == 0
+    assert "alice" not in said.err
+    said = call()
+    assert said.code == 0
+    assert said.out.startswith("alice (git+../alice@v1) was not fetched on this machine yet")
+    assert "hint: vllm-mods sync --fetch" in said.err
+
+
+def test_what_names_no_mod_says_which_to_name_where_two_libraries_have_one(
+    call: Call, tmp_path: Path, site: Path
+) -> None:
+    commit(tmp_path / "bob", mod("fast", "7.0.0") | mod("hybrid-int4-fp8", "9.0.0"), "v1")
+    call("add", "git+../alice@v1")
+    call("add", "git+../bob@v1")
+    said = call("matrix", "--tree", site)
+    assert said.code == 2
+    assert "alice/fast, bob/fast, bob/hybrid-int4-fp8, vllm-mods/hybrid-int4-fp8: " in said.err
+    assert "hint: vllm-mods matrix alice/fast slow  # those of one library" in said.err
+    assert call("matrix", "alice/fast", "slow", "--tree", site).code == 0
+    said = call("matrix", "alice/fast", "bob/fast", "--tree", site)
+    assert said.code == 2
+    assert "alice/fast and bob/fast are mods of one name" in said.err
+    assert call("list", "--check").code == 0
+    # without a name, `check` takes what comes with the tool and is marked as default
+    planned = call("check", "--target", site, "--json").json
+    assert [(one["name"], one["version"]) for one in planned["mods"]] == [
+        ("hybrid-int4-fp8", "1.0.0")
+    ]
+    seen = call("doctor", "--target", site, "--json").json
+    assert not [one for one in seen["troubles"] if one["code"] == "unreadable"]
+    assert {"alice/fast", "bob/fast"} <= {one["name"] for one in seen["target"]["fits"]}

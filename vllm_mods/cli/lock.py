@@ -138,7 +138,7 @@ def looked_at(library: Library, wanted: Pairing) -> LockedModel | None:
     there = {mod.name for mod in mods}
     for name in library.names():
         fit = fitting.of_mod(library.load(name), one)
-        if fit.fails and name not in there:
+        if fit.fails and fit.name not in there:
             options.note(f"without {name}, vLLM fails with this model: {fit.fails}")
     return LockedModel(one.commit, one.config_sha256, one.index_sha256)
 

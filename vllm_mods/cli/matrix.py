@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -132,7 +133,7 @@ def command(
     if cell is not None:
         mods = cell[:1]
     paired = () if pairing is None else library.mods_of(library.pairing(pairing))
-    chosen = library.select((*paired, *mods) if pairing is not None else mods or library.names())
+    chosen = library.select((*paired, *mods) if pairing is not None else mods or _every(library))
     mine = _own(library, chosen, mods) if update_lock else ()
     # what an old lock says must not lean on itself
     planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
@@ -182,6 +183,19 @@ def command(
         _write_locks(mine, computed)
     bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
     return EXIT_NO if bad or (strict and problems) else EXIT_OK
+
+
+def _every(library: Library) -> tuple[str, ...]:
+    """Return the names of all mods. Raises ``UsageError`` where two have one: a tree holds one of them."""
+    names = library.names()
+    if twice := [name for name in names if "/" in name]:
+        owner = twice[0].partition("/")[0]
+        beside = [name for name in names if library.owner(library.load(name).directory) == owner]
+        raise UsageError(
+            f"{', '.join(twice)}: mods of several libraries have one name, and a tree holds one of them",
+            hint=f"vllm-mods matrix {shlex.join(beside)}  # those of one library",
+        )
+    return names
 
 
 def _spec(tree: str) -> str:

@@ -14,9 +14,9 @@ import click
 
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.model import Mod, Tree, Verdict
-from vllm_mods.cli import shown
-from vllm_mods.library import checksums, project_file
-from vllm_mods.library.catalog import Library, Shared
+from vllm_mods.cli import project_libraries, shown
+from vllm_mods.library import checksums
+from vllm_mods.library.catalog import Library
 from vllm_mods.trees import open as trees
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def completer(
     def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
         try:
             library = open_library(())
+            return [name for names in kinds for name in names(library) if name.startswith(typed)]
         except VllmModsError:  # the command says what is wrong; a TAB is no place for that
             return []
-        return [name for names in kinds for name in names(library) if name.startswith(typed)]
 
     return complete
 
@@ -251,12 +251,7 @@ def open_library(extra: tuple[str, ...]) -> Library:
 
     Raises ``UsageError`` and ``Refused`` as ``Library``, ``checksums.sums`` and ``locking.shared`` do.
     """
-    shared: tuple[Shared, ...] = ()
-    project = project_file.find()
-    if project is not None and project.libraries:
-        from vllm_mods.sharing import locking  # noqa: PLC0415  (where there are any)
-
-        shared = locking.shared(project)
+    shared, absent = project_libraries.opened(note)
     folders = library_folders(extra)
     meta: dict[str, Any] = getattr(click.get_current_context(silent=True), "meta", {})
     required, signers = meta.get(_REQUIRED) or (), meta.get(_SIGNERS)
@@ -267,7 +262,7 @@ def open_library(extra: tuple[str, ...]) -> Library:
             hint="--library DIR, or take --require-hashes and --allowed-signers away",
         )
     pins = functools.partial(checksums.sums, pins=required, signers=signers) if pinned else None
-    return Library(*folders, pins=pins, shared=shared)
+    return Library(*folders, pins=pins, shared=shared, absent=absent)
 
 
 def library_folders(extra: tuple[str, ...]) -> tuple[str, ...]:

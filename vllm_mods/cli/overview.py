@@ -38,8 +38,8 @@ def show() -> None:
     """Print one screen: each vLLM with what is in it and what fits, and the next command."""
     named = os.environ.get(options.TARGET)
     there = (Installed(named, options.TARGET),) if named else environments.found(os.environ)
-    library = options.open_library(())
     wrong: list[str] = []
+    library = _library(wrong)
     seen = [status for one in there if (status := _tree(one, wrong)) is not None]
     if not there:
         click.echo(_ELSEWHERE)
@@ -51,6 +51,18 @@ def show() -> None:
     )
     click.echo("\nvllm-mods --help lists the commands; vllm-mods list, the mods and pairings")
     options.hint(wrong[0] if wrong else _next(seen, images, pairings))
+
+
+def _library(wrong: list[str]) -> Library:
+    """Open all libraries; where that fails, say so and what to do, and go on with the bundled one."""
+    try:
+        library = options.open_library(())
+        library.names(), library.pairing_names()
+    except VllmModsError as error:
+        click.echo(f"{error.message}\n")
+        wrong += [error.hint] if error.hint else []
+        return Library()
+    return library
 
 
 def _tree(place: Installed, wrong: list[str]) -> Status | None:
@@ -77,7 +89,7 @@ def _fits(library: Library, there: Status) -> None:
     good: list[str] = []
     bad: list[str] = []
     for name in library.names():
-        if name in inside:
+        if name.rpartition("/")[2] in inside:
             continue
         try:
             verdict = planner.plan_alone(library.load(name), tree).verdict

@@ -71,10 +71,12 @@ def examine(
         return Diagnosis(mine, None, elsewhere, tuple(found))
     tree = opener(spec)
     library = Library()
+    names = library.names()
     with _telling(found):
-        library = opened()
+        theirs = opened()
+        library, names = theirs, theirs.names()
     mods = []
-    for name in library.names():
+    for name in names:
         with _telling(found):
             mods.append(library.load(name))
     target = _look(tree, library, mods, workspace, found)
@@ -258,9 +260,10 @@ def _fits(
 
     for mod in mods:
         mine: ModPlan | None = None
+        name = library.name_of(mod)
         try:
             base = ground.of(tree, there)
-            made = ground.plan(base, library.select((mod.name,)), planned)
+            made = ground.plan(base, library.select((name,)), planned)
             mine = next(one for one in made.shown.mods if one.mod.name == mod.name)
             if made.shown.ok and mine.verdict.writes and isinstance(tree, FolderTree):
                 spaces = filter(None, (there.workspace if there else None, workspace))
@@ -271,11 +274,11 @@ def _fits(
                     else ground.transition(base, made.whole, tree.root)
                 )
                 staging.draft(where, there, wanted)
-            yield ModOnTree(mod.name, mine)
+            yield ModOnTree(name, mine)
         except VllmModsError as error:
-            yield ModOnTree(mod.name, mine, Refusal(error.message, error.hint))
+            yield ModOnTree(name, mine, Refusal(error.message, error.hint))
         except OSError as error:
-            yield ModOnTree(mod.name, mine, Refusal(str(error), f"ls -la {tree.spec}"))
+            yield ModOnTree(name, mine, Refusal(str(error), f"ls -la {tree.spec}"))
 
 
 def _refused(fits: Iterable[ModOnTree]) -> Iterator[Trouble]:

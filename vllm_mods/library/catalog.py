@@ -53,11 +53,13 @@ class Library:
         *folders: str | os.PathLike[str],
         pins: Callable[[str], dict[str, str]] | None = None,
         shared: Iterable[Shared] = (),
+        absent: Callable[[bool], None] = lambda _needed: None,
     ) -> None:
         """Take the bundled library, ``folders`` and ``shared``. Raises ``UsageError`` for a bad one.
 
         ``pins`` returns, for one of the ``folders``, the sha256 of every file that it may hold:
-        see ``pinning.sums``.
+        see ``pinning.sums``. ``absent`` is asked where a library that is not here might matter: it raises
+        if that is needed for an answer, and tells of it if not.
         """
         others: dict[str, list[Shared]] = {}  # one may be there under two names
         for each in shared:
@@ -82,6 +84,7 @@ class Library:
         self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
         self._folders = self._named("mod", "patches", MANIFEST)
         self._homes: dict[str, str] = {}
+        self._absent = absent
 
     def _named(self, what: str, part: str, file: str) -> dict[str, str]:
         """Return the folders in ``part`` of each library that hold ``file``, by their names."""
@@ -145,7 +148,13 @@ class Library:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted; with their owners' where two have one name."""
+        self._absent(True)
         return _shown(self._folders)
+
+    def name_of(self, mod: Mod) -> str:
+        """Return the name that means this mod here: with its owner's where two have one name."""
+        here = self._folders.get(mod.name) == mod.directory
+        return mod.name if here else f"{self.owner(mod.directory)}/{mod.name}"
 
     def has(self, name: str) -> bool:
         """Tell whether there is a mod of this name, with its owner's in front or without."""
@@ -171,6 +180,7 @@ class Library:
 
     def _mod_folder(self, name: str) -> str:
         if name in self._folders:
+            self._absent(False)
             return self._folders[name]
         pairings = self._pairing_files()
         if name in pairings:
@@ -179,6 +189,7 @@ class Library:
 
     def pairing_names(self) -> tuple[str, ...]:
         """Return the names of all pairings, sorted; with their owners' where two have one name."""
+        self._absent(True)
         return _shown(self._pairing_files())
 
     def pairing(self, name: str) -> Pairing:
@@ -204,6 +215,7 @@ class Library:
             return os.path.join(home, "pairings", f"{name}.toml")  # the one that was read
         if name not in files:
             raise self._unknown("pairing", name, files)
+        self._absent(False)
         return files[name]
 
     def mods_of(self, pairing: Pairing) -> tuple[str, ...]:
@@ -221,8 +233,10 @@ class Library:
             # nearly always the mod of that name beside it, and then no other needs to be read
             first = {self._folders.get(template), os.path.join(home, "patches", template)}
             for name in sorted(
-                self.names(), key=lambda one: (self._folders[one] not in first, one)
+                _shown(self._folders), key=lambda one: (self._folders[one] not in first, one)
             ):
+                if self._folders[name] not in first:
+                    self._absent(True)
                 if template in _templates_of(self.load(name)):
                     names[name] = None
                     break
@@ -240,6 +254,7 @@ class Library:
 
     def template_names(self) -> tuple[str, ...]:
         """Return the names of all chat templates, sorted. Raises ``UsageError`` if two have one name."""
+        self._absent(True)
         return _shown(self._template_folders())
 
     def template_folder(self, name: str) -> str:
@@ -247,6 +262,7 @@ class Library:
         folders = self._template_folders()
         if name not in folders:
             raise self._unknown("template", name, folders)
+        self._absent(False)
         return folders[name]
 
     def _template_folders(self) -> dict[str, str]:
@@ -265,6 +281,7 @@ class Library:
     def _unknown(self, what: str, name: str, *there: Iterable[str]) -> UsageError:
         import difflib  # noqa: PLC0415
 
+        self._absent(True)
         names = sorted(set().union(*there))
         if several := [one for one in names if one.endswith(f"/{name}")]:
             return UsageError(
@@ -295,8 +312,9 @@ class Library:
             if mine in chosen and chosen[mine].directory == folder:
                 return
             if mine in chosen:
+                two = " and ".join(map(self.name_of, (chosen[mine], self.load(name))))
                 raise UsageError(
-                    f"{chosen[mine].directory} and {folder} are mods of one name, and a tree holds one of them",
+                    f"{two} are mods of one name, and a tree holds one of them",
                     hint="name one of them, and none that requires the other",
                 )
             if folder in pending:
@@ -322,7 +340,7 @@ class Library:
         bundled = os.path.join(self.roots[0], "patches", "")
         return tuple(
             name
-            for name in self.names()
+            for name in _shown(self._folders)
             if self._folders[name].startswith(bundled) and self.load(name).default
         )
 

@@ -15,6 +15,10 @@ from vllm_mods.sharing import contents, kept
 LOCK = "vllm-mods.lock"
 
 
+class NotFetched(UsageError):
+    """A library is not on this machine."""
+
+
 def place(project: ProjectFile) -> str:
     """Return where a project's lock lies: beside its file."""
     return os.path.join(os.path.dirname(project.where), LOCK)
@@ -62,17 +66,24 @@ def resolved(
     return LockedLibrary(source, found, digest)
 
 
-def shared(project: ProjectFile, *, fetching: bool = False) -> tuple[Shared, ...]:
+def shared(
+    project: ProjectFile, *, fetching: bool = False, missing: list[NotFetched] | None = None
+) -> tuple[Shared, ...]:
     """Open a project's libraries: folders as they stand, all else as it is locked and kept.
 
     What is not kept is fetched only if ``fetching``, which also holds folders to the lock. Raises
-    ``UsageError`` for what is not there, and as ``resolved``.
+    ``UsageError`` for what is not there, unless ``missing`` is there to take it, and as ``resolved``.
     """
     lock = read(project)
-    return tuple(
-        _opened(project, name, source, lock, fetching=fetching)
-        for name, source in project.libraries.items()
-    )
+    found = []
+    for name, source in project.libraries.items():
+        try:
+            found.append(_opened(project, name, source, lock, fetching=fetching))
+        except NotFetched as error:
+            if missing is None:
+                raise
+            missing.append(error)
+    return tuple(found)
 
 
 def _opened(
@@ -92,7 +103,7 @@ def _opened(
         resolved(project, name, source, locked)
     there = kept.opened(locked.files)
     if there is None:
-        raise UsageError(
+        raise NotFetched(
             f"{name} ({source}) was not fetched on this machine yet",
             hint="vllm-mods sync --fetch  # has all libraries of the project as they are locked",
         )
