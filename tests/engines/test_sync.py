@@ -31,8 +31,7 @@ COPY cache /cache
 COPY vllm-mods.toml vllm-mods.lock /mods/
 ENV PYTHONPATH=/opt/vllm-mods VLLM_MODS_CACHE=/cache SOURCE_DATE_EPOCH={EPOCH}
 WORKDIR /mods
-RUN python3 -B -m vllm_mods sync
-RUN python3 -B -m vllm_mods sync --check
+RUN python3 -B -m vllm_mods sync && python3 -B -m vllm_mods sync --check
 """
 """For a builder that has no mounts, and finds the vLLM itself."""
 
@@ -149,11 +148,11 @@ def test_one_project_gives_one_tree_in_two_builders_and_on_the_host(
     (project / "Dockerfile").write_text(COPIED)
     dockerd("load", "-q", "-i", tmp_path / "base.tar")
     dockerd("build", "-q", "--no-cache", "--network=none", "-t", "synced", project)
-    dockerd("save", "-o", tmp_path / "synced.tar", "synced")
+    copied = dockerd("create", "synced")
+    dockerd("cp", "-a", f"{copied}:/{SITE}", tmp_path / "copied")
+    dockerd("rm", copied)
     dockerd("rmi", "-f", "synced", BASE)
-    copied = buildah("pull", "-q", f"docker-archive:{tmp_path}/synced.tar")
-    trees = site, *(tree_of(buildah, image, tmp_path / image) for image in (mounted, copied))
-    for tree in trees:
+    for tree in (site, tree_of(buildah, mounted, tmp_path / "mounted"), tmp_path / "copied"):
         assert held(tree) == expected, tree
         tool("sync", "--check", "--target", tree)
         (tree / "vllm/fast.py").unlink()

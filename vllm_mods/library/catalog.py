@@ -235,7 +235,7 @@ class Library:
             for name in sorted(
                 _shown(self._folders), key=lambda one: (self._folders[one] not in first, one)
             ):
-                if self._folders[name] not in first:
+                if self._folders[name] != os.path.join(home, "patches", template):
                     self._absent(True)
                 if template in _templates_of(self.load(name)):
                     names[name] = None
