@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ from small_site import build, snapshot
 
 from vllm_mods.cli import run
 from vllm_mods.library import trust
+from vllm_mods.sharing import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -551,3 +555,54 @@ def test_a_table_of_pyproject_that_is_none_is_not_passed_over(call: Call, place:
         code, said = call("list")
         assert code == 2
         assert "tool.vllm-mods: expected a table, found" in said
+
+
+def test_what_another_run_has_just_kept_is_not_thrown_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = kept.is_whole
+    files = {path: text.encode() for path, text in mod("fast").items()}
+    mark = tmp_path / "mark"
+
+    def slowly(digest: str) -> bool:
+        found = whole(digest)
+        if not mark.exists():
+            mark.touch()
+            kept.keep(files, "the other run's")
+            (tmp_path / "cache/libraries" / digest / "mark").touch()
+        return found
+
+    monkeypatch.setattr(kept, "is_whole", slowly)
+    digest = kept.keep(files, "this run's")
+    assert (tmp_path / "cache/libraries" / digest / "mark").exists()
+
+
+def test_no_room_for_what_git_fetches(
+    call: Call, place: Path, alice: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert alice.exists()
+
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    code, said = call("add", "git+../alice@v1")
+    assert (code, "what git fetches has no place" in said, "df -h" in said) == (1, True, True)
+    assert not list(place.iterdir())
+
+
+def test_a_limit_of_the_users_own_on_files_is_no_bug(place: Path, alice: Path) -> None:
+    assert alice.exists()
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_mods", "add", "git+../alice@v1"],
+        cwd=place,
+        preexec_fn=limited,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -46,11 +46,13 @@ def keep(files: Mapping[str, bytes], what: str) -> str:
     data = listing(files, what)
     digest = sha256(data)
     place = _place(digest)
+    was_there = os.path.lexists(place)
     if is_whole(digest):
         return digest
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-        shutil.rmtree(place, ignore_errors=True)  # it was damaged
+        if was_there:  # and damaged; what another run has put there since is not
+            shutil.rmtree(place, ignore_errors=True)
         write_folder(
             place, {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()}
         )
