@@ -583,7 +583,7 @@ def test_no_room_for_what_git_fetches(
     assert alice.exists()
 
     def full(*_: object, **__: object) -> str:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     code, said = call("add", "git+../alice@v1")
