@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +19,7 @@ from small_site import build, snapshot
 
 from vllm_mods.cli import run
 from vllm_mods.library import trust
+from vllm_mods.sharing import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -446,3 +451,158 @@ def test_somebody_elses_file_above_is_not_taken(
     code, said = call("list")
     assert code == 2
     assert "VLLM_MODS_CONFIG=" in said
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"git+https://127.0.0.1:9/alice@me:{SECRET}@x",
+        f"git+https://127.0.0.1:9/alice@v1?token={SECRET}",
+        f"git+https://127.0.0.1:9/alice@v1#subdirectory=a?token={SECRET}",
+        f"git+me@{SECRET}!",
+        f"git+//me:{SECRET}@127.0.0.1:9/alice",
+        f"me:{SECRET}@127.0.0.1:9/alice",
+        f"127.0.0.1:9/alice?token={SECRET}",
+    ],
+)
+def test_nor_is_one_at_another_place_of_an_address(call: Call, place: Path, source: str) -> None:
+    code, said = call("-v", "add", source, "--name", "x")
+    assert code == 2
+    assert SECRET not in said
+    assert not list(place.iterdir())
+
+
+def test_a_revision_in_the_lock_is_not_repeated(call: Call, place: Path, alice: Path) -> None:
+    assert alice.exists()
+    call("add", "git+../alice@v1")
+    for name in ("vllm-mods.lock", "vllm-mods.toml"):
+        text = (place / name).read_text()
+        (place / name).write_text(text.replace('"v1"', f'"me:{SECRET}@x"'))
+        code, said = call("-v", "sync", "--fetch")
+        assert code == 2
+        assert "expected a tag" in said
+        assert SECRET not in said
+
+
+@pytest.mark.parametrize("what", ["x.py", "list"])
+@pytest.mark.parametrize("damage", [os.mkfifo, lambda path: path.symlink_to("/dev/null")])
+def test_what_is_kept_and_is_no_file_any_more_is_had_anew(
+    call: Call,
+    alice: Path,
+    site: Path,
+    tmp_path: Path,
+    *,
+    what: str,
+    damage: Callable[[Path], None],
+) -> None:
+    assert alice.exists()
+    call("add", "git+../alice@v1", "--mod", "fast")
+    (kept,) = (tmp_path / "cache").rglob(what)
+    kept.unlink()
+    damage(kept)
+    code, said = call("sync", "--target", site)
+    assert code == 0, said
+    assert kept.is_file()
+    assert not kept.is_symlink()
+
+
+def test_removing_a_library_takes_no_mod_of_another_out(
+    call: Call, place: Path, tmp_path: Path
+) -> None:
+    files = {
+        "templates/flashqla/mod.toml": "",
+        "patches/hybrid-int4-fp8/x/mod.toml": "",
+        "patches/hybrid-int4-fp8/mod.toml.txt": "",
+    }
+    commit(tmp_path / "eve", mod("fast") | files, "v1")
+    call("add", "git+../eve@v1", "--mod", "fast")
+    project = place / "vllm-mods.toml"
+    others = '"flashqla", "hybrid-int4-fp8"'
+    project.write_text(project.read_text().replace('"eve/fast"', f'"fast", {others}'))
+    assert call("remove", "eve")[0] == 0
+    assert f"mods = [{others}]" in project.read_text()
+
+
+@pytest.mark.parametrize("name", ["vllm-mods.toml", "pyproject.toml"])
+def test_a_project_that_is_no_file(place: Path, name: str) -> None:
+    """A pipe would be waited for; a folder, or a link to nothing, was named by nobody."""
+    where = place / name
+    for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to("nowhere")):
+        make(where)
+        done = subprocess.run(
+            [sys.executable, "-m", "vllm_mods", "list"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 2
+        assert f"{where} is no regular file\n\nhint: ls -l {where}" in done.stderr
+        where.rmdir() if where.is_dir() else where.unlink()
+
+
+@pytest.mark.parametrize("path", ["", "a\\u0000b"])
+def test_a_target_without_a_path(call: Call, place: Path, path: str) -> None:
+    (place / "vllm-mods.toml").write_text(f'schema = 1\n[targets.a]\nmods = []\npath = "{path}"\n')
+    code, said = call("sync")
+    assert code == 2
+    assert "targets.a.path: is no path" in said
+
+
+def test_a_table_of_pyproject_that_is_none_is_not_passed_over(call: Call, place: Path) -> None:
+    for text in ('[tool]\nvllm-mods = "x"\n', "[[tool.vllm-mods]]\nschema = 1\n"):
+        (place / "pyproject.toml").write_text(text)
+        code, said = call("list")
+        assert code == 2
+        assert "tool.vllm-mods: expected a table, found" in said
+
+
+def test_what_another_run_has_just_kept_is_not_thrown_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = kept.is_whole
+    files = {path: text.encode() for path, text in mod("fast").items()}
+    mark = tmp_path / "mark"
+
+    def slowly(digest: str) -> bool:
+        found = whole(digest)
+        if not mark.exists():
+            mark.touch()
+            kept.keep(files, "the other run's")
+            (tmp_path / "cache/libraries" / digest / "mark").touch()
+        return found
+
+    monkeypatch.setattr(kept, "is_whole", slowly)
+    digest = kept.keep(files, "this run's")
+    assert (tmp_path / "cache/libraries" / digest / "mark").exists()
+
+
+def test_no_room_for_what_git_fetches(
+    call: Call, place: Path, alice: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert alice.exists()
+
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    code, said = call("add", "git+../alice@v1")
+    assert (code, "what git fetches has no place" in said, "df -h" in said) == (1, True, True)
+    assert not list(place.iterdir())
+
+
+def test_a_limit_of_the_users_own_on_files_is_no_bug(place: Path, alice: Path) -> None:
+    assert alice.exists()
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_mods", "add", "git+../alice@v1"],
+        cwd=place,
+        preexec_fn=limited,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

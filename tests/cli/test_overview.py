@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lowering import lower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,3 +196,71 @@ def test_a_pairing_for_the_vllm_that_is_here_is_what_comes_next_where_there_is_a
     assert "hint: vllm-mods suggest MODEL" in answer.err
     engine(tmp_path, [], [])
     assert "hint: vllm-mods lock chat" in call().err
+
+
+def test_hundreds_of_images_and_environments_are_one_screen(
+    call: Call, site: Path, tmp_path: Path
+) -> None:
+    names = [f"me/vllm:{n}" for n in range(300)]
+    image: dict[str, Any] = {"Config": {}}
+    many = [{**image, "Id": f"{n:064x}", "RepoTags": [f"me/vllm:{n + 300}"]} for n in range(300)]
+    talking = [{"Image": "f" * 64, "Name": f"/talk{n}"} for n in range(300)]
+    engine(tmp_path, talking, [{**image, "Id": "f" * 64, "RepoTags": names}, *IMAGES, *many])
+    prefixes = [tmp_path / f"envs/{n}" for n in range(40)]
+    for prefix in prefixes:
+        (prefix / "lib/python3.12").mkdir(parents=True)
+        shutil.copytree(site, prefix / "lib/python3.12/site-packages")
+    (tmp_path / "home/.conda").mkdir(parents=True)
+    (tmp_path / "home/.conda/environments.txt").write_text("\n".join(map(str, prefixes)))
+    answer = call()
+    assert answer.code == 0
+    assert len((answer.out + answer.err).splitlines()) <= 40
+    assert "and 32 more vLLMs" in answer.out
+    assert "; docker image ls" in answer.out
+    assert "hint: vllm-mods run chat" in answer.err  # that one is of ours, and first
+
+
+@pytest.mark.parametrize(
+    "label", ["chat\nhint: rm -rf /", "--help", "", "a\u2028b", "$(id)", "x" * 9999]
+)
+def test_a_label_makes_no_line_and_no_command_of_its_own(
+    call: Call, tmp_path: Path, label: str
+) -> None:
+    labels = {"vllm-mods.pairing": label, "vllm-mods.model": f"m\n{label}"}
+    engine(tmp_path, [], [{"Id": "1" * 64, "RepoTags": ["a:1"], "Config": {"Labels": labels}}])
+    answer = call()
+    lines = (answer.out + answer.err).splitlines()
+    assert [line for line in lines if line.startswith("hint")] == [answer.err.strip()]
+    assert max(map(len, lines)) < 200
+    if label != "x" * 9999:
+        assert answer.err.strip() == "hint: vllm-mods list"
+
+
+@pytest.mark.parametrize(
+    "said", ["echo no json", "echo '[1]'", 'echo \'[{"Config": {"Labels": [1]}}]\'', "exit 1"]
+)
+def test_an_engine_that_talks_nonsense_is_told(call: Call, tmp_path: Path, said: str) -> None:
+    (tmp_path / "bin/docker").write_text(f"#!/bin/sh\n{said}\n")
+    (tmp_path / "bin/docker").chmod(0o755)
+    answer = call()
+    assert answer.code == 0
+    assert "\ndocker" in answer.out
+
+
+def test_an_engine_that_hangs_is_not_waited_for(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch, "GLANCE_SECONDS", 1)
+    (tmp_path / "bin/docker").write_text("#!/bin/sh\nexec /bin/sleep 30\n")
+    (tmp_path / "bin/docker").chmod(0o755)
+    assert "has not answered within 1 second" in call().out
+
+
+def test_a_list_of_environments_that_is_none(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "home/.conda").mkdir(parents=True)
+    there = tmp_path / "home/.conda/environments.txt"
+    there.write_bytes(b"\0\n\xff\xfe\n*\n[\n../..\n")
+    assert call().code == 0
+    there.unlink()
+    os.mkfifo(there)
+    assert call().code == 0

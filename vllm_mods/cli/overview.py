@@ -6,6 +6,7 @@ Environments are found by their folders, images and containers by asking the eng
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 
@@ -26,7 +27,9 @@ from vllm_mods.run.engine import LocalImage
 from vllm_mods.trees.open import open_tree
 
 _WIDTH = 100
+_MOST = 8  # vLLMs, and images of an engine, that are told: it is one screen
 PAIRING, MODEL = "vllm-mods.pairing", "vllm-mods.model"  # labels of an image
+_PAIRING = re.compile(r"[a-z0-9][a-z0-9._/-]{0,99}\Z")  # anything else is no name to type
 _ELSEWHERE = """\
 no vLLM is in the environments here
   of a release:  vllm-mods check --target pypi:VERSION
@@ -40,7 +43,9 @@ def show() -> None:
     there = (Installed(named, options.TARGET),) if named else environments.found(os.environ)
     wrong: list[str] = []
     library = _library(wrong)
-    seen = [status for one in there if (status := _tree(one, wrong)) is not None]
+    seen = [status for one in there[:_MOST] if (status := _tree(one, wrong)) is not None]
+    if there[_MOST:]:
+        click.echo(f"and {len(there) - _MOST} more vLLMs; vllm-mods status --target DIR")
     if not there:
         click.echo(_ELSEWHERE)
     if seen:
@@ -107,18 +112,32 @@ def _images() -> Iterator[LocalImage]:
     title = "\nimages"
     for program in engine.found():
         try:
-            there = engine.serving(program)
+            # those with a pairing first
+            there = sorted(engine.serving(program), key=lambda one: PAIRING not in one.labels)
         except VllmModsError as error:
             click.echo(f"\n{error.message}")
             continue
-        for one in there:
-            lines = [*filter(None, (title,)), f"  {program}:{', '.join(one.names)}"]
+        for one in there[:_MOST]:
+            lines = [*filter(None, (title,)), f"  {program}:{_some(one.names)}"]
             if PAIRING in one.labels:
-                lines.append(f"    pairing {one.labels[PAIRING]}, for {one.labels.get(MODEL)}")
-            lines += [f"    runs as {name}" for name in one.running]
+                pairing, model = (_short(one.labels.get(key, "")) for key in (PAIRING, MODEL))
+                lines.append(f"    pairing {pairing}, for {model}")
+            lines += [f"    runs as {_some(one.running)}"] if one.running else []
             click.echo("\n".join(lines))
             title = ""
-            yield one
+        if there[_MOST:]:
+            click.echo(f"  and {len(there) - _MOST} more; {program} image ls")
+        yield from there
+
+
+def _short(label: str) -> str:
+    """Return what whoever built an image wrote, on one line and no longer than that."""
+    return " ".join(label[: 2 * _WIDTH].split())[: _WIDTH // 2] or "?"
+
+
+def _some(names: Sequence[str]) -> str:
+    left = f" and {len(names) - 3} more" if names[3:] else ""
+    return ", ".join(map(_short, names[:3])) + left
 
 
 def _pairings(
@@ -141,9 +160,9 @@ def _pairings(
 
 
 def _next(seen: Sequence[Status], images: Sequence[LocalImage], pairings: Sequence[str]) -> str:
-    ours = [one for one in images if PAIRING in one.labels]
+    ours = [one for one in images if _PAIRING.match(one.labels.get(PAIRING, ""))]
     if running := [name for one in ours for name in one.running]:
-        return f"vllm-mods logs {running[0]}"
+        return f"vllm-mods logs {shlex.quote(_short(running[0]))}"
     if ours:
         return f"vllm-mods run {shlex.quote(ours[0].labels[PAIRING])}"
     inside = [one.target for one in seen if one.mods]

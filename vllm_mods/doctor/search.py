@@ -47,7 +47,9 @@ def of_program(environ: Mapping[str, str]) -> str:
 def in_prefix(prefix: str) -> Iterator[str]:
     """Yield the site roots with a vLLM in one environment."""
     for folder in (
-        sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages")) if prefix else ()
+        sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages"))
+        if prefix and "\0" not in prefix
+        else ()
     ):
         if _holds(folder):
             yield os.path.realpath(folder)
@@ -127,7 +129,9 @@ def processes(root: str) -> Iterator[Process]:
 
 
 def text(path: str) -> str:
-    """Return a file, nothing where it may not be read or is gone by now."""
+    """Return a file, nothing where it may not be read, is gone by now, or is none, as a pipe."""
+    if not os.path.isfile(path):
+        return ""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()

@@ -20,7 +20,7 @@ _FORMS = {
     "git": (
         (
             rf"(?:(?:https://|ssh://(?:[\w.]+@)?){_HOST}/|http://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?/"
-            rf"|[\w.]+@[A-Za-z0-9][\w.-]*:(?![-/])|file:///|\.{{0,2}}/){_REST}"
+            rf"|[\w.]+@[A-Za-z0-9][\w.-]*:(?![-/])|file:///|\.{{0,2}}/(?!/)){_REST}"
         ),
         (
             "https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without a user and a "
@@ -34,6 +34,7 @@ _FORMS = {
     "package": (r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?\Z", "the name of a distribution"),
     "path": (r"[^\x00]+\Z", "a folder"),
 }
+_HINT = "docs/reference/vllm-mods-toml.md has every key"
 _REVISION = r"(?!.*(?:\.\.|//|\.lock\Z))[A-Za-z0-9_][\w./+-]*\Z"
 
 
@@ -103,10 +104,12 @@ def parse(data: bytes, where: str) -> ProjectFile | None:
     at = ""
     if where.endswith("pyproject.toml"):
         tools = raw.get("tool")
-        raw = tools.get("vllm-mods") if isinstance(tools, dict) else None  # type: ignore[assignment]
-        if not isinstance(raw, dict):
+        if not isinstance(tools, dict) or "vllm-mods" not in tools:
             return None
-        at = "tool.vllm-mods"
+        at, top = "tool.vllm-mods", Table(tools, "tool", [])
+        raw = top.get("vllm-mods", dict) or {}
+        if top.problems:
+            raise ManifestError(where, tuple(top.problems), hint=_HINT)
     top = Table(raw, at, [])
     top.check_schema(SCHEMA)
     libraries, targets, trust = (top.table(key) for key in ("libraries", "targets", "trust"))
@@ -118,9 +121,7 @@ def parse(data: bytes, where: str) -> ProjectFile | None:
     )
     top.refuse_unknown()
     if top.problems:
-        raise ManifestError(
-            where, tuple(top.problems), hint="docs/reference/vllm-mods-toml.md has every key"
-        )
+        raise ManifestError(where, tuple(top.problems), hint=_HINT)
     return found
 
 
@@ -140,8 +141,12 @@ def source_of(table: Table) -> LibrarySource:
             table.problem(kind, f"expected {words}")
         rev = below = ""
         if kind == "git":
-            rev = table.match("rev", _REVISION, "a tag, a branch or a commit")
-            below = table.path("subdirectory").strip("/")
+            rev, below = table.get("rev", str) or "", table.get("subdirectory", str) or ""
+            if rev and not re.match(_REVISION, rev):  # nor is this: it ends an address
+                table.problem("rev", "expected a tag, a branch or a commit")
+            if below.startswith("/") or re.search(r"[\\\0?@]|(?:\A|/)\.\.(?:/|\Z)", below):
+                table.problem("subdirectory", "expected a folder of the repository, with '/'")
+            below = below.strip("/")
         return LibrarySource(kind, place, rev, below, table.get("allowed_signers", str) or "")
     return LibrarySource("path", "")
 
@@ -159,7 +164,10 @@ def _library(libraries: Table, name: str) -> LibrarySource:
 def _target(targets: Table, name: str) -> SyncTarget:
     table = targets.table(name)
     pairing = table.get("pairing", str)
-    found = SyncTarget(name, table.get("path", str), table.strings("mods"), pairing)
+    place = table.get("path", str)
+    if place is not None and ("\0" in place or not place):
+        table.problem("path", "is no path")
+    found = SyncTarget(name, place, table.strings("mods"), pairing)
     if "mods" not in table.raw and pairing is None:
         table.problem("", "names neither mods nor a pairing; mods = [] stands for none at all")
     table.refuse_unknown()

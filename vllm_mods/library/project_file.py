@@ -56,6 +56,8 @@ def read(where: str, *, must: bool = False) -> "ProjectFile | None":
     """Read a file as a project, None if there is none in it. Raises as ``find``."""
     if not os.path.lexists(where) and not must:
         return None
+    if not must and not os.path.isfile(where):  # a pipe that nobody named would be waited for
+        raise UsageError(f"{where} is no regular file", hint=f"ls -l {where}")
     data = reading.read(where, None)
     if data is None:
         raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")

@@ -40,14 +40,28 @@ class LocalImage(NamedTuple):
 
 
 def serving(program: str) -> tuple[LocalImage, ...]:
-    """Return the images that serve vLLM, as their labels, names or commands say. Raises ``TreeError``."""
+    """Return the images that serve vLLM, as their labels, names or commands say.
+
+    Raises ``TreeError`` for an engine that does not answer soon, or nothing that can be read.
+    """
+    try:
+        return _serving(program)
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise TreeError(
+            f"{program}: what it tells of its images cannot be read: {error}",
+            hint=f"{program} info",
+        ) from error
+
+
+def _serving(program: str) -> tuple[LocalImage, ...]:
     running: dict[str, list[str]] = {}
     for one in _inspected(program, "container"):
         running.setdefault(one["Image"].removeprefix("sha256:"), []).append(one["Name"].lstrip("/"))
     images = []
     for one in _inspected(program, "image"):
         config = one.get("Config") or {}
-        names, labels = one.get("RepoTags") or [], config.get("Labels") or {}
+        names = one.get("RepoTags") or []
+        labels = {key: str(text) for key, text in (config.get("Labels") or {}).items()}
         command = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
         words = [name.rpartition("/")[2] for name in (*names, *command)]
         if any(key.startswith("vllm-mods.") for key in labels) or any(
@@ -61,8 +75,9 @@ def serving(program: str) -> tuple[LocalImage, ...]:
 
 def _inspected(program: str, kind: str) -> list[dict[str, Any]]:
     """Return what an engine tells of all its images, or of the containers that run."""
-    every = dict.fromkeys(call(program, kind, "ls", "--quiet", "--no-trunc").split())
-    return json.loads(call(program, kind, "inspect", *every)) if every else []
+    soon = limits.GLANCE_SECONDS
+    every = dict.fromkeys(call(program, kind, "ls", "--quiet", "--no-trunc", within=soon).split())
+    return json.loads(call(program, kind, "inspect", *every, within=soon)) if every else []
 
 
 def found() -> tuple[str, ...]:
@@ -133,9 +148,9 @@ def log(one: EngineContainer) -> bytes:
     return data
 
 
-def call(program: str, *arguments: str) -> str:
+def call(program: str, *arguments: str, within: limits.Limit | None = None) -> str:
     """Run a command of an engine. Raises ``TreeError`` with its own words if it fails."""
-    done = _run(program, *arguments)
+    done = _run(program, *arguments, within=within)
     if done.returncode:
         raise TreeError(f"{program} {arguments[0]}: {done.stderr.strip()}", hint=f"{program} info")
     return done.stdout
@@ -173,7 +188,10 @@ def shown(program: str, arguments: Sequence[str]) -> int:
     return subprocess.run([program, *arguments], check=False).returncode
 
 
-def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    program: str, *arguments: str, within: limits.Limit | None = None
+) -> subprocess.CompletedProcess[str]:
+    within = within or limits.TOOL_SECONDS
     try:
         return subprocess.run(
             [program, *arguments],
@@ -181,10 +199,10 @@ def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
             text=True,
             errors="replace",
             check=False,
-            timeout=limits.TOOL_SECONDS,
+            timeout=within,
         )
     except subprocess.TimeoutExpired as error:
         raise TreeError(
-            f"{program} {arguments[0]} has not answered within {limits.TOOL_SECONDS}",
+            f"{program} {arguments[0]} has not answered within {within}",
             hint=f"{program} info",
         ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
@@ -82,7 +82,7 @@ def spelled(text: str, where: str, signers: str | None = None) -> tuple[LibraryS
         keys, name = {"path": _beside(text, where)}, os.path.basename(os.path.abspath(text))
     else:
         known = "git+URL[@REV][#subdirectory=DIR], oci:REFERENCE, package:NAME or a folder"
-        is_url = "://" in text or re.match(r"[\w.]+@[^/]+:", text)
+        is_url = re.search("[@?]|://", text)
         raise UsageError(
             f"a library's source is {known}; this is none of them"
             + ("" if is_url else f", and there is no folder {text}"),
@@ -132,7 +132,7 @@ def remove(where: str, name: str) -> tuple[str, ...]:
             )
         lock = locking.read(project)
         there = kept.opened(lock[name].files) if name in lock else None
-        own = {path.split("/")[1] for path in (there[1] if there else ()) if "/mod.toml" in path}
+        own = _own(there[1]) if there else set()
         gone = [
             mod
             for target in project.targets
@@ -175,8 +175,12 @@ def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
     if there is None:
         return None
     library = Library(shared=[Shared(name, *there)])
-    own = {path.split("/")[1] for path in there[1] if re.fullmatch("patches/[^/]+/mod.toml", path)}
-    return tuple(library.load(f"{name}/{mod}") for mod in sorted(own))
+    return tuple(library.load(f"{name}/{mod}") for mod in sorted(_own(there[1])))
+
+
+def _own(listed: Iterable[str]) -> set[str]:
+    """Return the names of the mods of a library, whose files are listed."""
+    return {path.split("/")[1] for path in listed if re.fullmatch("patches/[^/]+/mod.toml", path)}
 
 
 def _check_new(project: ProjectFile, name: str) -> None:

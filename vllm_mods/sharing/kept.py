@@ -5,13 +5,14 @@ The list has the form of ``sha256sum``; each file that is read is held against i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Mapping
 
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.errors import ManifestError, Refused, TreeError
 from vllm_mods.base.output import write_folder
 from vllm_mods.library import catalog, checksums, reading
 from vllm_mods.sharing import library_tar
@@ -45,11 +46,13 @@ def keep(files: Mapping[str, bytes], what: str) -> str:
     data = listing(files, what)
     digest = sha256(data)
     place = _place(digest)
+    was_there = os.path.lexists(place)
     if is_whole(digest):
         return digest
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-        shutil.rmtree(place, ignore_errors=True)  # it was damaged
+        if was_there:  # and damaged; what another run has put there since is not
+            shutil.rmtree(place, ignore_errors=True)
         write_folder(
             place, {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()}
         )
@@ -64,7 +67,7 @@ def keep(files: Mapping[str, bytes], what: str) -> str:
 def opened(digest: str) -> tuple[str, dict[str, str]] | None:
     """Return the folder of a library that is kept, and its list; None if not all of it is there."""
     place = _place(digest)
-    data = reading.read(os.path.join(place, _LIST), place) if os.path.isdir(place) else None
+    data = _read(os.path.join(place, _LIST), place) if os.path.isdir(place) else None
     if data is None or sha256(data) != digest:
         return None
     listed = checksums.parse(data, place)
@@ -76,9 +79,16 @@ def is_whole(digest: str) -> bool:
     """Tell whether each file of a library is kept as it is listed."""
     there = opened(digest)
     return there is not None and all(
-        sha256(reading.read(f"{there[0]}/{path}", there[0])) == listed
+        sha256(_read(f"{there[0]}/{path}", there[0]) or b"") == listed
         for path, listed in there[1].items()
     )
+
+
+def _read(path: str, folder: str) -> bytes | None:
+    """Read a file that is kept, None where it is damaged, and to be had anew: gone, or no file any more."""
+    with contextlib.suppress(ManifestError):
+        return reading.read(path, folder)
+    return None
 
 
 def _place(digest: str) -> str:

@@ -112,12 +112,18 @@ def _refused(source: LibrarySource, path: str, why: str) -> TreeError:
 
 @contextlib.contextmanager
 def _scratch(url: str) -> Iterator[git.Repo]:
-    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
-        for name in ("objects", "refs"):  # as `git init --bare` would, without anybody's template
-            os.mkdir(os.path.join(folder, name))
-        for name, text in _BARE.items():
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                file.write(text)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vllm-mods-"))
+            for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
+                os.mkdir(os.path.join(folder, name))
+            for name, text in _BARE.items():
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+        except OSError as error:
+            raise TreeError(
+                f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"
+            ) from error
         import git  # noqa: PLC0415
 
         repository = git.Repo(folder)
@@ -127,7 +133,8 @@ def _scratch(url: str) -> Iterator[git.Repo]:
 
 def _run(repository: git.Repo, source: LibrarySource, *words: str) -> str:
     """Run git on the scratch repository, bounded in time and disk. Raises ``TreeError`` without secrets."""
-    most = (int(limits.CLONE),) * 2
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]  # which nobody but root may raise
+    most = (min(int(limits.CLONE), hard) if hard != resource.RLIM_INFINITY else limits.CLONE,) * 2
     alone = not _is_attended()
     process = repository.git.execute(
         ["git", *words],
