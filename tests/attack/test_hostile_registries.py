@@ -168,3 +168,16 @@ def test_nothing_of_a_run_is_there_for_the_next(trace: str) -> None:
         f"for path, old, new in EDITS:\n    put(path, old, new)\n{trace}\n"
     )
     assert len(made.mods) == 2
+
+
+@pytest.mark.parametrize("line", ['{"point": "x", "index": "many"}', '{"a":' * 100_000])
+def test_what_a_program_writes_there_itself_counts_no_entries(line: str) -> None:
+    assert entry_places.largest(line.encode()) == 0
+    assert entry_places.read(line.encode()) == ()
+
+
+def test_names_that_are_one_behind_the_mods_own_are_numbers() -> None:
+    """Else the one's folder would be the other's."""
+    entries = tuple(entry_places.Entry({".name": name}, (), None) for name in ("a", "mine-a"))
+    place = entry_places.EntryPlace("/x.py:1:0:list", "list", entries)
+    assert entry_places.names(place, "mine") == ["mine-1", "mine-2"]

@@ -68,14 +68,15 @@ def read(log: bytes) -> tuple[EntryPlace, ...]:
 
 def largest(log: bytes) -> int:
     """Return how many entries the largest place has, those that are too large included."""
-    return max((int(one["index"]) + 1 for one in _lines(log) if "index" in one), default=0)
+    told = (one.get("index") for one in _lines(log))
+    return max((one + 1 for one in told if isinstance(one, int)), default=0)
 
 
 def _lines(log: bytes) -> Iterator[dict[str, Any]]:
     for line in log.splitlines():
         try:
             one = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # the program wrote there itself; what it is told of is proven by runs
         if isinstance(one, dict) and "point" in one:
             yield one
@@ -97,9 +98,11 @@ def _entry(told: dict[str, Any]) -> Entry:
 def names(place: EntryPlace, prefix: str) -> list[str]:
     """Return a mod's name for each entry: its own name or id where every entry has one, else a number."""
     width = len(str(len(place.entries)))
-    found = _own_names(place.entries)
-    found = found or [f"{i:0{width}}" for i in range(1, len(place.entries) + 1)]
-    return [one if one.startswith(f"{prefix}-") else f"{prefix}-{one}" for one in found]
+    numbers = [f"{i:0{width}}" for i in range(1, len(place.entries) + 1)]
+    found = _own_names(place.entries) or numbers
+    made = [one if one.startswith(f"{prefix}-") else f"{prefix}-{one}" for one in found]
+    apart = len(set(made)) == len(made)  # `p-a` and `a` are not
+    return made if apart else [f"{prefix}-{one}" for one in numbers]
 
 
 def _own_names(entries: Sequence[Entry]) -> list[str] | None:
