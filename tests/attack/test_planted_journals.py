@@ -259,6 +259,15 @@ def test_a_folder_of_another_user_is_not_obeyed(root: Path) -> None:
     assert (root / "numpy/__init__.py").read_bytes() == NUMPY
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_folder_that_others_may_enter_is_not_obeyed(root: Path, mode: int) -> None:
+    work = of_a_tar(root, "")
+    (work / FILE).write_text(forged(folder=work.stat().st_ino))
+    work.chmod(mode)
+    assert not recover(str(root))
+    assert (root / "numpy/__init__.py").read_bytes() == NUMPY
+
+
 def test_an_inode_that_was_guessed_leads_not_out_of_the_tree(tmp_path: Path, root: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"mine\n")

@@ -289,6 +289,19 @@ def test_a_definition_in_a_string_and_one_that_is_bound_again_are_named() -> Non
     assert "stands in the `f` of line 1, whose name a later statement binds again" in dead.message
 
 
+def test_the_first_line_of_a_dead_definition_is_a_part_of_it() -> None:
+    twice = "x = 1\n\n\ndef f():\n    a = 1\n    b = 2\n\n\ndef f():\n    c = 3\n"
+    patch = hunk(3, 3, 3, " ", "-def f():", "+def f(x):", "     a = 1")
+    dead = error(put(patch, twice))
+    assert "whose name a later statement binds again" in dead.message
+
+
+def test_what_is_added_without_any_line_around_it_is_told_to_be_unprovable() -> None:
+    nowhere = error(put(hunk(5, 0, 1, "+y = 2"), "x = 1\nz = 3\n"))
+    assert nowhere.code == "unprovable"
+    assert "the hunk has no context lines, so nothing proves where it belongs" in nowhere.message
+
+
 def test_what_is_added_at_the_end_of_a_dead_definition_is_not_in_it() -> None:
     text = "def f():\n    a = 1\n    b = 2\n\n\nx = 1\n\n\ndef f():\n    c = 3\n"
     beside = hunk(5, 3, 4, " ", " x = 1", "+y = 2", " ", header="def f():")

@@ -44,6 +44,15 @@ def test_a_definition_that_a_hunk_shows_behind_its_change_tells_nothing_of_it() 
     assert headers.defines(hunk(text, text.replace("return 1", "return 2")), target(text), 2)
 
 
+def test_above_the_first_definition_no_header_of_one_holds() -> None:
+    text = "x = 1\ny = 2\nz = 3\n\n\ndef last():\n    return 1\n"
+    there = target(text)
+    plain = hunk(text, text.replace("y = 2", "y = 3"), context=1)
+    for section in ("def last():", "class last:"):
+        assert not headers.header_holds(plain._replace(section=section), there, 1)
+    assert headers.header_holds(plain._replace(section="x = 0"), there, 1)
+
+
 def test_the_scope_of_a_hunk_that_keeps_no_line_is_that_of_what_it_removes() -> None:
     kept, gone = "def f():\n    return 1\n", "def g():\n    x = 2\n    return x\n"
     wanted = hunk(kept + gone, kept, context=0)

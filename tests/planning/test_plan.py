@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lowering import lower
 from memory_tree import MemoryTree
 from mod_making import diff_of, lock_of, mod, patched, variant
 from small_plans import PATH, after, codes, one, tree
@@ -29,6 +30,20 @@ A_PATCH = (
     b"--- a/vllm/x.py\n+++ b/vllm/x.py\n"
     b"@@ -2,3 +2,3 @@ class A:\n     def forward(self, x):\n-        y = x + 1\n+        y = x + 2\n         return y\n"
 )
+
+
+def test_hunks_are_counted_over_all_patches_of_a_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch, "HUNKS", 1)
+    with pytest.raises(DiffError, match="with the patches before it, it has more than 1 hunks"):
+        plan([mod(variant(A_PATCH, A_PATCH))], tree(TWINS))
+
+
+def test_what_would_not_work_says_what_was_not_looked_for() -> None:
+    planned = one(
+        mod(variant(diff_of(PATH, TWINS, TWINS.replace("x + 1", "gone(x)", 1)))), tree(TWINS)
+    )
+    assert planned.verdict is Verdict.UNFIT
+    assert planned.unexamined
 
 
 # --- placement ---------------------------------------------------------------

@@ -67,11 +67,13 @@ class Syncs(RuleBasedStateMachine):
         here = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         self.stack.enter_context(contextlib.chdir(here))
         before = dict(os.environ)
-        self.stack.callback(lambda: (os.environ.clear(), os.environ.update(before)))
+        self.stack.callback(os.environ.update, before)
+        self.stack.callback(os.environ.clear)
         for name in VARIABLES:
             os.environ.pop(name, None)
         os.environ |= {"VLLM_MODS_CACHE": str(here / "cache"), "HOME": str(here)}
-        self.mods, self.tree, self.wanted, self.number = here / "mods", here / "site", [], 1
+        self.mods, self.tree, self.number = here / "mods", here / "site", 1
+        self.wanted: list[str] = []
         build(self.tree)
         write(self.mods, library(1))
         assert self.call("add", "./mods", "--name", "m") == 0
