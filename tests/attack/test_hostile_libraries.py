@@ -18,6 +18,7 @@ from lowering import lower
 from small_site import build, snapshot
 
 from vllm_mods.cli import run
+from vllm_mods.doctor import bug
 from vllm_mods.library import trust
 from vllm_mods.sharing import kept
 
@@ -606,3 +607,45 @@ def test_a_limit_of_the_users_own_on_files_is_no_bug(place: Path, alice: Path) -
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("entries", "version"),
+    [
+        (b"[vllm_mods.libraries]\nnothing\n", "1"),
+        (b"\xff\xfe", "1"),
+        (b"[vllm_mods.libraries]\na = acme\n", "1\x1b[31m ../x"),
+        (b"[vllm_mods.libraries]\na = acme\n", None),
+    ],
+)
+def test_a_distribution_that_is_damaged(
+    call: Call,
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    entries: bytes,
+    version: str | None,
+) -> None:
+    """Of a version that is none, the lock would be one that nobody reads again."""
+    there = tmp_path / "installed"
+    write(there / "acme", mod("fast"))
+    said = "" if version is None else f"Version: {version}\n"
+    info = "acme_mods-1.dist-info"
+    write(there, {f"{info}/METADATA": f"Metadata-Version: 2.1\nName: acme-mods\n{said}"})
+    (there / info / "entry_points.txt").write_bytes(entries)
+    monkeypatch.syspath_prepend(str(there))
+    code, said = call("add", "package:acme-mods", "--name", "acme")
+    assert code == 2
+    assert "damaged" in said
+    assert "hint: pip install --force-reinstall acme-mods" in said
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize(
+    "source", [f"git+https://h/x@me:{SECRET}@y", f"me:{SECRET}@h/x", f"oci:me:{SECRET}@h/x:1"]
+)
+def test_a_report_of_a_bug_has_no_password_of_an_address_without_a_scheme(source: str) -> None:
+    assert SECRET not in bug.report(["add", source], {}, error=ValueError(source), parts={})
+    image = f"registry/team/mods:release1@sha256:{'0' * 64}"
+    assert image in bug.report(["check", image], {}, error=ValueError(), parts={})

@@ -164,6 +164,19 @@ def test_what_pip_undid_is_put_in_again(call: Call, site: Path) -> None:
     assert vm.verify(site).ok
 
 
+def test_another_order_of_the_mods_is_said(call: Call, place: Path, site: Path) -> None:
+    """The receipt is a part of the tree, and that is the same wherever the project is."""
+    call("add", "git+../alice@v1", "--mod", "fast", "--mod", "slow")
+    call("sync", "--target", site)
+    project = place / "vllm-mods.toml"
+    project.write_text(re.sub(r"mods = .*", 'mods = ["slow", "fast"]', project.read_text()))
+    said = call("sync", "--check", "--target", site)
+    assert said.code == 1
+    assert "  the receipt has its mods in another order\nno file changes\n" in said.out
+    assert call("sync", "--target", site).code == 0
+    assert call("sync", "--check", "--target", site).code == 0
+
+
 def test_one_project_gives_one_tree_on_every_machine(
     call: Call,
     place: Path,

@@ -157,4 +157,6 @@ def _lines(done: Exactly, *, check: bool) -> list[str]:
     if done.settled:
         names = ", ".join(f"{one.mod.name} {one.mod.version}" for one in done.plan.mods)
         return [*lines, f"it holds exactly what it should: {names or 'no mods'}"]
+    if not any((done.changed, *told.values())):
+        lines.append("  the receipt has its mods in another order")
     return [*lines, text.done(done.changed, dry_run=check) if done.changed else "no file changes"]

@@ -21,6 +21,11 @@ _USER_IN_URL = re.compile(r"(?i)([a-z][a-z0-9+.-]*://)([^/\s'\"<>]+)@")
 _VALUE = r"""(?:(?:basic|bearer|token)\s+)?(?:'[^']*'|"[^"]*"|[^\s'",;&]+)"""
 _PATTERNS = (
     (_USER_IN_URL, rf"\1{HIDDEN}@"),
+    # the same without a scheme; `name:tag@sha256:…` is an image
+    (
+        re.compile(r"""(?i)(?<![\w.-])([\w.-]+:)[^\s/:@'"<>]{5,}@(?=[a-z0-9])(?!sha\d)"""),
+        rf"\1{HIDDEN}@",
+    ),
     (re.compile(rf"""(?i)(--{_NAME}[\s=]+){_VALUE}"""), rf"\1{HIDDEN}"),
     (re.compile(rf"""(?i)(\b{_NAME}["']?\s*[=:]\s*){_VALUE}"""), rf"\1{HIDDEN}"),
     (re.compile(r"""(?i)([?&](?:key|sig|signature|x-amz-[\w-]+)=)[^&\s'"#]+"""), rf"\1{HIDDEN}"),

@@ -9,6 +9,8 @@ import os
 from importlib import metadata
 from importlib.machinery import PathFinder
 
+from packaging.version import parse as parse_version
+
 from vllm_mods.base.errors import UsageError
 
 GROUP = "vllm_mods.libraries"
@@ -23,7 +25,14 @@ def installed(name: str) -> tuple[str, str]:
             f"package:{name}: no such distribution is installed where vllm-mods is",
             hint=f"pip install {name}",
         ) from error
-    packages = [one.value for one in found.entry_points.select(group=GROUP)]
+    try:
+        packages = [one.value for one in found.entry_points.select(group=GROUP)]
+        parse_version(found.version)
+    except (ValueError, TypeError) as error:  # no UTF-8, no entry points, no version
+        raise UsageError(
+            f"package:{name}: what pip wrote of it is damaged: {error}",
+            hint=f"pip install --force-reinstall {name}",
+        ) from error
     if len(packages) != 1:
         raise UsageError(
             f"package:{name}: {found.version} has {len(packages)} entry points in {GROUP}, and not one",
