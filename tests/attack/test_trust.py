@@ -285,5 +285,5 @@ def test_a_policy_or_a_list_that_is_not_there_lets_nothing_in(
         vm.apply(mods(), "site")
     (project / "vllm-mods.toml").symlink_to("nowhere")
     monkeypatch.delenv("VLLM_MODS_CONFIG")
-    with pytest.raises(vm.UsageError, match="there is no such file"):
+    with pytest.raises(vm.UsageError, match="is no regular file"):
         vm.apply(mods(), "site")
