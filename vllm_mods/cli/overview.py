@@ -5,6 +5,7 @@ Environments are found by their folders, images and containers by asking the eng
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -19,6 +20,7 @@ from vllm_mods.base.versions import in_range
 from vllm_mods.cli import options
 from vllm_mods.doctor import environments
 from vllm_mods.doctor.environments import Installed
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.report import text
@@ -50,12 +52,19 @@ def show() -> None:
         click.echo(_ELSEWHERE)
     if seen:
         _fits(library, seen[0])
-    images = tuple(_images())
-    pairings = _pairings(
-        library, {one.version for one in seen}, {name for one in images for name in one.names}
-    )
+    pairings = tuple(_pairings(library))
+    images = tuple(_images({one.base for one in pairings}))
+    here = {name for one in images for name in one.names}
+    meant = [
+        one.name
+        for one in pairings
+        if one.base in here or any(in_range(tree.version, one.vllm or "") for tree in seen)
+    ]
+    if meant:
+        lines = text.wrapped(f"pairings for these: {', '.join(meant)}", _WIDTH)
+        click.echo("\n" + "\n".join(lines))
     click.echo("\nvllm-mods --help lists the commands; vllm-mods list, the mods and pairings")
-    options.hint(wrong[0] if wrong else _next(seen, images, pairings))
+    options.hint(wrong[0] if wrong else _next(seen, images, meant))
 
 
 def _library(wrong: list[str]) -> Library:
@@ -107,13 +116,15 @@ def _fits(library: Library, there: Status) -> None:
             click.echo("\n".join(text.wrapped(f"  {title}: {', '.join(names)}", _WIDTH)))
 
 
-def _images() -> Iterator[LocalImage]:
-    """Print the images of the engines here that serve vLLM, and yield them."""
+def _images(bases: Collection[str]) -> Iterator[LocalImage]:
+    """Print the images of the engines here that serve vLLM or are bases of pairings, and yield them."""
     title = "\nimages"
     for program in engine.found():
         try:
             # those with a pairing first
-            there = sorted(engine.serving(program), key=lambda one: PAIRING not in one.labels)
+            there = sorted(
+                engine.serving(program, bases), key=lambda one: PAIRING not in one.labels
+            )
         except VllmModsError as error:
             click.echo(f"\n{error.message}")
             continue
@@ -140,23 +151,11 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(map(_short, names[:3])) + left
 
 
-def _pairings(
-    library: Library, versions: Collection[str | None], bases: Collection[str]
-) -> list[str]:
-    """Print, and return, the pairings for a vLLM or an image that is here."""
-    found = []
+def _pairings(library: Library) -> Iterator[Pairing]:
+    """Yield the pairings that can be read: of the others `check --pairing` has the whole of it."""
     for name in library.pairing_names():
-        try:
-            one = library.pairing(name)
-        except VllmModsError:  # `check --pairing` has the whole of it
-            continue
-        if one.base in bases or any(in_range(version, one.vllm or "") for version in versions):
-            found.append(name)
-    if found:
-        click.echo(
-            "\n" + "\n".join(text.wrapped(f"pairings for these: {', '.join(found)}", _WIDTH))
-        )
-    return found
+        with contextlib.suppress(VllmModsError):
+            yield library.pairing(name)
 
 
 def _next(seen: Sequence[Status], images: Sequence[LocalImage], pairings: Sequence[str]) -> str:

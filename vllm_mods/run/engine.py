@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,13 +39,13 @@ class LocalImage(NamedTuple):
     running: tuple[str, ...]
 
 
-def serving(program: str) -> tuple[LocalImage, ...]:
-    """Return the images that serve vLLM, as their labels, names or commands say.
+def serving(program: str, bases: Collection[str] = ()) -> tuple[LocalImage, ...]:
+    """Return the images that serve vLLM, as their labels, names or commands say, and those named in ``bases``.
 
     Raises ``TreeError`` for an engine that does not answer soon, or nothing that can be read.
     """
     try:
-        return _serving(program)
+        return _serving(program, bases)
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise TreeError(
             f"{program}: what it tells of its images cannot be read: {error}",
@@ -53,7 +53,7 @@ def serving(program: str) -> tuple[LocalImage, ...]:
         ) from error
 
 
-def _serving(program: str) -> tuple[LocalImage, ...]:
+def _serving(program: str, bases: Collection[str]) -> tuple[LocalImage, ...]:
     running: dict[str, list[str]] = {}
     for one in _inspected(program, "container"):
         running.setdefault(one["Image"].removeprefix("sha256:"), []).append(one["Name"].lstrip("/"))
@@ -64,9 +64,8 @@ def _serving(program: str) -> tuple[LocalImage, ...]:
         labels = {key: str(text) for key, text in (config.get("Labels") or {}).items()}
         command = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
         words = [name.rpartition("/")[2] for name in (*names, *command)]
-        if any(key.startswith("vllm-mods.") for key in labels) or any(
-            "vllm" in word for word in words
-        ):
+        ours = any(key.startswith("vllm-mods.") for key in labels)
+        if ours or any("vllm" in word for word in words) or not set(bases).isdisjoint(names):
             identity = one["Id"].removeprefix("sha256:")
             there = tuple(sorted(running.get(identity, ())))
             images.append(LocalImage(program, tuple(names) or (identity[:12],), labels, there))
