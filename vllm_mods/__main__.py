@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
@@ -16,7 +15,6 @@ if __name__ == "__main__" and not sys.flags.safe_path and os.path.abspath(sys.pa
 def main() -> None:
     """Run the command line and exit with its code."""
     _streams()
-    gc.set_threshold(50_000)  # looking for garbage in what is loaded is a tenth of a start
     code = 1
     try:
         from vllm_mods.cli import run  # noqa: PLC0415

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lone_project
 import pytest
 from git_host import commit, git, mod, served, write
 from lowering import lower
@@ -19,7 +20,6 @@ from small_site import build, snapshot
 
 from vllm_mods.cli import run
 from vllm_mods.doctor import bug
-from vllm_mods.library import trust
 from vllm_mods.sharing import kept
 
 if TYPE_CHECKING:
@@ -32,16 +32,7 @@ SECRET = "s3cr3t-t0ken"  # noqa: S105  (what may appear nowhere)
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a project, the current one."""
-    for name in ("VLLM_MODS_CONFIG", "VLLM_MODS_LIBRARY", "VLLM_MODS_TARGET", "WORKSPACE_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(trust, "OF_THE_MACHINE", str(tmp_path / "etc.toml"))
-    (tmp_path / "home").mkdir()
-    (tmp_path / "project").mkdir()
-    monkeypatch.chdir(tmp_path / "project")
-    return tmp_path / "project"
+    return lone_project.project(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Mod
 from vllm_mods.library import mod_folder
-from vllm_mods.making import each_entry, entry_places, sandbox
+from vllm_mods.making import each_entry, entry_places
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.recording import Limits
@@ -34,13 +34,7 @@ def put(path, old, new):
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _namespaces(tmp_path_factory: pytest.TempPathFactory) -> None:
-    root = tmp_path_factory.mktemp("root")
-    try:
-        sandbox.run(["true"], {}, cwd="/", environ={}, root=str(root), network=False, seconds=20)
-    except Refused as error:
-        pytest.skip(f"no command can be run apart from this machine: {error}")
+pytestmark = pytest.mark.usefixtures("namespaces")
 
 
 def taken(text: str, seconds: float = 30) -> each_entry.EachMade:
@@ -52,10 +46,7 @@ def taken(text: str, seconds: float = 30) -> each_entry.EachMade:
 
 
 def loaded(one: each_entry.EntryMod) -> Mod:
-    start = f"/{one.name}/"
-    return mod_folder.load_mod(
-        start[:-1], read=lambda path: one.files.get(path.removeprefix(start))
-    )
+    return mod_folder.load_files(one.name, one.files)
 
 
 def test_no_entrys_name_leads_anywhere() -> None:

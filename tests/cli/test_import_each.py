@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mod_folders import FAST, LOADER, TOP
 
-from vllm_mods.base.errors import Refused
-from vllm_mods.making import sandbox
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -32,13 +29,7 @@ for name, old, new in [
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _namespaces(tmp_path_factory: pytest.TempPathFactory) -> None:
-    root = tmp_path_factory.mktemp("root")
-    try:
-        sandbox.run(["true"], {}, cwd="/", environ={}, root=str(root), network=False, seconds=20)
-    except Refused as error:
-        pytest.skip(f"no command can be run apart from this machine: {error}")
+pytestmark = pytest.mark.usefixtures("namespaces")
 
 
 @pytest.fixture

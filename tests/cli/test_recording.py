@@ -17,7 +17,7 @@ from mod_making import diff_of
 from small_site import snapshot
 from test_import_mods import COMPLETE, made, written
 
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.making import recording, sandbox
 from vllm_mods.trees.folder import FolderTree
 
@@ -32,13 +32,7 @@ if TYPE_CHECKING:
 LOST = diff_of("vllm/a.py", "GONE = 1\n", "GONE = 2\n").decode()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _namespaces(tmp_path_factory: pytest.TempPathFactory) -> None:
-    root = tmp_path_factory.mktemp("root")
-    try:
-        sandbox.run(["true"], {}, cwd="/", environ={}, root=str(root), network=False, seconds=20)
-    except Refused as error:
-        pytest.skip(f"no command can be run apart from this machine: {error}")
+pytestmark = pytest.mark.usefixtures("namespaces")
 
 
 @pytest.fixture

@@ -54,9 +54,7 @@ def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
         made, handed = made_of(files, Wanted("mine"))
     except Refused as error:
         return Found("refused", error.message, (), tuple(v for v, one in does.items() if one), 0)
-    mod = mod_folder.load_mod(
-        "/mine", read=lambda path: made.files.get(path.removeprefix("/mine/"))
-    )
+    mod = mod_folder.load_files("mine", made.files)
     wrong, lost = [], []
     for version, tree in trees():
         planned = planner.plan([mod], tree).mods[0]

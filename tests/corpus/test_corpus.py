@@ -12,9 +12,7 @@ from corpus.library import write
 from corpus.releases import RELEASES
 from corpus.running import effect
 from corpus.scripts import SCRIPTS
-from vllm_mods.base.errors import Refused
 from vllm_mods.cli import run
-from vllm_mods.making import sandbox
 
 DOES = json.loads((Path(__file__).with_name("does.json")).read_text())
 OFFLINE = {
@@ -23,13 +21,7 @@ OFFLINE = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _namespaces(tmp_path_factory: pytest.TempPathFactory) -> None:
-    root = tmp_path_factory.mktemp("root")
-    try:
-        sandbox.run(["true"], {}, cwd="/", environ={}, root=str(root), network=False, seconds=20)
-    except Refused as error:
-        pytest.skip(f"no command can be run apart from this machine: {error}")
+pytestmark = pytest.mark.usefixtures("namespaces")
 
 
 def test_the_corpus_has_the_forms_that_people_have() -> None:

@@ -12,7 +12,7 @@ from corpus.releases import RELEASES
 from corpus.running import digest, effect
 from vllm_mods.base.errors import Refused
 from vllm_mods.library import mod_folder
-from vllm_mods.making import each_entry, sandbox
+from vllm_mods.making import each_entry
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.recording import Limits
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 FILES = RELEASES["0.21.0"]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _namespaces(tmp_path_factory: pytest.TempPathFactory) -> None:
-    root = tmp_path_factory.mktemp("root")
-    try:
-        sandbox.run(["true"], {}, cwd="/", environ={}, root=str(root), network=False, seconds=20)
-    except Refused as error:
-        pytest.skip(f"no command can be run apart from this machine: {error}")
+pytestmark = pytest.mark.usefixtures("namespaces")
 
 
 def taken(files: dict[str, str]) -> each_entry.EachMade:
@@ -40,10 +34,7 @@ def taken(files: dict[str, str]) -> each_entry.EachMade:
 
 
 def loaded(one: each_entry.EntryMod) -> Mod:
-    start = f"/{one.name}/"
-    return mod_folder.load_mod(
-        start[:-1], read=lambda path: one.files.get(path.removeprefix(start))
-    )
+    return mod_folder.load_files(one.name, one.files)
 
 
 @pytest.mark.sampled(1)

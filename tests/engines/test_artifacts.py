@@ -7,6 +7,7 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
+import lone_project
 import pytest
 from mod_making import diff_of, write_mod
 from real_engines import PASSWORD, USER, need
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    lone_project.without_logins(tmp_path, monkeypatch)
 
 
 @pytest.fixture

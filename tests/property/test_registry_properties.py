@@ -78,10 +78,7 @@ def recorder(registry: list[Entry]) -> Any:
 
 
 def loaded(one: each_entry.EntryMod) -> Mod:
-    start = f"/{one.name}/"
-    return mod_folder.load_mod(
-        start[:-1], read=lambda path: one.files.get(path.removeprefix(start))
-    )
+    return mod_folder.load_files(one.name, one.files)
 
 
 def planned(mods: list[Mod], tree: MemoryTree) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import git_host
+import lone_project
 import pytest
 import tomlkit
 from git_host import commit, git, mod, served
@@ -25,7 +26,6 @@ from small_site import build, snapshot
 
 import vllm_mods as vm
 from vllm_mods.cli import run
-from vllm_mods.library import trust
 from vllm_mods.sharing import artifact
 
 if TYPE_CHECKING:
@@ -54,18 +54,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a project, the current one, on a machine where nothing is kept yet."""
-    names = ("VLLM_MODS_CONFIG", "VLLM_MODS_LIBRARY", "VLLM_MODS_TARGET", "WORKSPACE_DIR")
-    logins = ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
-    for name in (*names, *logins):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(trust, "OF_THE_MACHINE", str(tmp_path / "etc.toml"))
-    (tmp_path / "home").mkdir()
-    (tmp_path / "project").mkdir()
-    monkeypatch.chdir(tmp_path / "project")
-    return tmp_path / "project"
+    return lone_project.project(tmp_path, monkeypatch)
 
 
 @pytest.fixture

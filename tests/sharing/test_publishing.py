@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lone_project
 import pytest
 from making_images import Image, digest
 from mod_making import diff_of, write_mod
@@ -40,10 +41,7 @@ DIGEST = "sha256:98d85f585836fb364a34f28863b2e051ff08c01cb034f2750a9fd6914337775
 
 @pytest.fixture(autouse=True)
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    lone_project.without_logins(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -104,9 +104,7 @@ def command(
             options.print_json({**data_of(error.plan, ()), **said})
         if error.plan is None:
             raise
-        paint = functools.partial(options.paint, err=True)
-        message = text.refusal(error.plan, error.message, paint)
-        raise Refused(message, hint=error.hint, plan=error.plan) from error
+        raise in_words(error, error.plan) from error
     for note in done.notes:
         options.note(note)
     script = None if paired is None else serve_script(paired, done)
@@ -138,6 +136,12 @@ def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> Non
         for found in one.findings:
             if found.code == outside.DECLARED:
                 options.note(f"{one.mod.name}: {found.message}")
+
+
+def in_words(error: Refused, planned: Plan) -> Refused:
+    """Return a refusal whose message has its plan in words too."""
+    paint = functools.partial(options.paint, err=True)
+    return Refused(text.refusal(planned, error.message, paint), hint=error.hint, plan=planned)
 
 
 def serve_script(pairing: Pairing, done: Applied) -> str:

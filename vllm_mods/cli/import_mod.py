@@ -209,7 +209,7 @@ def _each(asked: ImportArguments, source: LauncherFolder) -> int:
     name = asked.name or _slug(source.name)
     wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
     made = each_entry.make(source, wanted, tree, Limits(*asked.record), _progress)
-    options.beside(asked.others, [_mod(one.name, one.files) for one in made.mods])
+    options.beside(asked.others, [mod_folder.load_files(one.name, one.files) for one in made.mods])
     if asked.library is not None:
         new.write_all(asked.library, {one.name: one.files for one in made.mods})
     if asked.as_json:
@@ -246,20 +246,14 @@ def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> 
         made = from_script.on_tree(understood, wanted, tree)
         return Made(made.files, made.planned, made.unknown)
     files = from_script.without_tree(understood, wanted)
-    _mod(wanted.name, files)
+    mod_folder.load_files(wanted.name, files)
     return Made(files, None, tuple(compose.unknown(wanted, None)))
-
-
-def _mod(name: str, files: Mapping[str, bytes]) -> Mod:
-    """Read a mod that is not written yet. Raises ``ManifestError``."""
-    folder = f"/{name}/"
-    return mod_folder.load_mod(folder[:-1], read=lambda path: files.get(path.removeprefix(folder)))
 
 
 def _check_others(asked: ImportArguments, name: str, made: Made) -> None:
     """Raise ``UsageError`` for a version of a package that the mod does not change."""
     if asked.others:
-        options.beside(asked.others, (_mod(name, made.files),))
+        options.beside(asked.others, (mod_folder.load_files(name, made.files),))
 
 
 def _recorded(

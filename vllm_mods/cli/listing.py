@@ -13,7 +13,8 @@ from vllm_mods.base.versions import joined
 from vllm_mods.cli import options
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.library.catalog import BUNDLED, Library, root_of
+from vllm_mods.formats.toml_table import BUNDLED
+from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.report import data
 
 T = TypeVar("T")

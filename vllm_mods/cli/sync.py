@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 from typing import Any
@@ -13,7 +12,7 @@ from vllm_mods.api import apply, exactly
 from vllm_mods.api.exactly import Exactly
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
 from vllm_mods.cli import options
-from vllm_mods.cli.apply import announced, source_date_epoch
+from vllm_mods.cli.apply import announced, in_words, source_date_epoch
 from vllm_mods.doctor import search
 from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust
@@ -72,9 +71,7 @@ def command(
     except Refused as error:
         if error.plan is None or as_json:
             raise
-        paint = functools.partial(options.paint, err=True)
-        message = text.refusal(error.plan, error.message, paint)
-        raise Refused(message, hint=error.hint, plan=error.plan) from error
+        raise in_words(error, error.plan) from error
     for note in done.notes:
         options.note(note)
     if as_json:

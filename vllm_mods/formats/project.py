@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import NAME, Table
+from vllm_mods.formats.toml_table import BUNDLED, NAME, Table
 
 SCHEMA = 1
-BUNDLED = "vllm-mods"
-"""Whose the mods are that come with the tool."""
 KINDS = ("git", "oci", "package", "path")
 _HOST = r"(?:[A-Za-z0-9][\w.-]*|\[[0-9a-f:]+\])(?::\d+)?"
 _REST = r"[^\s?#@\x00-\x1f\x7f]*\Z"

@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast
 # it reads the specifier for real when a version is compared with it.
 _SPECIFIER = r"\s*(===|==|!=|~=|<=|>=|<|>)\s*\d[\w.*+!-]*\s*\Z"
 NAME = r"[a-z0-9][a-z0-9._-]*\Z"
+BUNDLED = "vllm-mods"
+"""The owner of what comes with the tool: no library of others has that name."""
 SECRET = r"(?i).*_(TOKEN|KEY|SECRET|PASSWORD)\Z"  # noqa: S105  (a pattern)
 """Names of variables whose value nobody may read in an image, or in a file that is passed on."""
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"

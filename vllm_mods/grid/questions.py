@@ -14,6 +14,7 @@ from typing import Any
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
+from vllm_mods.planning.layered_tree import LayeredTree
 
 # How many answers are kept one by one; a search through a whole tree asks thousands, and those
 # beyond are kept as one digest.
@@ -60,14 +61,14 @@ class Recorder:
 
     def folders(self) -> Iterable[str]:
         """Return the folders in the site root that the tree knows, and note which they were."""
-        found = tuple(_folders(self._tree))
+        found = tuple(LayeredTree(self._tree).folders())
         self._asked.setdefault(("folders", ""), _listing(found))
         return found
 
     def package(self, name: str) -> str | None:
         """Return the version of another distribution, and note which it was."""
         try:
-            version = _package(self._tree, name)
+            version = LayeredTree(self._tree).package(name)
         except TreeError as error:
             self.failure = self.failure or error
             raise
@@ -77,7 +78,7 @@ class Recorder:
     @property
     def platform(self) -> str | None:
         """What the tree is built for; that was noted."""
-        found = _platform(self._tree)
+        found = LayeredTree(self._tree).platform
         self._asked.setdefault(("platform", ""), found or "")
         return found
 
@@ -126,11 +127,11 @@ def _ask(tree: Tree, kind: str, what: str) -> str:
     if kind == "paths":
         return _listing(tree.paths(what))
     if kind == "folders":
-        return _listing(_folders(tree))
+        return _listing(LayeredTree(tree).folders())
     if kind == "package":
-        return _package(tree, what) or ""
+        return LayeredTree(tree).package(what) or ""
     if kind == "platform":
-        return _platform(tree) or ""
+        return LayeredTree(tree).platform or ""
     if kind == "released":
         data = tree.read(what)
         return str(None if data is None else tree.is_released(what, data))
@@ -139,21 +140,6 @@ def _ask(tree: Tree, kind: str, what: str) -> str:
     digest = getattr(tree, "digest", None)
     known = digest(what) if digest is not None else None
     return _short(known if known is not None else sha256(tree.read(what)))
-
-
-def _folders(tree: Tree) -> Iterable[str]:
-    found: Iterable[str] = getattr(tree, "folders", tuple)()
-    return found
-
-
-def _package(tree: Tree, name: str) -> str | None:
-    known = getattr(tree, "package", None)
-    version: str | None = None if known is None else known(name)
-    return version
-
-
-def _platform(tree: Tree) -> str | None:
-    return getattr(tree, "platform", None)
 
 
 def _listing(paths: Iterable[str]) -> str:

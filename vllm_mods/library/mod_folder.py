@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
@@ -30,6 +30,12 @@ def data_root() -> str:
         f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches is there",
         hint="the installation is incomplete; install vllm-mods again",
     )
+
+
+def load_files(name: str, files: Mapping[str, bytes]) -> Mod:
+    """Read a mod that lies in no folder, of its files by the paths in it. Raises as ``load_mod``."""
+    start = f"/{name}/"
+    return load_mod(start[:-1], read=lambda path: files.get(path.removeprefix(start)))
 
 
 def load_mod(

@@ -172,8 +172,7 @@ def _composed(
         binary=binary, replace=replace
     )
     files[mod_folder.MANIFEST] = encoded(manifest(wanted, parts, tree))
-    folder = f"/{wanted.name}"
-    mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
+    mod = mod_folder.load_files(wanted.name, files)
     planned = planner.plan_alone(mod, tree, cache=cache)
     return Composed(
         mod, files, planned, tuple(unknown(wanted, tree.version)), stated(wanted, parts, tree)

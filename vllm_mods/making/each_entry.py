@@ -337,7 +337,7 @@ class _EntriesApart:
             text = compose.written(wanted, [made.parts], version)
             files = {**made.files, mod_folder.MANIFEST: compose.encoded(text)}
             self._done[index] = (
-                made._replace(files=files, mod=_loaded(wanted.name, files)),
+                made._replace(files=files, mod=mod_folder.load_files(wanted.name, files)),
                 needs,
                 now,
             )
@@ -364,8 +364,3 @@ def _laid(mod: Mod, tree: LayeredTree) -> Attempt:
     """Put a mod in, whether or not it fits; how that goes is asked of all of them together."""
     (variant,) = mod.variants
     return patching.forward(variant, patching.parts_of(mod, variant, planner.WORKSPACE), tree)
-
-
-def _loaded(name: str, files: dict[str, bytes]) -> Mod:
-    folder = f"/{name}"
-    return mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))

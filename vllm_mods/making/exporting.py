@@ -80,8 +80,7 @@ def taken_back(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | Non
     inner = {name.removeprefix(_MOD): data for name, data in files.items() if name.startswith(_MOD)}
     manifest = inner.get(mod_folder.MANIFEST, b"").decode("utf-8", "replace")
     name = re.search(r'^name = "([^"]+)"', manifest, re.MULTILINE)
-    folder = f"/{name[1] if name else ''}"
-    mod = mod_folder.load_mod(folder, read=lambda path: inner.get(path.removeprefix(f"{folder}/")))
+    mod = mod_folder.load_files(name[1] if name else "", inner)
     variants = {None, *(variant.id for variant in mod.variants)}
     if any(_same(files, mod, variant) for variant in variants):
         return mod, inner

@@ -293,8 +293,7 @@ def _joined(
     files[mod_folder.MANIFEST] = compose.encoded(
         compose.written(wanted, parts, f"vLLM {parts[-1].vllm}")
     )
-    folder = f"/{wanted.name}"
-    mod = mod_folder.load_mod(folder, read=lambda path: files.get(path.removeprefix(f"{folder}/")))
+    mod = mod_folder.load_files(wanted.name, files)
     return mod, files
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.formats.project import BUNDLED, LibrarySource, ProjectFile, source_of
+from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
 from vllm_mods.formats.project_lock import LockedLibrary
-from vllm_mods.formats.toml_table import NAME, Table
-from vllm_mods.library import project_file
+from vllm_mods.formats.toml_table import BUNDLED, NAME, Table
+from vllm_mods.library import mod_folder, project_file
 from vllm_mods.library.catalog import Library, Shared
-from vllm_mods.sharing import editing, kept, locking
+from vllm_mods.sharing import contents, editing, kept, locking
 
 _GIT = re.compile(
     r"git\+(?P<place>(?:[a-z]+://[^/]*|[^/@]+@[^:/]+:)?[^@#]*)(?:@(?P<rev>[^#]*))?(?:#subdirectory=(?P<below>.*))?"
@@ -117,8 +117,7 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     named = tuple(f"{name}/{mod}" for mod in mods)
     with editing.alone(where) as project:
         _check_new(project, name)
-        lock = {one: was for one, was in locking.read(project).items() if one in project.libraries}
-        editing.write(project, lock | {name: locked}, editing.adding(name, source, named))
+        editing.write(project, _lock(project) | {name: locked}, editing.adding(name, source, named))
     return LibraryAdded(name, locked, there, named)
 
 
@@ -130,16 +129,16 @@ def remove(where: str, name: str) -> tuple[str, ...]:
                 f"{where} has no library named `{name}`",
                 hint=f"it has {_listed(project)}; vllm-mods revert MOD takes a mod out of a vLLM",
             )
-        lock = locking.read(project)
+        lock = _lock(project)
         there = kept.opened(lock[name].files) if name in lock else None
-        own = _own(there[1]) if there else set()
+        own = contents.named(there[1], "patches", mod_folder.MANIFEST) if there else ()
         gone = [
             mod
             for target in project.targets
             for mod in target.mods
             if mod.startswith(f"{name}/") or mod in own
         ]
-        left = {one: was for one, was in lock.items() if one in project.libraries and one != name}
+        left = {one: was for one, was in lock.items() if one != name}
         editing.write(project, left, editing.removing(name, gone), removes=True)
     return tuple(dict.fromkeys(gone))
 
@@ -162,10 +161,7 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
     made = {one.name: one.now for one in found}
     if not dry and any(one.changed for one in found):
         with editing.alone(where) as project:
-            lock = {
-                one: was for one, was in locking.read(project).items() if one in project.libraries
-            }
-            editing.write(project, lock | made)
+            editing.write(project, _lock(project) | made)
     return tuple(found)
 
 
@@ -175,12 +171,13 @@ def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
     if there is None:
         return None
     library = Library(shared=[Shared(name, *there)])
-    return tuple(library.load(f"{name}/{mod}") for mod in sorted(_own(there[1])))
+    own = contents.named(there[1], "patches", mod_folder.MANIFEST)
+    return tuple(library.load(f"{name}/{mod}") for mod in own)
 
 
-def _own(listed: Iterable[str]) -> set[str]:
-    """Return the names of the mods of a library, whose files are listed."""
-    return {path.split("/")[1] for path in listed if re.fullmatch("patches/[^/]+/mod.toml", path)}
+def _lock(project: ProjectFile) -> dict[str, LockedLibrary]:
+    """Read what is locked of the libraries that a project names."""
+    return {name: was for name, was in locking.read(project).items() if name in project.libraries}
 
 
 def _check_new(project: ProjectFile, name: str) -> None:

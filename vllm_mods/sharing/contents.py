@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -86,7 +86,7 @@ def _checked(folder: str, files: dict[str, bytes]) -> SharedLibrary:
         listed = checksums.parse(files[checksums.SUMS], os.path.join(folder, checksums.SUMS))
         for path in files.keys() - set(library_tar.BESIDE):
             checksums.check(folder, os.path.join(folder, path), files[path], listed)
-    templates = _named(files, "templates", mod_folder.TEMPLATE)
+    templates = named(files, "templates", mod_folder.TEMPLATE)
     if not (mods or pairings or templates):
         raise UsageError(f"{folder} holds no mod, no template and no pairing", hint=f"ls {folder}")
     return SharedLibrary(files, mods, pairings, templates)
@@ -95,7 +95,7 @@ def _checked(folder: str, files: dict[str, bytes]) -> SharedLibrary:
 def _mods(folder: str, files: Mapping[str, bytes], problems: list[str]) -> Iterator[Mod]:
     """Yield the mods that can be read; what is wrong goes to ``problems``."""
     read_in = _reader(folder, files)
-    for name in _named(files, "patches", mod_folder.MANIFEST):
+    for name in named(files, "patches", mod_folder.MANIFEST):
         place = os.path.join(folder, "patches", name)
         try:
             mod = mod_folder.load_mod(place, (folder, mod_folder.data_root()), read=read_in)
@@ -126,7 +126,7 @@ def _pairings(folder: str, files: Mapping[str, bytes], problems: list[str]) -> I
             problems.append(error.message)
 
 
-def _named(files: Mapping[str, bytes], part: str, file: str) -> tuple[str, ...]:
+def named(files: Iterable[str], part: str, file: str) -> tuple[str, ...]:
     """Return the names of the folders in a part that hold a file, sorted."""
     parts = (path.split("/") for path in files)
     return tuple(sorted(one[1] for one in parts if (one[0], one[2:]) == (part, [file])))

@@ -20,14 +20,6 @@ from vllm_mods.sharing import library_tar
 _LIST, _FILES = "list", "files"
 
 
-def is_part(path: str) -> bool:
-    """Tell whether a path in a library is one of what makes it up."""
-    parts = path.split("/")
-    return path in library_tar.BESIDE or (
-        parts[0] in catalog.PARTS and not any(map(library_tar.is_left_out, parts))
-    )
-
-
 def listing(files: Mapping[str, bytes], what: str) -> bytes:
     """Return the list of a library's files. Raises ``TreeError`` for names that no list has."""
     if files.keys() <= set(library_tar.BESIDE):

@@ -66,6 +66,12 @@ def why_not(path: str) -> str:
     )  # fmt: skip
 
 
+def is_part(path: str) -> bool:
+    """Tell whether a path in a library is one of what makes it up."""
+    parts = path.split("/")
+    return path in BESIDE or (parts[0] in PARTS and not any(map(is_left_out, parts)))
+
+
 def is_left_out(name: str) -> bool:
     """Tell whether a file or folder is somebody's own, and no part of the library that it lies in."""
     return name.startswith(".") or name in _CACHES

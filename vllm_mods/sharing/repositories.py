@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats.project import LibrarySource
-from vllm_mods.sharing.kept import is_part
+from vllm_mods.sharing.library_tar import is_part
 from vllm_mods.trees import git as git_trees  # which says so where there is no git
 
 if TYPE_CHECKING:
@@ -93,12 +93,15 @@ def _files(repository: git.Repo, commit: str, source: LibrarySource) -> dict[str
         if mode not in {b"100644", b"100755", b"100664"}:
             what = "a symbolic link" if mode == b"120000" else "a submodule"
             raise _refused(source, path, f"is {what}, and a library has files of its own")
-        size = int(_run(repository, source, "cat-file", "-s", blob))
-        left -= size
+        try:
+            stream = repository.odb.stream(bytes.fromhex(blob))
+        except ValueError as error:  # GitPython's word for an object that git has not got
+            raise _refused(source, path, "is not among what its server sent") from error
+        left -= stream.size
         if left < 0 or len(found) >= limits.LIBRARY_FILES:
             most = limits.LIBRARY if left < 0 else limits.LIBRARY_FILES
             raise _refused(source, path, f"is more than {most}, the most of {most.what}")
-        data = found[name] = repository.odb.stream(bytes.fromhex(blob)).read()
+        data = found[name] = stream.read()
         if data.startswith(_LFS):
             raise _refused(
                 source, path, "is kept by git-lfs, which is not asked: put the file itself there"
