@@ -8,18 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import redact
-from vllm_mods.making import served_git
-from vllm_mods.making.served_git import Asked
+from vllm_mods.making import served
+from vllm_mods.making.served import Asked
 from vllm_mods.trees import git_process
 
-_FOLDER = "git"
 _SETTINGS = {
     "core.hooksPath": os.devnull,
     "credential.helper": "",
@@ -104,27 +102,9 @@ def _git(folder: str, *words: str) -> bytes:
     return out
 
 
-def serve(folder: str, home: str, taken: Sequence[TakenRepository]) -> None:
-    """Put repositories into the folder of a recording that its command sees as ``home``."""
-    place = os.path.join(folder, _FOLDER)
-    os.mkdir(place)
-    for number, one in enumerate(taken):
-        shutil.copytree(one.folder, os.path.join(place, str(number)))
-    index = {served_git.key(one.asked): number for number, one in enumerate(taken)}
-    with open(os.path.join(place, served_git.INDEX), "w", encoding="utf-8") as out:
-        json.dump(index, out)
-    shutil.copyfile(served_git.__file__, os.path.join(place, "served_git.py"))
-    program = os.path.join(folder, "bin", "git")
-    with open(program, "w", encoding="utf-8") as out:
-        out.write(
-            '#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I '
-            f'{home}/{_FOLDER}/served_git.py "$@"\n'
-        )
-
-
 def asked(folder: str) -> Iterator[Asked]:
     """Yield what a recording's command asked for and did not get; it may have written there itself."""
-    place = os.path.join(folder, served_git.ASKED)
+    place = os.path.join(folder, served.ASKED)
     if not os.path.exists(place):
         return
     with open(place, "rb") as file:
@@ -136,12 +116,6 @@ def asked(folder: str) -> Iterator[Asked]:
             if isinstance(one, list) and [*map(type, one)] == [str, str, int]:
                 url, ref, depth = one
                 words = [f"--depth={depth}"] if depth else []
-                parsed = served_git.parse(["fetch", *words, "--", url, ref], lambda _: None)
+                parsed = served.parse_git(["fetch", *words, "--", url, ref], lambda _: None)
                 if parsed is not None:
                     yield parsed
-
-
-def files(taken: Mapping[Asked, TakenRepository]) -> Iterator[tuple[str, bytes, str]]:
-    """Yield for each repository its URL with the ref, the commit's text, and a file name that is the commit."""
-    for (url, ref, _), one in taken.items():
-        yield f"{url}#{ref}", one.text, f"{one.commit}.commit"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Tree
-from vllm_mods.making import fetching, fetching_git, sandbox, scratch_copy, served, watching
+from vllm_mods.making import fetching, sandbox, scratch_copy, served, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.fetching_git import TakenRepository
@@ -144,10 +144,8 @@ def record_on(
         customize += watching.AUDIT.replace("__HOME__", _PYTHON).replace("__SITE__", SITE)
         scratch_copy.put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
         watching.prepare(folders[_PYTHON], _PYTHON)
-        if limits.fetched and not limits.network:
-            fetching.serve(folders[_PYTHON], _PYTHON, limits.fetched)
-        if limits.repositories is not None and not limits.network:
-            fetching_git.serve(folders[_PYTHON], _PYTHON, limits.repositories)
+        if not limits.network:
+            fetching.serve(folders[_PYTHON], _PYTHON, limits.fetched, limits.repositories)
         if limits.chosen is not None:
             watching.mark(folders[_PYTHON], _PYTHON, limits.chosen)
         home = f"{WORKSPACE}/mods/{name}"
@@ -216,8 +214,7 @@ def fed(
         except fetching.Lacked as error:
             if fetcher is None:
                 raise
-            new = fetcher.take(error.urls), fetcher.take_repositories(error.repositories)
-            if not any(new):
+            if not fetcher.take(error.urls, error.repositories):
                 raise
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
 from vllm_mods.making import entries, entry_marks, fetching_git, python_code, tools
-from vllm_mods.making.served_git import Asked
+from vllm_mods.making.served import Asked
 
 BIN = "bin"
 _LOG, _OPENED, _TRACE = "asked", "opened", "trace"
