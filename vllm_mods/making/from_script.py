@@ -132,18 +132,22 @@ def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
     named = _named(understood, set())
     files = {f"any/{name}.patch": data for name, _, data in named}
     brought = templates(understood.effects)
-    parts = compose.Parts("any", list(files), [], list(brought))
-    files.update(compose.template_files(brought))
-    if not files:
+    if not (files or brought):
         raise nothing(understood)
     paths = [part.path for patches in understood.patches.values() for part in patches]
-    parts = parts._replace(
+    parts = compose.Parts(
+        id="any",
+        patches=list(files),
+        overlay=[],
+        templates=list(brought),
         outside=outside.of(paths, planner.WORKSPACE),
         optional=tuple(f"any/{name}.patch" for name, one, _ in named if one.optional),
     )
     wanted = wanted._replace(python=installed(understood.effects))
-    files.update(wanted.brought())
-    return {**files, "mod.toml": compose.encoded(compose.manifest(wanted, parts, None))}
+    parts = compose.stated(wanted, parts, None)
+    text = compose.written(wanted, [parts], "vLLM of any version")
+    files |= compose.template_files(brought) | wanted.brought()
+    return {**files, "mod.toml": compose.encoded(text)}
 
 
 def nothing(understood: Understood) -> Refused:
