@@ -35,7 +35,7 @@ def run(shell: ShellState, command: ShellCommand) -> Result:  # noqa: PLR0911  (
     """Run a command as far as it is known what it does."""
     name = posixpath.basename(command.argv[0])
     if command.argv[0].startswith(("./", "/")) and shell.is_file(shell.path(command.argv[0]) or ""):
-        return tools.script(shell, command, [command.argv[0], *command.argv[1:]])
+        return tools.script(shell, command)
     if re.fullmatch(r"python(3(\.\d+)?)?|pip(3(\.\d+)?)?", name):
         name = name.rstrip("0123456789.")
     if name in _ENDS:

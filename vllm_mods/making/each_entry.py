@@ -353,10 +353,9 @@ class _EntriesApart:
             made, needs, _ = self._done[index]
             requires = tuple(self._names[one] for one in sorted(needs))
             mods.append(EntryMod(self._names[index], self._place.at(index), made.files, requires))
-        whole = self._runs.whole
-        told = tuple(f"it wrote {path}, which no mod can have" for path in whole.elsewhere)
         idle = tuple((self._where(index), why) for index, why in sorted(self._idle.items()))
         unknown = tuple(compose.unknown(self._wanted, self._tree.version))
+        told = self._runs.whole.lost
         return EachMade(self._place.where, tuple(mods), idle, told, unknown, self._runs.count)
 
 

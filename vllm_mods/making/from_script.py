@@ -55,37 +55,31 @@ def understand(effects: Sequence[Effect], tree: Tree | None) -> Understood:
     found: list[Effect] = []
     patches: dict[int, tuple[FileDiff, ...]] = {}
     wholes = {in_site(one.path) or "" for one in effects if isinstance(one, Whole)}
+    # modules, and packages that are brought whole
     own = {
-        path for path in wholes if "/" not in path
-    }  # modules, and packages that are brought whole
-    own |= {path.partition("/")[0] for path in wholes if path.endswith("/__init__.py")}
+        path.partition("/")[0]
+        for path in wholes
+        if "/" not in path or path.endswith("/__init__.py")
+    }
     alone = not any(isinstance(one, Patch | Whole | Remove | Edit) for one in effects)
     for one in effects:
+        why, what = "", one.source if isinstance(one, Patch) else getattr(one, "path", "")
         if isinstance(one, OutsideFile) and alone:
             why = f"a mod changes Python packages and brings chat templates, and {one.path} is neither"
-            found.append(Left(one.place, one.path, why))
-            continue
-        if isinstance(one, Patch):
+        elif isinstance(one, Patch):
             try:
-                parts = tuple(_parts(one))
+                patches[len(found)] = tuple(_parts(one))
             except (DiffError, Refused) as error:
-                found.append(Left(one.place, one.source, error.message))
-                continue
-            patches[len(found)] = parts
+                why = error.message
         elif isinstance(one, Remove) and tree is None:
-            found.append(Left(one.place, one.path, "what is removed needs --tree TREE"))
-            continue
+            why = "what is removed needs --tree TREE"
         elif isinstance(one, Whole) and (path := in_site(one.path)):
-            package = path.partition("/")[0]
+            what, package = path, path.partition("/")[0]
             if tree is None:
                 why = "whether vLLM has such a file decides what this is: --tree TREE"
-                found.append(Left(one.place, path, why))
-                continue
-            if package not in own and not any(True for _ in tree.paths(package)):
+            elif package not in own and not any(True for _ in tree.paths(package)):
                 why = f"{tree.spec} does not hold the package {package}: --tree TREE, one that does"
-                found.append(Left(one.place, path, why))
-                continue
-        found.append(one)
+        found.append(Left(one.place, what, why) if why else one)
     return Understood(tuple(found), patches)
 
 
@@ -108,10 +102,9 @@ def effect(understood: Understood, mod: str, tree: Tree) -> ScriptEffect:
         if isinstance(one, Patch):
             for part in () if one.optional else understood.patches[i]:
                 _patch(one, part, view)
-        elif isinstance(one, Whole) and (path := in_site(one.path)):
-            view.lay([FileChange(path=path, before=view.read(path), after=one.data)])
-        elif isinstance(one, Remove) and (path := in_site(one.path)):
-            view.lay([FileChange(path=path, before=view.read(path), after=None)])
+        elif isinstance(one, Whole | Remove) and (path := in_site(one.path)):
+            after = one.data if isinstance(one, Whole) else None
+            view.lay([FileChange(path=path, before=view.read(path), after=after)])
     brought = templates(understood.effects)
     if not (view.changes() or brought or optional):
         raise nothing(understood)
@@ -189,8 +182,7 @@ def templates(effects: Sequence[Effect]) -> dict[str, bytes]:
 
 def installed(effects: Sequence[Effect]) -> tuple[str, ...]:
     """Return what is installed, each once."""
-    found = (one.requirement for one in effects if isinstance(one, Install))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(one.requirement for one in effects if isinstance(one, Install)))
 
 
 def _parts(one: Patch) -> Iterator[FileDiff]:

@@ -95,6 +95,11 @@ class Recording(NamedTuple):
     points: bytes = b""
     """What ``entries.py`` told of, where its places were marked."""
 
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What is to be said of the files that no mod can have."""
+        return tuple(f"it wrote {path}, which no mod can have" for path in self.elsewhere)
+
 
 class Limits(NamedTuple):
     """What a command may do, and for how long; ``also`` are packages that it sees beside vllm."""
@@ -159,16 +164,14 @@ def record_on(
             network=limits.network,
             seconds=limits.seconds,
         )
-        roots = SITE, folders[SITE]
+        roots = SITE, copy.site
         seen = watching.read(folders[_PYTHON], files, roots, network=limits.network)
         if ran.code:
-            lonely = (
-                "it had no network; if that is why: --fetch takes URLs once, or --allow-network"
-            )
-            alone = None if limits.network else lonely
+            alone = "it had no network; if that is why: --fetch takes URLs once, or --allow-network"
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
             why = f"the command failed with exit code {ran.code}; nothing was written{last}"
-            raise _lacking(why + _listed(seen.lacked) + told(ran.output), alone, seen)
+            hint = None if limits.network else alone
+            raise _lacking(why + _listed(seen.lacked) + told(ran.output), hint, seen)
         written, gone = _written(copy)
         if rejects := [path for path in written if path.endswith(".rej")]:
             raise Refused(
@@ -221,8 +224,12 @@ def fed(
 def changed(
     argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
 ) -> Recording:
-    """Record a command. Raises ``Refused`` also if it changes nothing: it may have failed unseen."""
-    done = record(argv, name, files, tree, limits)
+    """Record a command. Raises ``Refused`` also if it changes nothing."""
+    return useful(record(argv, name, files, tree, limits))
+
+
+def useful(done: Recording) -> Recording:
+    """Return a recording. Raises ``Refused`` for one of a command that changed nothing: it may have failed unseen."""
     if not done.changes and not done.templates:
         raise Refused(
             f"the command ended with 0 and changed nothing in vLLM{told(done.output)}",

@@ -220,8 +220,7 @@ def _code(shell: ShellState, command: ShellCommand, code: str | None) -> Result:
     out = python_code.printed(code)
     if out is not None:
         return Result(status=True, out=f"{out}\n")
-    names = (path.removeprefix(f"{shell.home}/") for path in shell.files)
-    own = {part.removesuffix(".py") for name in names for part in name.split("/")}
+    own = (path.removeprefix(f"{shell.home}/") for path in shell.files)
     if python_code.only_asks(code, own):
         return Result()
     return edit(shell, command, "Python code edits")
@@ -255,9 +254,9 @@ def source(shell: ShellState, command: ShellCommand) -> Result:
     return _sourced(shell, shell, command, command.argv[1:], ends=False)
 
 
-def script(shell: ShellState, command: ShellCommand, argv: list[str]) -> Result:
+def script(shell: ShellState, command: ShellCommand) -> Result:
     """Run another script of the mod."""
-    return _sourced(shell, shell.subshell(), command, argv, ends=True)
+    return _sourced(shell, shell.subshell(), command, command.argv, ends=True)
 
 
 def _sourced(
