@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import DiffError, Refused
 from vllm_mods.base.model import FileChange, Tree, Variant
+from vllm_mods.formats import diff_writer
 from vllm_mods.formats.diff import FileDiff
 from vllm_mods.making import compose, from_diff
 from vllm_mods.making.compose import Composed, Wanted
@@ -237,18 +238,10 @@ def _tried(
 
 def _rendered(file: FileDiff) -> bytes:
     """Write a part of a patch with paths from the site root, its hunks as they are."""
-    path = file.path
-    head = [f"diff --git a/{path} b/{path}"]
-    head += ["new file mode 100644"] if file.old_path is None else []
-    head += ["deleted file mode 100644"] if file.new_path is None else []
-    if file.hunks:
-        head.append("--- /dev/null" if file.old_path is None else f"--- a/{path}")
-        head.append("+++ /dev/null" if file.new_path is None else f"+++ b/{path}")
-    out = "".join(f"{line}\n" for line in head).encode()
+    body = b""
     for hunk in file.hunks:
         sizes = f"-{hunk.old_start},{len(hunk.old)} +{hunk.new_start},{len(hunk.new)}"
-        out += f"@@ {sizes} @@ {hunk.section}".rstrip().encode() + b"\n"
-        for kind, line in hunk.lines:
-            whole = line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
-            out += kind.encode() + whole
-    return out
+        body += f"@@ {sizes} @@ {hunk.section}".rstrip().encode() + b"\n"
+        body += b"".join(diff_writer.ended(kind.encode() + line) for kind, line in hunk.lines)
+    is_new, is_gone = file.old_path is None, file.new_path is None
+    return diff_writer.with_head(file.path, file.path, body, is_new=is_new, is_gone=is_gone)
