@@ -14,8 +14,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Tree
 from vllm_mods.making import fetching, sandbox, scratch_copy, served, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
-from vllm_mods.making.fetching import Fetcher
-from vllm_mods.making.fetching_git import TakenRepository
+from vllm_mods.making.fetching import Fetcher, TakenRepository
 from vllm_mods.making.sandbox import Ran
 from vllm_mods.making.scratch_copy import ScratchCopy
 from vllm_mods.making.watching import Watched, WatchedCommand

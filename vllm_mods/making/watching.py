@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
-from vllm_mods.making import entries, entry_marks, fetching_git, python_code, tools
+from vllm_mods.making import entries, entry_marks, fetching, python_code, tools
 from vllm_mods.making.served import Asked
 
 BIN = "bin"
@@ -246,7 +246,7 @@ def read(
         ended=ended[-1] if ended else None,
         opened=frozenset(inner - whole),
         everywhere=everywhere,
-        repositories=tuple(fetching_git.asked(folder)),
+        repositories=tuple(fetching.asked(folder)),
     )
 
 
