@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.site import journal_text, obstacles, site
-from vllm_mods.site.journal_text import Folder, Foreign, Journal, JournalPlace, Step
+from vllm_mods.site.journal_text import Foreign, Journal, JournalPlace
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.putting_back import put_back
 from vllm_mods.site.site import Site
-
-__all__ = ["Folder", "Journal", "Step"]
-from collections.abc import Callable, Iterator
 
 PREFIX = ".vllm-mods.work-"
 ASIDE = ".vllm-mods.aside-"
@@ -33,17 +31,6 @@ _ATTRIBUTE = "user.vllm-mods.mtime"
 FILE = "journal.json"
 STAMP = "stamp"
 _MOST_BYTES = 64 << 20
-
-
-def folder(path: str, info: os.stat_result) -> Folder:
-    """Describe a folder."""
-    return Folder(
-        path=path,
-        mode=stat.S_IMODE(info.st_mode),
-        uid=info.st_uid,
-        gid=info.st_gid,
-        mtime_ns=info.st_mtime_ns,
-    )
 
 
 def find(root: str) -> str | None:

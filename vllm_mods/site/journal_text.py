@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
@@ -61,6 +62,12 @@ class Folder(NamedTuple):
     uid: Annotated[int, _within(0, _MOST_ID)]
     gid: Annotated[int, _within(0, _MOST_ID)]
     mtime_ns: Annotated[int, _within(-_MOST_NS, _MOST_NS)]
+
+    @classmethod
+    def of(cls, path: str, info: os.stat_result) -> Folder:
+        """Describe a folder."""
+        mode = stat.S_IMODE(info.st_mode)
+        return cls(path, mode, info.st_uid, info.st_gid, info.st_mtime_ns)
 
 
 class Journal(NamedTuple):
