@@ -24,6 +24,8 @@ _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errn
 _SYNCS = 4
 """How many files are brought to the disk at a time."""
 _NO_LINK_AT_ALL = _NO_LINK | {errno.ENOSYS}
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a file is opened that must not be there yet."""
 
 
 class Site(NamedTuple):
@@ -50,9 +52,7 @@ class Look(NamedTuple):
         through a file, or is no regular file.
         """
         parent, name = self.parent(path)
-        if parent is None:
-            return None
-        info = status(name)
+        info = None if parent is None else status(name)
         if info is None:
             return None
         if stat.S_ISLNK(info.st_mode):
@@ -136,12 +136,7 @@ def check_writable(
     folder's mtime, so being in the right group is not enough.
     """
     if info is not None:
-        _check_owner(path, look.site.absolute(path), info)
-    if info is not None and not info.st_mode & stat.S_IWUSR:
-        raise Refused(
-            f"{path} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed",
-            hint=f"chmod u+w {look.site.absolute(path)}",
-        )
+        _check_mode(path, look.site.absolute(path), info)
     if info is not None and info.st_nlink > 1 and keep_links:
         raise Refused(
             f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package "
@@ -158,22 +153,21 @@ def check_writable(
             folder = os.path.dirname(folder)  # it will be made in this one
             continue
         if parent is not None:
-            _check_owner(f"{path}: its folder {place}", place, parent)
-        if parent is not None and not parent.st_mode & stat.S_IWUSR:
-            raise Refused(
-                f"{path}: its folder {place} is read-only (mode "
-                f"{stat.S_IMODE(parent.st_mode):04o}); nothing was changed",
-                hint=f"chmod u+w {place}",
-            )
+            _check_mode(f"{path}: its folder {place}", place, parent)
         return
 
 
-def _check_owner(what: str, place: str, info: os.stat_result) -> None:
+def _check_mode(what: str, place: str, info: os.stat_result) -> None:
     if os.geteuid() not in {0, info.st_uid}:
         raise Refused(
             f"{what} belongs to user {info.st_uid}, and you are user {os.geteuid()}; nothing was "
             "changed",
             hint=f"run the command as its owner or as root: stat -c %U {place}",
+        )
+    if not info.st_mode & stat.S_IWUSR:
+        raise Refused(
+            f"{what} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed",
+            hint=f"chmod u+w {place}",
         )
 
 
@@ -201,8 +195,8 @@ def preserve(source: str, destination: str, *, private: bool = False) -> None:
 def write(
     path: str,
     data: bytes,
-    *,
     like: os.stat_result,
+    *,
     mode: int | None = None,
     mtime_ns: int | None = None,
     attributes_of: str | None = None,
@@ -211,8 +205,7 @@ def write(
 
     Extended attributes (access lists among them) are those of the file ``attributes_of``.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    descriptor = os.open(path, NEW_FILE, 0o600)
     try:
         rest = memoryview(data)
         while rest:
