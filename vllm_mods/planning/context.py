@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from vllm_mods.base import versions
 from vllm_mods.base.model import FileChange, Finding, Mod, ModPlan, Tree, Variant, Verdict
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.planning import patching
+from vllm_mods.planning import patching, platforms
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
@@ -80,15 +81,11 @@ class PlanContext:
 
     def platform(self, variant: Variant) -> str | None:
         """Return the platform of the tree, looked up for variants with prebuilt code only."""
-        from vllm_mods.planning import platforms  # noqa: PLC0415  (few have any)
-
         return platforms.of(self.tree) if variant.binary else None
 
     def _is_for_package(self, variant: Variant) -> bool | None:
         if not variant.package:
             return None
-        from vllm_mods.base import versions  # noqa: PLC0415
-
         return versions.in_range(self.package(variant.package), variant.package_version)
 
     def is_for_vllm(self, mod: Mod, variant: Variant) -> bool:
@@ -97,14 +94,10 @@ class PlanContext:
         for tree in locked.trees if locked is not None else ():
             if tree.variant == variant.id and self.tree.version in tree.vllm:
                 return tree.in_range
-        from vllm_mods.base import versions  # noqa: PLC0415  (packaging is slow to import)
-
         return bool(versions.in_range(self.tree.version, variant.vllm))
 
     def nearest(self, mod: Mod) -> tuple[Variant, ...]:
         """Return the variants that are meant for the tree, else the one whose range begins nearest to it."""
-        from vllm_mods.base import versions  # noqa: PLC0415
-
         inside = tuple(one for one in mod.variants if self.in_range(mod, one))
         if inside:
             return inside

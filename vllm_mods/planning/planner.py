@@ -37,7 +37,7 @@ from vllm_mods.planning import (
     requirements,
 )
 from vllm_mods.planning.context import Origin, PlanContext
-from vllm_mods.planning.patching import Attempt, note
+from vllm_mods.planning.patching import Attempt, as_placed, note, noted
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
@@ -117,15 +117,14 @@ class _Planner(NamedTuple):
             else:
                 one = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
                 one = outside.judged(one, self.context.workspace)
-            if one.variant is not None and one.variant.binary:
-                one = platforms.judged(one, self.context.platform(one.variant))
+            one = platforms.judged(one, self.context.tree)
             one = requirements.judged(one, self.context.tree)
             if mod.name in stale:
                 message = (
                     f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "
                     "`vllm-mods matrix --update-lock` makes it anew"
                 )
-                one = one._replace(findings=(*one.findings, note("stale-lock", message)))
+                one = noted(one, note("stale-lock", message))
             if one.verdict.writes:
                 self.context.view.lay(one.changes)
             done[mod.name] = one
@@ -158,7 +157,7 @@ class _Planner(NamedTuple):
         if done is None:
             return None
         changes, placed = done
-        verdict = Verdict.MOVED if any(hunk.offset for hunk in placed) else Verdict.APPLIES
+        verdict = as_placed(placed)
         notes = (*patching.notes(placed, changes), *self.context.notes(mod, variant))
         return self.context.says(mod, variant, verdict, *notes)._replace(
             changes=changes,
@@ -206,7 +205,7 @@ class _Planner(NamedTuple):
         origin = self.context.origin(mod, variant) if near else None
         against = carried_parts.disagreement(tried, parts, origin) if origin else None
         if against is not None:
-            return Attempt(variant, ok=False, verdict=Verdict.MISPLACED, findings=(against,))
+            return Attempt(variant, Verdict.MISPLACED, findings=(against,))
         view, expects, allow = self.context.view, variant.expects, variant.allow
         looked = fit.fit(
             tried.changes, view, expects=expects, allow=allow, cache=self.cache, origin=origin
@@ -216,7 +215,7 @@ class _Planner(NamedTuple):
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
         )
         if any(finding.level is Level.ERROR for finding in found):
-            return tried._replace(ok=False, verdict=Verdict.UNFIT, changes=(), findings=found)
+            return tried._replace(verdict=Verdict.UNFIT, changes=(), findings=found)
         return tried._replace(findings=(*tried.findings, *found))
 
     def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
