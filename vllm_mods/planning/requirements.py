@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_mods.base.model import Finding, Level, ModPlan, Tree, Variant, Verdict
+from vllm_mods.formats.tree_names import canonical
 from vllm_mods.planning.patching import against, note, noted
 
 UNSTATED, PINNED, OTHER = "python-requirement", "python-pin", "python-conflict"
@@ -37,7 +38,7 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
     from vllm_mods.trees import packages  # noqa: PLC0415  (packaging, for mods that need something)
 
     needs = {text: packages.read(text) for text in variant.python}
-    names = {text: packages.canonical(one.name) for text, one in needs.items() if one}
+    names = {text: canonical(one.name) for text, one in needs.items() if one}
     there = packages.beside(tree, set(names.values()))
     for text, one in needs.items():
         name = names.get(text, "")

@@ -180,11 +180,8 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
         listed = repository.git.rev_list("--first-parent", "--reverse", f"{ends[0]}..{ends[1]}")
         found = listed.split()
     if not found or len(found) > limits.REVISIONS:
-        what = (
-            "no revision"
-            if not found
-            else f"{len(found)} commits, and {int(limits.REVISIONS)} are the most"
-        )
+        many = f"{len(found)} commits, and {int(limits.REVISIONS)} are the most"
+        what = many if found else "no revision"
         raise UsageError(
             f"{spec}: there is {what} in this range", hint=f"git -C {folder} log {given}"
         )
@@ -245,20 +242,23 @@ def _blob(repository: git.Repo, blob: str, what: str, known: dict[str, bytes]) -
     return known[blob]
 
 
+def _output(repository: git.Repo, what: str, command: str, *words: str) -> bytes:
+    """Return what a command of git writes; ``what`` is said where it fails. Raises ``TreeError``."""
+    run = getattr(repository.git, command)
+    try:
+        out: bytes = run(*words, stdout_as_string=False, strip_newline_in_stdout=False)
+    except GitCommandError as error:
+        hint = f"git -C {repository.working_dir} fsck"
+        raise TreeError(f"{what}: {said(error)}", hint=hint) from error
+    return out
+
+
 def listed(
     repository: git.Repo, commit: str, spec: str, *paths: str
 ) -> dict[str, tuple[bytes, str]]:
     """Return the mode and the blob of every entry of a commit, or of some. Raises ``TreeError``."""
-    try:
-        listing: bytes = repository.git.ls_tree(
-            *("-r", "-z", "--full-tree", commit, "--", *paths),
-            stdout_as_string=False,
-            strip_newline_in_stdout=False,
-        )
-    except GitCommandError as error:
-        raise TreeError(
-            f"{spec}: cannot list the commit: {said(error)}", hint="git fsck"
-        ) from error
+    words = ("-r", "-z", "--full-tree", commit, "--", *paths)
+    listing = _output(repository, f"{spec}: cannot list the commit", "ls_tree", *words)
     files: dict[str, tuple[bytes, str]] = {}
     for row in listing.split(b"\0"):
         head, tab, path = row.partition(b"\t")
@@ -335,16 +335,9 @@ class Repository:
             return {}
         words = ("-r", "-z", "-M", "-l4000", "--diff-filter=R", "--name-status")
         safe = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        try:
-            out: bytes = self._repository.git.diff_tree(
-                *words, *safe, commit.parents[0], commit.sha, stdout_as_string=False
-            )
-        except GitCommandError as error:
-            raise TreeError(
-                f"{self.spec}: cannot tell renames: {said(error)}",
-                hint=f"git -C {self.folder} fsck",
-            ) from error
-        parts = out.split(b"\0")
+        ends = (commit.parents[0], commit.sha)
+        what = f"{self.spec}: cannot tell renames"
+        parts = _output(self._repository, what, "diff_tree", *words, *safe, *ends).split(b"\0")
         pairs = zip(parts[1::3], parts[2::3], strict=False)
         return {os.fsdecode(old): os.fsdecode(new) for old, new in pairs}
 
@@ -353,26 +346,11 @@ class Repository:
 
         Oldest first. Raises ``TreeError`` if git cannot walk the history.
         """
-        try:
-            out: bytes = self._repository.git.log(
-                "--first-parent",
-                "--reverse",
-                "--no-renames",
-                "--no-show-signature",
-                "--name-only",
-                "-z",
-                "--format=%x01%H%x00%P%x00%cI%x00%s",
-                f"{since}..{until}",
-                "--",
-                stdout_as_string=False,
-                strip_newline_in_stdout=False,
-            )
-        except GitCommandError as error:
-            raise TreeError(
-                f"{self.spec}: cannot walk the history: {said(error)}",
-                hint=f"git -C {self.folder} fsck",
-            ) from error
-        return tuple(_commits(out))
+        words = ("--first-parent", "--reverse", "--no-renames", "--no-show-signature")
+        form = ("--name-only", "-z", "--format=%x01%H%x00%P%x00%cI%x00%s")
+        what = f"{self.spec}: cannot walk the history"
+        span = f"{since}..{until}"
+        return tuple(_commits(_output(self._repository, what, "log", *words, *form, span, "--")))
 
 
 def _commits(log: bytes) -> Iterator[Commit]:

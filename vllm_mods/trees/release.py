@@ -12,7 +12,7 @@ from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
-from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
+from vllm_mods.trees.archive import Archive, ArchiveTree, opened
 from vllm_mods.trees.choosing import choose, parsed, without_ranges
 from vllm_mods.trees.index import PROJECT, ReleaseFile, release_file
 from vllm_mods.trees.other_packages import OtherPackages
@@ -178,9 +178,7 @@ class Releases:
         sdists = [one for one in files if one.kind == "sdist" and one.version == version]
         file = next((one for one in sdists if one.yanked is None), candidates[0])
         self._check_link(file)
-        place = local_path(file.url)
-        opened = self._download(file) if place is None else self._local(file, place)
-        archive = _opened(file, opened)
+        archive = opened(file.kind, self._here(file) or self._download(file), file.filename)
         tree = ReleaseTree(archive, spec=f"pypi:{name}", identity=file.sha256)
         tree.releases = self
         return tree
@@ -205,7 +203,7 @@ class Releases:
         seen = seen_of(file, self._cache, None)
         if seen is not None and seen.whole:
             return
-        kept = self._kept(file)
+        kept = self._here(file)
         if kept is not None:
             pin(file, self._cache, kept)
             return
@@ -235,13 +233,8 @@ class Releases:
         """
         best = candidates[0]
         self._check_link(best)
-        place = local_path(best.url)
-        if place is not None:
-            return _opened(best, self._local(best, place)), best
-        whole = self._kept(best)
-        if whole is not None:
-            return _opened(best, whole), best
-        if best.kind == "wheel":
+        there = self._here(best)
+        if there is None and best.kind == "wheel":
             try:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
             except NoRangesError as error:
@@ -249,7 +242,8 @@ class Releases:
                 self._check_link(best)
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
-        return _opened(best, self._download(best)), best
+                there = self._here(best)
+        return opened(best.kind, there or self._download(best), best.filename), best
 
     def _check_link(self, file: ReleaseFile) -> None:
         """Raise ``TreeError`` for a link that leads where the page it is on may not."""
@@ -257,9 +251,6 @@ class Releases:
             check_hop(file.page, file.url, self._settings.trusts)
 
     def _download(self, file: ReleaseFile) -> BinaryIO:
-        kept = self._kept(file)
-        if kept is not None:
-            return kept
         with self._fetched(file) as scratch:
             digest = file_digest(scratch)
             self._cache.keep_file(scratch, digest)
@@ -285,8 +276,11 @@ class Releases:
             self._check(file, file_digest(scratch))
             yield scratch
 
-    def _kept(self, file: ReleaseFile) -> BinaryIO | None:
-        """Open an earlier download, by its hash or, where the index gives none, by its URL."""
+    def _here(self, file: ReleaseFile) -> BinaryIO | None:
+        """Open what lies on this machine, or an earlier download: by its hash or, where the index gives none, by its URL."""
+        place = local_path(file.url)
+        if place is not None:
+            return self._local(file, place)
         link = self._cache.lookup("downloads", file.url) if file.sha256 is None else None
         digest = link.decode("ascii", "replace") if link else file.sha256
         return self._cache.get_file(digest) if digest else None
@@ -354,10 +348,3 @@ class Releases:
         kind = Unreachable if answer.failures else TreeError
         what = what or f"no release of {self._project} found"
         return kind(f"{what}{why or ': no index or folder has it'}", hint=hint)
-
-
-def _opened(file: ReleaseFile, opened: BinaryIO) -> Archive:
-    if file.kind == "wheel":
-        return ZipArchive(opened, label=file.filename)
-    with opened:
-        return TarArchive(opened, label=file.filename)

@@ -124,10 +124,6 @@ class Spans(io.RawIOBase):
         """Say so, as ``io`` asks."""
         return True
 
-    def tell(self) -> int:
-        """Return the place that is read next."""
-        return self._place
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a place of the file; nothing is fetched."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.total}[whence]
