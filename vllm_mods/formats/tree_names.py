@@ -72,13 +72,16 @@ def dist_info(folder: str) -> tuple[str, str] | None:
     return (match["name"], match["version"]) if match else None
 
 
+def dist_infos(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return what those of some folders say that are named so, by folder."""
+    return {folder: said for folder in folders if (said := dist_info(folder)) is not None}
+
+
 def version_of(folders: Iterable[str], name: str) -> str | None:
     """Return the version of a distribution, out of the names of ``.dist-info`` folders; None if there are several."""
-    found = {
-        said[1]
-        for folder in folders
-        if (said := dist_info(folder)) is not None and canonical(said[0]) == canonical(name)
-    }
+    wanted = canonical(name)
+    said = dist_infos(folders).values()
+    found = {version for one, version in said if canonical(one) == wanted}
     return found.pop() if len(found) == 1 else None
 
 

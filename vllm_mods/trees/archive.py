@@ -139,26 +139,27 @@ class ArchiveTree:
     def package(self, name: str) -> str | None:
         """Return the version of another distribution beside it. Raises ``TreeError``."""
         found = None if self.others is None else self.others.package(name)
-        return None if found is None else found.version
+        return found and found.version
 
     def owner(self, path: str) -> tuple[str, str] | None:
         """Return name and version of the other distribution that a path is of. Raises ``TreeError``."""
-        ours = self.others is None or path.partition("/")[0] in self._tops
-        found = None if ours or self.others is None else self.others.holding(path)
-        return None if found is None else (found.name, found.version)
+        found = self._other(path)
+        return found and (found.name, found.version)
 
     def _holding(self, path: str) -> Archive:
         """Return the archive that has what a path begins with: its own, or that of another package."""
-        if self.others is None or path.partition("/")[0] in self._tops:
-            return self._archive
-        found = self.others.holding(path)
+        found = self._other(path)
         return self._archive if found is None else found.archive
+
+    def _other(self, path: str) -> OtherPackage | None:
+        if self.others is None or path.partition("/")[0] in self._tops:
+            return None
+        return self.others.holding(path)
 
     def digest(self, path: str) -> str | None:
         """Return a file's sha256 if it is known without reading the file."""
         digest = getattr(self._holding(path), "digest", None)
-        known: str | None = digest(path) if digest is not None else None
-        return known
+        return digest and digest(path)
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every file below ``under``; ``""`` is the whole archive."""

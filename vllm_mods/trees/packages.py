@@ -31,7 +31,7 @@ def beside(tree: Tree, names: Collection[str]) -> Packages:
     """
     listed = getattr(tree, "folders", tuple)
     try:
-        named = {name: said for name in listed() if (said := tree_names.dist_info(name))}
+        named = tree_names.dist_infos(listed())
         own = next((name for name, said in named.items() if said[0].lower() == "vllm"), None)
         wanted = needs(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
         pins = _pins(wanted)

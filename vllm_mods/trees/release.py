@@ -13,8 +13,7 @@ from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
 from vllm_mods.trees.archive import Archive, ArchiveTree, opened
-from vllm_mods.trees.choosing import choose, parsed, without_ranges
-from vllm_mods.trees.index import PROJECT, ReleaseFile, release_file
+from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file, without_ranges
 from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
@@ -315,13 +314,10 @@ class Releases:
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
             return self._nothing(answer, what=f"{spec}: not found")
-        if release_file(name, "") is not None or parsed(name) is None:
-            version = release_file(name, "")
-            near = tuple(
-                file.filename
-                for file in answer.files
-                if version is not None and file.version == version.version
-            )
+        named = release_file(name, "")
+        if named is not None or parsed(name) is None:
+            version = named and named.version
+            near = [file.filename for file in answer.files if file.version == version]
             known = f"files of that release: {', '.join(near)}" if near else "no such release"
             return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
         if self.http is None:

@@ -112,27 +112,27 @@ def checked_record(archive: ZipArchive, label: str) -> bytes:
         for name in archive.names
         if name.endswith("/RECORD") and tree_names.dist_info(name.removesuffix("/RECORD"))
     ]
-    wrong = "there is no RECORD in it" if len(names) != 1 else ""
-    data = b"" if wrong else archive.read(names[0]) or b""
-    sizes = {name: info.file_size for name, info in archive.infos.items()}
-    rows: dict[str, tuple[str, str]] = {}
-    try:
-        for row in csv.reader(io.StringIO(data.decode())):
-            rows[row[0]] = row[1], row[2]
-    except (ValueError, IndexError, csv.Error) as error:
-        wrong = wrong or f"its RECORD cannot be read: {error}"
-    own = {f"{name}{end}" for name in names for end in ("", ".jws", ".p7s")}
-    for name, (digest, size) in rows.items():
-        if name not in own and (
-            tree_names.sha256_of(digest) is None or size != str(sizes.get(name))
-        ):
-            wrong = wrong or f"its RECORD has {name} as it is not in it"
-    for name in sizes:
-        if name not in own and name not in rows:
-            wrong = wrong or f"its RECORD has no hash of {name}"
-    if wrong:
+    data = archive.read(names[0]) if len(names) == 1 else None
+    wrong = "there is no RECORD in it" if data is None else _fault(archive, names[0], data)
+    if data is None or wrong is not None:
         raise TreeError(f"{label}: {wrong}", hint=_CHANGED)
     return data
+
+
+def _fault(archive: ZipArchive, record: str, data: bytes) -> str | None:
+    """Say where a wheel's RECORD and the wheel disagree."""
+    sizes = {name: info.file_size for name, info in archive.infos.items()}
+    try:
+        rows = {row[0]: (row[1], row[2]) for row in csv.reader(io.StringIO(data.decode()))}
+    except (ValueError, IndexError, csv.Error) as error:
+        return f"its RECORD cannot be read: {error}"
+    own = {record, f"{record}.jws", f"{record}.p7s"}
+    for name, (digest, size) in rows.items():
+        stated = tree_names.sha256_of(digest) is not None and size == str(sizes.get(name))
+        if name not in own and not stated:
+            return f"its RECORD has {name} as it is not in it"
+    unstated = (name for name in sizes if name not in own and name not in rows)
+    return next((f"its RECORD has no hash of {name}" for name in unstated), None)
 
 
 def _from(file: BinaryIO, start: int) -> bytes:
@@ -192,8 +192,8 @@ class RemoteZip:
 
     def _known(self, seen: Seen | None) -> tuple[Seen, bytes] | None:
         """Take what was seen as the end of the file, if the cache has it all."""
-        directory = None if seen is None else self._cache.get(seen.directory)
-        record = None if seen is None else self._cache.get(seen.record)
+        directory = seen and self._cache.get(seen.directory)
+        record = seen and self._cache.get(seen.record)
         if seen is None or directory is None or record is None:
             return None
         if seen.start + len(directory) != seen.total:
@@ -203,19 +203,14 @@ class RemoteZip:
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, of the cache or by one range."""
-        if self._zip.infos.get(name) is None:
+        if name not in self.names:
             return None
         if name not in self._read_already:
             data = self._from_cache(name)
             if data is None:
-                if self._offline:
-                    raise Unreachable(
-                        f"{self._file.filename}: the cache does not have {name}", hint=OFFLINE
-                    )
                 data = self._fetch(name)
-                self._cache.record(
-                    "files", self.seen.key, name, data=self._cache.put(data).encode()
-                )
+                digest = self._cache.put(data)
+                self._cache.record("files", self.seen.key, name, data=digest.encode())
             self._read_already[name] = data
         return self._read_already[name]
 
@@ -225,6 +220,9 @@ class RemoteZip:
         return tree_names.sha256_of(recorded) if recorded else None
 
     def _fetch(self, name: str) -> bytes:
+        if self._offline:
+            why = f"{self._file.filename}: the cache does not have {name}"
+            raise Unreachable(why, hint=OFFLINE)
         start = self._zip.infos[name].header_offset
         try:
             self._spans.load(start, self._ends[start])
@@ -253,11 +251,8 @@ class RemoteZip:
         digest = link.decode("ascii", "replace") if link else self.digest(name)
         data = None if digest is None else self._cache.get(digest)
         # of another release perhaps: RECORD has said that it is this one, and the directory has to agree
-        of_directory = self._zip.infos[name]
-        if data is None or (len(data), zlib.crc32(data)) != (
-            of_directory.file_size,
-            of_directory.CRC,
-        ):
+        stated = self._zip.infos[name]
+        if data is None or (len(data), zlib.crc32(data)) != (stated.file_size, stated.CRC):
             return None
         return data if self._is_recorded(name, data) else None
 
