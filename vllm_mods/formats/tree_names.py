@@ -127,6 +127,12 @@ def hash_agrees(recorded: str, data: bytes) -> bool | None:
     return urlsafe_b64encode(digest).decode().rstrip("=") == expected.rstrip("=")
 
 
+def is_recorded(rows: bytes, path: str, data: bytes) -> bool | None:
+    """Compare ``data`` with what a ``RECORD`` has of ``path``; ``None`` where it has no hash that we know."""
+    recorded = recorded_hash(rows, path)
+    return None if recorded is None else hash_agrees(recorded, data)
+
+
 def sha256_of(recorded: str) -> str | None:
     """Return a RECORD's hash in hexadecimal, ``None`` if it is not a sha256."""
     algorithm, _, value = recorded.partition("=")

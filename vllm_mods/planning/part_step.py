@@ -9,8 +9,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
-from vllm_mods.placing import locate
-from vllm_mods.placing.relocation import Search
+from vllm_mods.placing import locate, relocation
 from vllm_mods.placing.target import Target
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -48,13 +47,13 @@ def target_of(path: str, data: bytes) -> Target:
 class PatchingStep:
     """One part on one view: lays the change over the view, or has findings that say why not.
 
-    Without ``search``, what is wrong is not looked into: only whether it would go in is asked.
+    Unless it is to ``explain``, what is wrong is not looked into: only whether it would go in is asked.
     """
 
-    def __init__(self, part: Part, view: LayeredTree, search: Search | None = None) -> None:
+    def __init__(self, part: Part, view: LayeredTree, *, explain: bool = False) -> None:
         self.part = part
         self.view = view
-        self.search = search
+        self.explain = explain
         self.findings: list[Finding] = []
         self.hunks: list[PlacedHunk] = []
 
@@ -187,14 +186,14 @@ class PatchingStep:
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
         label += f" (`{spot.scope}`)" if spot.scope else ""
-        if self.search is None or spot.code != "absent" or len(self.findings) >= limits.EXPLAINED:
+        if not self.explain or spot.code != "absent" or len(self.findings) >= limits.EXPLAINED:
             line = spot.lines[0] if spot.lines else None
             code = "text" if spot.code == "absent" else spot.code
             self.fail(code, f"{label}: {spot.message}", line=line, **place)
             return
         gone = _gone(target, spot.scope)
         if gone is not None:
-            code, found = self.search(self.view, gone, path)
+            code, found = relocation.search(self.view, gone, path)
             self.fail(code, f"{label}: there is no `{gone}` in it any more; {found}", **place)
             return
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
@@ -222,9 +221,8 @@ class PatchingStep:
             return
         named = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
         names = tuple(named)[: limits.EXPLAINED]
-        found = (
-            [] if self.search is None else [self.search(self.view, name, path) for name in names]
-        )
+        looked = names if self.explain else ()
+        found = [relocation.search(self.view, name, path) for name in looked]
         said = "; ".join([f"there is no {path}", *(words for _, words in found)])
         gone = bool(found) and all(code == "superseded" for code, _ in found)
         scope = next(iter(names), None)

@@ -121,8 +121,6 @@ def parts_of(
 
 def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     """Put the variant in."""
-    from vllm_mods.placing import relocation  # noqa: PLC0415  (for trees that are not as expected)
-
     view = LayeredTree(tree)
     findings: list[Finding] = []
     hunks: list[PlacedHunk] = []
@@ -134,8 +132,8 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
         placed: list[PlacedHunk] = []
         for part in group:
             # for what has no place, the whole file is looked through
-            search = relocation.search if len(findings) + len(wrong) < limits.EXPLAINED else None
-            step = PatchingStep(part, trial, search)
+            explain = len(findings) + len(wrong) < limits.EXPLAINED
+            step = PatchingStep(part, trial, explain=explain)
             try:
                 step.put_in()
             except TreeError as error:

@@ -127,8 +127,7 @@ class FolderTree:
             mine = folder.lower().replace("-", "_").startswith(top)
             if answer is not None and not mine:
                 break
-            recorded = tree_names.recorded_hash(self._record(folder), path)
-            agrees = None if recorded is None else tree_names.hash_agrees(recorded, data)
+            agrees = tree_names.is_recorded(self._record(folder), path, data)
             if agrees:
                 return True
             answer = agrees if agrees is not None else answer

@@ -96,8 +96,7 @@ class ImageTree:
         """Compare with vLLM's ``RECORD``; ``None`` for what it does not list."""
         if path.startswith("/"):
             return None
-        recorded = tree_names.recorded_hash(self._record, path)
-        return None if recorded is None else tree_names.hash_agrees(recorded, data)
+        return tree_names.is_recorded(self._record, path, data)
 
     @cached_property
     def _record(self) -> bytes:
