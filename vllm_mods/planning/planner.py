@@ -13,6 +13,7 @@ from vllm_mods import fit
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import (
+    Finding,
     HunkState,
     Level,
     Mod,
@@ -148,8 +149,7 @@ class _Planner(NamedTuple):
             return refusal.unreadable(mod, error)
 
     def vouched(self, mod: Mod, tree: LockedTree) -> ModPlan | None:
-        witness = known_trees.witness(tree.beside, self.context.view)
-        if witness not in tree.witness:
+        if known_trees.witness(tree.beside, self.context.view) not in tree.witness:
             return None  # the fit was asked beside other files
         variant = next(variant for variant in mod.variants if variant.id == tree.variant)
         parts = self.context.parts(mod, variant, vouched=True)
@@ -158,22 +158,20 @@ class _Planner(NamedTuple):
             return None
         changes, placed = done
         verdict = as_placed(placed)
-        notes = (*patching.notes(placed, changes), *self.context.notes(mod, variant))
-        return self.context.says(mod, variant, verdict, *notes)._replace(
-            changes=changes,
-            hunks=placed,
-            vouched=True,
-            beside=tree.beside,
-            witness=witness,
-            proof=tree.proof,
-            unexamined=fit.unexamined(
-                self.context.tree,
-                "" if tree.proof == "types" else "the proof in mod.lock is without",
-            ),
-            optional=tuple(
-                OptionalPatch(patch.source, verdict) for patch in variant.patches if patch.optional
-            ),
+        untyped = "" if tree.proof == "types" else "the proof in mod.lock is without"
+        optional = [patch.source for patch in variant.patches if patch.optional]
+        tried = Attempt(
+            variant,
+            verdict,
+            changes,
+            tuple(patching.notes(placed, changes)),
+            placed,
+            tree.beside,
+            tree.proof,
+            fit.unexamined(self.context.tree, untyped),
+            tuple(OptionalPatch(source, verdict) for source in optional),
         )
+        return self.fits(mod, tried)._replace(vouched=True)
 
     def choose(self, mod: Mod) -> ModPlan:
         """Try every variant against the tree's bytes; the range only orders the tries."""
@@ -191,7 +189,8 @@ class _Planner(NamedTuple):
                 return refusal.undecided(mod, good)
             if good:
                 exact = (one for one in good if one.verdict is Verdict.APPLIES)
-                return self.fits(mod, next(exact, good[0]))
+                best = next(exact, good[0])
+                return self.fits(mod, best, *self.context.leftovers(best.changes))
             failed += tries
         return refusal.nothing_fits(self.context, mod, inside, failed)
 
@@ -218,8 +217,7 @@ class _Planner(NamedTuple):
             return tried._replace(verdict=Verdict.UNFIT, changes=(), findings=found)
         return tried._replace(findings=(*tried.findings, *found))
 
-    def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
-        leftovers = self.context.leftovers(tried.changes)
+    def fits(self, mod: Mod, tried: Attempt, *leftovers: Finding) -> ModPlan:
         findings = (*tried.findings, *leftovers, *self.context.notes(mod, tried.variant))
         return self.context.says(mod, tried.variant, tried.verdict, *findings)._replace(
             changes=tried.changes,

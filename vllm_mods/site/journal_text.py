@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
-from vllm_mods.base.untrusted import json_of
+from vllm_mods.base.untrusted import is_plain_path, json_of
 from vllm_mods.formats.decode import decode
 from vllm_mods.site.site import Site
 
@@ -140,8 +140,7 @@ def _step_of(step: Step, where: Site) -> Step:
 
 def _check_path(path: str, *, own: bool) -> None:
     """Raise ``ValueError`` for a path that leads out of the tree; ``""`` is the root."""
-    parts = path.removeprefix("/").split("/") if path else []
-    if "\0" in path or any(part in {"", ".", ".."} for part in parts):
+    if path and not is_plain_path(path.removeprefix("/")):
         raise ValueError(f"{path!r} is no plain path")
     if path.startswith("/") and not own:
         raise Foreign(f"its journal names {path}, outside of the tree, and was not written here")

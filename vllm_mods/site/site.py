@@ -16,6 +16,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.receipt import STATE, TEMPLATES
 
@@ -330,13 +331,12 @@ def _split(site: Site, path: str) -> tuple[str, list[str]]:
                 f"({', '.join(site.workspaces) or 'there is none'}); nothing was changed",
                 hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}",
             )
-    parts = inside.split("/")
-    if "\0" in path or any(part in {"", ".", ".."} for part in parts):
+    if not is_plain_path(inside):
         raise Refused(
             f"{path!r} is no plain path inside the tree; nothing was changed",
             hint="paths start at the site root, e.g. vllm/config/model.py",
         )
-    return base, parts
+    return base, inside.split("/")
 
 
 def check_target(where: Site, path: str, *, restore: bool = False) -> None:

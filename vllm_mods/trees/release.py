@@ -6,6 +6,7 @@ import contextlib
 import copy
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.base.model import Tree
     from vllm_mods.trees.http import Http
+    from vllm_mods.trees.pip_config import PipSettings
 
     Progress = Callable[[str, int, int | None], None]
     Note = Callable[[str], None]
@@ -63,30 +65,36 @@ class Releases:
         cache_dir: str | None = None,
         commits: str | None = None,
     ) -> None:
-        self._settings = settings = read_settings(os.environ)
         self._commits = commits
-        self.http: Http | None = None
-        if not offline:
-            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
-
-            self.http = Http(settings)
+        self._offline = offline
         self._workspace = workspace
         self._progress = progress
         self._note = note
         self._told: set[str] = set()
         self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
-        self._sources = IndexSources(settings, self._cache, self.http, note=note)
         self._project = PROJECT
         self._others: dict[str, Releases] = {}
+        self._connect(read_settings(os.environ))
+
+    def _connect(self, settings: PipSettings) -> None:
+        """Ask the indexes of these settings from now on."""
+        self._settings = settings
+        self.http: Http | None = None
+        if not self._offline:
+            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
+
+            self.http = Http(settings)
+        self._sources = self._sources_of(PROJECT)
+
+    def _sources_of(self, project: str) -> IndexSources:
+        return IndexSources(self._settings, self._cache, self.http, self._note, project)
 
     def of(self, project: str) -> Releases:
         """Return the releases of another project, with the same connections and the same cache."""
         if project not in self._others:
             other = self._others[project] = copy.copy(self)
             other._project = project  # noqa: SLF001  (it is of this class)
-            other._sources = IndexSources(  # noqa: SLF001
-                self._settings, self._cache, self.http, note=self._note, project=project
-            )
+            other._sources = self._sources_of(project)  # noqa: SLF001
         return self._others[project]
 
     def archive(self, version: str) -> Archive:
@@ -126,7 +134,8 @@ class Releases:
             place = f"{self._commits}@{commit}"
             return open_git(place, spec=spec, workspace=self._workspace, version=name)
         if commit is not None:
-            self._ask_also(f"{self._commits}/{commit}")
+            urls = (*self._settings.index_urls, f"{self._commits}/{commit}")
+            self._connect(replace(self._settings, index_urls=urls))
         if verify:
             self.verify(name)
         answer = self._sources.ask(fresh=False)
@@ -154,15 +163,6 @@ class Releases:
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
         tree.others = OtherPackages(self.of, tree.metadata, file.uploaded, named or {})
         return tree
-
-    def _ask_also(self, url: str) -> None:
-        """Ask one more index from now on."""
-        self._settings = replace(self._settings, index_urls=(*self._settings.index_urls, url))
-        if self.http is not None:
-            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
-
-            self.http = Http(self._settings)
-        self._sources = IndexSources(self._settings, self._cache, self.http, note=self._note)
 
     def whole(self, name: str) -> Tree:
         """Open a release so that all of its source is here: its sdist, or the wheel where there is none.
@@ -203,10 +203,7 @@ class Releases:
         if seen is not None and seen.whole:
             return
         kept = self._here(file)
-        if kept is not None:
-            pin(file, self._cache, kept)
-            return
-        with self._fetched(file) as whole:
+        with self._fetched(file) if kept is None else contextlib.nullcontext(kept) as whole:
             pin(file, self._cache, whole)
 
     def identity(self, name: str) -> str | None:
@@ -263,14 +260,9 @@ class Releases:
             raise Unreachable(
                 f"{file.filename}: the cache does not have it", hint="run once without --offline"
             )
-        progress = self._progress
+        tell = self._progress and partial(self._progress, f"downloading {file.filename}")
         with self._cache.scratch() as scratch:
-            self.http.download(
-                file.url,
-                scratch,
-                progress
-                and (lambda done, total: progress(f"downloading {file.filename}", done, total)),
-            )
+            self.http.download(file.url, scratch, tell)
             scratch.flush()
             self._check(file, file_digest(scratch))
             yield scratch

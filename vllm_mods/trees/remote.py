@@ -53,9 +53,7 @@ class Seen(NamedTuple):
         return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def seen_of(
-    file: ReleaseFile, cache: Cache, http: Http | None, *, clock: Callable[[], float] = time.time
-) -> Seen | None:
+def seen_of(file: ReleaseFile, cache: Cache, http: Http | None) -> Seen | None:
     """Return what is known of a wheel: of all of it, else what was seen at its URL and still is there.
 
     Whether it is, the server is asked, for one byte, ten minutes after it was asked last.
@@ -67,7 +65,7 @@ def seen_of(
     if there is None:
         return None
     seen, asked = there
-    if http is None or 0 <= clock() - asked < _FRESH_SECONDS:
+    if http is None or 0 <= time.time() - asked < _FRESH_SECONDS:
         return seen
     try:
         now = http.span(file.url, 0, 1)
@@ -75,7 +73,7 @@ def seen_of(
         return seen
     if now is None or not seen.etag or (now.total, now.etag) != (seen.total, seen.etag):
         return None
-    _keep(cache, seen, clock(), "seen", file.url, file.sha256 or "")
+    _keep(cache, seen, "seen", file.url, file.sha256 or "")
     return seen
 
 
@@ -95,7 +93,7 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
         record=cache.put(record),
         whole=True,
     )
-    _keep(cache, seen, time.time(), "whole", file.sha256 or "")
+    _keep(cache, seen, "whole", file.sha256 or "")
     there = _kept(cache, "seen", file.url, file.sha256 or "")
     if there is not None and there[0].key != seen._replace(etag=there[0].etag).key:
         raise TreeError(
@@ -150,8 +148,8 @@ def _kept(cache: Cache, kind: str, *key: str) -> tuple[Seen, float] | None:
         return None  # Written by another version, or cut short.
 
 
-def _keep(cache: Cache, seen: Seen, asked: float, kind: str, *key: str) -> None:
-    data = json.dumps({**seen._asdict(), "asked": asked}).encode()
+def _keep(cache: Cache, seen: Seen, kind: str, *key: str) -> None:
+    data = json.dumps({**seen._asdict(), "asked": time.time()}).encode()
     cache.record(kind, *key, data=data)
 
 
@@ -293,5 +291,5 @@ class RemoteZip:
             directory=self._cache.put(self._spans.bytes_at(start, self._spans.total)),
             record=self._cache.put(self._record),
         )
-        _keep(self._cache, seen, time.time(), "seen", self._file.url, self._file.sha256 or "")
+        _keep(self._cache, seen, "seen", self._file.url, self._file.sha256 or "")
         return seen

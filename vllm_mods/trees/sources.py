@@ -45,9 +45,7 @@ class IndexSources:
         settings: PipSettings,
         cache: Cache,
         http: Http | None,
-        *,
         note: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.time,
         project: str = PROJECT,
     ) -> None:
         self._settings = settings
@@ -55,7 +53,6 @@ class IndexSources:
         self._cache = cache
         self._http = http
         self._note = note
-        self._clock = clock
         self._used_kept = False
         self._answer: IndexAnswer | None = None
 
@@ -97,7 +94,7 @@ class IndexSources:
 
     def _page(self, url: str, *, fresh: bool) -> WebPage | None:
         kept = self._kept(url)
-        if kept is not None and not fresh and 0 <= self._clock() - kept[1] < _FRESH_SECONDS:
+        if kept is not None and not fresh and 0 <= time.time() - kept[1] < _FRESH_SECONDS:
             self._used_kept = self._http is not None
             return kept[0]
         if self._http is None:
@@ -137,7 +134,7 @@ class IndexSources:
             "url": page.url if page else None,
             "content_type": page.content_type if page else None,
             "blob": self._cache.put(page.body) if page else None,
-            "time": self._clock(),
+            "time": time.time(),
         }
         self._cache.record("pages", url, data=json.dumps(record).encode())
 
