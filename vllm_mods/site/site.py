@@ -144,18 +144,16 @@ def check_writable(
             "cache (uv, conda), and --keep-links says that they are to stay one; nothing was changed",
             hint="without --keep-links this tree gets its own copy, and the other names stay as they are",
         )
-    folder = os.path.dirname(path)
-    while True:
+    folder = path
+    while folder not in {"", "/"}:
+        folder = os.path.dirname(folder)
         place = look.site.absolute(folder)
         if place not in look.folders:
             look.folders[place] = status(place)
         parent = look.folders[place]
-        if parent is None and folder not in {"", "/"}:
-            folder = os.path.dirname(folder)  # it will be made in this one
-            continue
-        if parent is not None:
+        if parent is not None:  # else it will be made in the one above
             _check_mode(f"{path}: its folder {place}", place, parent)
-        return
+            return
 
 
 def _check_mode(what: str, place: str, info: os.stat_result) -> None:

@@ -14,7 +14,7 @@ import weakref
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -24,45 +24,12 @@ from vllm_mods.trees.folder import read_in_workspace
 if TYPE_CHECKING:
     import tarfile
 
+    from vllm_mods.trees.other_packages import Archive, OtherPackage, OtherPackages
+
 
 _Entry = TypeVar("_Entry")
 # Everything that the standard library raises for an archive with wrong bytes in it.
 _BROKEN = (*zips.BROKEN, *tars.BROKEN)
-
-
-class Archive(Protocol):
-    """Files by name."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Every entry but folders."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
-
-
-class OtherPackage(NamedTuple):
-    """A distribution that is read beside vLLM."""
-
-    name: str
-    version: str
-    archive: Archive
-
-
-class BesideArchive(Protocol):
-    """The distributions beside a vLLM; ``package`` and ``holding`` raise ``TreeError``."""
-
-    def package(self, name: str) -> OtherPackage | None:
-        """Return a distribution; None where vLLM says nothing of it."""
-        ...
-
-    def holding(self, path: str) -> OtherPackage | None:
-        """Return the distribution that a path would be of."""
-        ...
-
-    def apart(self) -> Self:
-        """Return the same, as if nothing had been asked of it."""
-        ...
 
 
 class ArchiveTree:
@@ -92,7 +59,7 @@ class ArchiveTree:
         self.remote = remote
         self.workspace = workspace
         self.identity = identity
-        self.others: BesideArchive | None = None
+        self.others: OtherPackages | None = None
         self._archive = archive
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -17,12 +17,10 @@ from packaging.version import Version
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats.tree_names import canonical
-from vllm_mods.trees.archive import OtherPackage
 from vllm_mods.trees.packages import needs
 
 if TYPE_CHECKING:
     from vllm_mods.base.model import Mod
-    from vllm_mods.trees.archive import Archive
     from vllm_mods.trees.index import ReleaseFile
 
 # What vLLM's images have, whoever asks.
@@ -39,6 +37,25 @@ _MACHINE = {
 }
 # vLLM does not name its compiler: torch pins it.
 _VIA = {"triton": "torch"}
+
+
+class Archive(Protocol):
+    """Files by name."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every entry but folders."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
+
+
+class OtherPackage(NamedTuple):
+    """A distribution that is read beside vLLM."""
+
+    name: str
+    version: str
+    archive: Archive
 
 
 class Project(Protocol):

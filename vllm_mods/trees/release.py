@@ -13,7 +13,7 @@ from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
-from vllm_mods.trees.archive import Archive, ArchiveTree, opened
+from vllm_mods.trees.archive import ArchiveTree, opened
 from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file, without_ranges
 from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.base.model import Tree
     from vllm_mods.trees.http import Http
+    from vllm_mods.trees.other_packages import Archive
     from vllm_mods.trees.pip_config import PipSettings
 
     Progress = Callable[[str, int, int | None], None]

@@ -221,9 +221,8 @@ class RemoteZip:
         if self._offline:
             why = f"{self._file.filename}: the cache does not have {name}"
             raise Unreachable(why, hint=OFFLINE)
-        start = self._zip.infos[name].header_offset
         try:
-            self._spans.load(start, self._ends[start])
+            self._spans.load(*self._extent(name))
             data = self._zip.read(name)
         except NoRangesError as error:
             raise TreeError(
@@ -260,21 +259,25 @@ class RemoteZip:
         ends = [*starts[1:], self._zip.start_of_directory]
         return dict(zip(starts, ends, strict=False))  # an empty archive has an end and no start
 
+    def _extent(self, name: str) -> tuple[int, int]:
+        """Return where a file's header starts, and where its data ends."""
+        start = self._zip.infos[name].header_offset
+        return start, self._ends[start]
+
     def _load_record(self) -> None:
         """Get RECORD and what lies behind it in one piece: it usually is the last file."""
-        for name, info in self._zip.infos.items():
+        for name in self._zip.infos:
             if name.endswith(".dist-info/RECORD"):
-                self._spans.load(info.header_offset, self._ends[info.header_offset])
+                self._spans.load(*self._extent(name))
 
     def _check_metadata(self) -> None:
         expected = self._file.metadata_sha256
-        for name, info in self._zip.infos.items() if expected else ():
+        for name in self._zip.infos if expected else ():
             folder, _, rest = name.partition("/")
-            start = info.header_offset
             if (
                 rest == "METADATA"
                 and tree_names.dist_info(folder)
-                and self._spans.has(start, self._ends[start])
+                and self._spans.has(*self._extent(name))
                 and hashlib.sha256(self._zip.read(name) or b"").hexdigest() != expected
             ):
                 raise TreeError(
