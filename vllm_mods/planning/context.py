@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from vllm_mods.base import versions
-from vllm_mods.base.model import FileChange, Finding, Mod, ModPlan, Tree, Variant, Verdict
+from vllm_mods.base.model import Finding, Mod, ModPlan, Tree, Variant, Verdict
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
@@ -118,10 +118,8 @@ class PlanContext:
     def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
         """Say what a user should know of a variant that goes in."""
         found = [
-            note(
-                "image-only", f"{file.path} is outside of Python's packages: only an image gets it"
-            )
-            for file in mod.files
+            note("image-only", f"{path} is outside of Python's packages: only an image gets it")
+            for path in (file.path for file in mod.files)
         ]
         if variant.package:
             said = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
@@ -142,9 +140,9 @@ class PlanContext:
             found.append(note("version-range", message))
         return found
 
-    def leftovers(self, changes: Sequence[FileChange]) -> list[Finding]:
+    def leftovers(self, paths: Iterable[str]) -> list[Finding]:
         """Point at what GNU patch leaves behind when it stops half-way."""
-        places = [f"{change.path}{suffix}" for change in changes for suffix in (".rej", ".orig")]
+        places = [f"{path}{suffix}" for path in paths for suffix in (".rej", ".orig")]
         why = "is there: a `patch` run stopped half-way here once"
         return [
             note("leftover", f"{path} {why}", path=path)

@@ -190,7 +190,9 @@ class _Planner(NamedTuple):
             if good:
                 exact = (one for one in good if one.verdict is Verdict.APPLIES)
                 best = next(exact, good[0])
-                return self.fits(mod, best, *self.context.leftovers(best.changes))
+                return self.fits(
+                    mod, best, *self.context.leftovers(one.path for one in best.changes)
+                )
             failed += tries
         return refusal.nothing_fits(self.context, mod, inside, failed)
 

@@ -170,10 +170,10 @@ def _run(held: Held, drafted: Draft, source_date_epoch: int | None) -> tuple[str
     """Do it, or put everything back. Returns notes."""
     progress = _Progress()
     try:
-        with signals.Deferred() as waiting:
+        with signals.deferred() as check:
             try:
                 with held.naming():
-                    _steps(held, drafted, source_date_epoch, progress, waiting.check)
+                    _steps(held, drafted, source_date_epoch, progress, check)
             except BaseException as error:
                 if not progress.committed:
                     _undo(held, drafted, progress, error)
