@@ -12,7 +12,7 @@ from vllm_mods.fit.shapes import Function, Kind, Parameter, words
 _TRANSPARENT = words(
     "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
     "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
-    "torch_compile_guard assume_constant_result disable typing_extensions.override "
+    "torch_compile_guard assume_constant_result disable "
     "model_validator eager_break_during_capture maybe_transfer_kv_layer"
 )
 _PROPERTIES = words(
@@ -53,27 +53,34 @@ def shape_of(node: ast.Call) -> CallShape:
 
 def passed(parameters: Sequence[Parameter], node: ast.Call) -> Iterator[tuple[Parameter, ast.expr]]:
     """Pair the arguments of a call with the parameters that they are for, as far as it is plain."""
-    positional = [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
-    for parameter, value in zip(positional, node.args, strict=False):
+    for parameter, value in zip(_positional(parameters), node.args, strict=False):
         if isinstance(value, ast.Starred):
             break
         yield parameter, value
-    named = {p.name: p for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
+    named = _named(parameters)
     for keyword in node.keywords:
         if keyword.arg in named:
             yield named[keyword.arg], keyword.value
 
 
+def _positional(parameters: Sequence[Parameter]) -> list[Parameter]:
+    return [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
+
+
+def _named(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
+    return {p.name: p for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
+
+
 def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
     """Say why a call does not bind, ``None`` if it does or if it can't be told."""
-    positional = [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
+    positional = _positional(parameters)
     kinds = {p.kind for p in parameters}
     if shape.positional > len(positional) and Kind.STAR not in kinds:
         return (
             f"passes {shape.positional} positional argument{'s' * (shape.positional != 1)} "
             f"where {len(positional)} fit{'s' * (len(positional) == 1)}"
         )
-    by_name = {p.name for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
+    by_name = _named(parameters)
     filled = {p.name for p in positional[: shape.positional]}
     for keyword in shape.keywords:
         if keyword in filled and keyword in by_name and not shape.star:
@@ -90,52 +97,38 @@ def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
     return None
 
 
-def stands_in(  # noqa: C901, PLR0911 - one rule of Python per branch
+def stands_in(  # noqa: PLR0911 - one rule of Python per branch
     old: Sequence[Parameter], new: Sequence[Parameter]
 ) -> bool:
     """Tell whether ``new`` accepts every call that ``old`` accepts. The receiver is left out."""
-    star = any(p.kind is Kind.STAR for p in new)
-    double_star = any(p.kind is Kind.DOUBLE_STAR for p in new)
-    if any(p.kind is Kind.STAR for p in old) and not star:
+    kinds = {p.kind for p in new}
+    if not {p.kind for p in old} & {Kind.STAR, Kind.DOUBLE_STAR} <= kinds:
         return False
-    if any(p.kind is Kind.DOUBLE_STAR for p in old) and not double_star:
-        return False
-    places = [p for p in new if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
-    names = {p.name for p in new if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
+    places, names, every = _positional(new), _named(new), {p.name: p for p in new}
     filled: set[str] = set()
-    position = 0
-    for parameter in old:
-        if parameter.kind in {Kind.STAR, Kind.DOUBLE_STAR}:
+    for position, parameter in enumerate(_positional(old)):
+        if position >= len(places):
+            if Kind.STAR not in kinds:
+                return False
             continue
-        if parameter.kind is not Kind.KEYWORD_ONLY:
-            if position < len(places):
-                place = places[position]
-                if parameter.kind is Kind.STANDARD and place.name != parameter.name:
-                    return False
-                if place.required and not parameter.required:
-                    return False
-                filled.add(place.name)
-            elif not star:
-                return False
-            position += 1
-        if parameter.kind is not Kind.POSITIONAL_ONLY:
-            if parameter.name not in names and not double_star:
-                return False
-            mine = next((p for p in new if p.name == parameter.name), None)
-            if mine is not None and mine.required and not parameter.required:
-                return False
-            filled.add(parameter.name)
+        place = places[position]
+        if parameter.kind is Kind.STANDARD and place.name != parameter.name:
+            return False
+        if place.required and not parameter.required:
+            return False
+        filled.add(place.name)
+    for name, parameter in _named(old).items():
+        if name not in names and Kind.DOUBLE_STAR not in kinds:
+            return False
+        if name in every and every[name].required and not parameter.required:
+            return False
+        filled.add(name)
     return all(not p.required or p.name in filled for p in new)
-
-
-def has_kind(function: Function, name: str) -> bool:
-    """Tell whether one of the decorators ends in ``name``."""
-    return any(decorator.rpartition(".")[2] == name for decorator in function.decorators)
 
 
 def is_property(function: Function) -> bool:
     """Tell whether the function is read, not called."""
-    return any(d.rpartition(".")[2] in _PROPERTIES for d in function.decorators)
+    return not function.marks.isdisjoint(_PROPERTIES)
 
 
 def opaque_decorator(function: Function) -> str | None:
@@ -148,13 +141,13 @@ def opaque_decorator(function: Function) -> str | None:
 
 def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:
     """Leave out ``@overload`` declarations where the implementation is there too."""
-    real = tuple(function for function in functions if not has_kind(function, "overload"))
+    real = tuple(function for function in functions if "overload" not in function.marks)
     return real or tuple(functions)
 
 
 def unbound(function: Function) -> tuple[Parameter, ...]:
     """Return a method's parameters without the receiver."""
     first = function.parameters[:1]
-    if has_kind(function, "staticmethod") or not first or first[0].kind >= Kind.STAR:
+    if "staticmethod" in function.marks or not first or first[0].kind >= Kind.STAR:
         return function.parameters
     return function.parameters[1:]

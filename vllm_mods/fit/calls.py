@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from vllm_mods.fit.binding import CallShape, opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.families import subclasses
-from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.families import overriding, subclasses
+from vllm_mods.fit.found import Thing
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem, at_site
-from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.things import Thing, call_text
+from vllm_mods.fit.signatures import call_text
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
 
@@ -24,8 +23,7 @@ _BUILTIN_METHODS = frozenset(
 
 class _No(NamedTuple):
     why: str
-    path: str
-    line: int
+    where: str
     what: str
 
 
@@ -52,28 +50,25 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
     for thing, answer in zip(things, answers, strict=True):
         if isinstance(answer, str):
             # Nearly always a list, string or dictionary: not worth a note.
-            usual = _builtin_method(node) and thing.kind == "unknown"
+            usual = getattr(node.func, "attr", "") in _BUILTIN_METHODS and thing.kind == "unknown"
             return None if usual else Doubt(path=inference.path, what="call", why=answer)
     no = noes[0]
     text = call_text(node)
     token = text.rpartition(".")[2].rstrip("()")
-    message = f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}"
+    message = f"the call of {text} {no.why}: {no.where} defines {no.what}"
     key = site.scope.name, text, no.why
     return at_site(inference.path, site, token, message, *key, code="fit-call")
 
 
-def _builtin_method(node: ast.Call) -> bool:
-    """Tell whether a method has a name that every list, string or dictionary has."""
-    return isinstance(node.func, ast.Attribute) and node.func.attr in _BUILTIN_METHODS
-
-
-def _of_thing(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
+def _of_thing(  # noqa: PLR0911 - an answer per kind of thing
+    world: World, thing: Thing, shape: CallShape
+) -> _No | str | None:
     """Return a refusal, the reason why it can't be told, or ``None`` if the call binds."""
     if thing.kind == "class":
         return _of_class(world, thing, shape)
     if thing.kind != "function":
         return thing.why or f"what is called is not a function but a {thing.kind}"
-    function = thing.functions[0]
+    function = thing.function
     opaque = opaque_decorator(function)
     if opaque is not None:
         return f"the function is decorated with {opaque}"
@@ -82,27 +77,13 @@ def _of_thing(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
     if why is None:
         return None
     if thing.owner is not None and not thing.exact:
-        excuse = _excuse(world, thing.on or thing.owner, function, shape)
-        if excuse:
-            return excuse
+        # What is called may be an override.
+        if function.abstract:
+            return "the method is abstract"
+        if any(refusal(unbound(other), shape) is None for other in overriding(world, thing)):
+            return "a subclass accepts the call"
     owner = f"{thing.owner.cls.name}." if thing.owner is not None else ""
-    return _No(
-        why=why,
-        path=thing.found.path,
-        line=function.line,
-        what=f"{owner}{function.name}{function.text()}",
-    )
-
-
-def _excuse(world: World, on: Symbol, function: Function, shape: CallShape) -> str:
-    """Say why a method may take a call after all: what is called may be an override."""
-    if function.abstract:
-        return "the method is abstract"
-    for other in subclasses(world, on):
-        for override in other.cls.methods.get(function.name, ()):
-            if refusal(unbound(override), shape) is None:
-                return "a subclass accepts the call"
-    return ""
+    return _No(why, thing.found.where, f"{owner}{function.name}{function.text()}")
 
 
 def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
@@ -115,5 +96,4 @@ def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
         for other in subclasses(world, thing.found)
     ):
         return "a subclass accepts the call"
-    name = thing.found.cls.name
-    return _No(why=why, path=made.path, line=made.line, what=f"{name}{made.text}")
+    return _No(why, f"{made.path}:{made.line}", f"{thing.found.cls.name}{made.text}")

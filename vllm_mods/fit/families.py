@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from hashlib import sha256
 
-from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.found import Symbol, Thing
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import candidates, files_mentioning
-from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.shapes import Class, Function
 from vllm_mods.fit.walk import CodeScope
 from vllm_mods.fit.world import World
 
@@ -53,6 +53,12 @@ def subclasses(world: World, found: Symbol) -> tuple[Symbol, ...]:
                     queue.append(other)
     world.families[found] = tuple(known)
     return world.families[found]
+
+
+def overriding(world: World, thing: Thing) -> list[Function]:
+    """Return the methods of subclasses that may be there in place of one."""
+    below = () if thing.exact or thing.on is None else subclasses(world, thing.on)
+    return [f for one in below for f in one.cls.methods.get(thing.function.name, ())]
 
 
 def _heirs(world: World, near: str) -> dict[bytes, list[str]]:
@@ -112,13 +118,9 @@ def class_at(world: World, path: str, scope: CodeScope | None) -> Symbol | None:
     """Return the class whose body a scope is, ``None`` inside functions."""
     if scope is None or not scope.is_class:
         return None
-    line = getattr(scope.node, "lineno", 0)
-    outer = scope.parent
-    while outer is not None and outer.parent is not None:
-        if not outer.is_class:
-            return None
-        outer = outer.parent
-    for name, found in classes_in(world, path):
-        if name == scope.name and found.cls.line == line:
-            return found
-    return None
+    return class_named(world, path, scope.name, getattr(scope.node, "lineno", 0))
+
+
+def class_named(world: World, path: str, name: str, line: int) -> Symbol | None:
+    """Return the class of a file that has a dotted name and starts on a line, ``None`` for one in a function."""
+    return next((f for n, f in classes_in(world, path) if (n, f.cls.line) == (name, line)), None)

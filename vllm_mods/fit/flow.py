@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.signatures import every
+from vllm_mods.fit.signatures import DefNode, ScopeNode, every, parameters_of
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -18,9 +17,7 @@ def flow_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterato
         yield from _function(path, tree, node, scope)
 
 
-def functions(
-    tree: ast.Module, lines: frozenset[int]
-) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+def functions(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[DefNode, str]]:
     """Yield every function that has one of some lines, with its dotted name."""
     stack: list[tuple[ast.AST, str]] = [(tree, "")]
     while stack:
@@ -29,10 +26,10 @@ def functions(
             inner = scope
             if isinstance(child, ast.stmt) and lines.isdisjoint(rows(child)):
                 continue
-            if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            if isinstance(child, ScopeNode):
                 inner = f"{scope}.{child.name}".lstrip(".")
-                if isinstance(child, FUNCTIONS):
-                    yield child, inner
+            if isinstance(child, DefNode):
+                yield child, inner
             if not isinstance(child, ast.expr):
                 stack.append((child, inner))
 
@@ -42,30 +39,18 @@ def rows(node: ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def _function(
-    path: str, tree: ast.Module, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: str
-) -> Iterator[Problem]:
+def _function(path: str, tree: ast.Module, node: DefNode, scope: str) -> Iterator[Problem]:
     inside = [inner for statement in node.body for inner in every(statement)]
     if not _early(inside):
         return
     shared = {n for i in inside if isinstance(i, ast.Global | ast.Nonlocal) for n in i.names}
     flow = _Flow(bound_by(node.body) - shared | _lonely(tree, node, inside))
-    arguments = node.args
-    flow.block(
-        node.body,
-        {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-        | {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None},
-    )
+    flow.block(node.body, {parameter.name for parameter in parameters_of(node.args)})
     for name, line in flow.unbound.items():
-        yield Problem(
-            code="fit-undefined-name",
-            key=("fit-undefined-name", scope, name, "unbound"),
-            token=name,
-            path=path,
-            line=line,
-            scope=scope,
-            message=f"{name} is read, and nothing has set it by then: {flow.later(node, name, line)}",
-        )
+        later = flow.later(node, name, line)
+        message = f"{name} is read, and nothing has set it by then: {later}"
+        key = (scope, name, "unbound")
+        yield Problem("fit-undefined-name", path, line, scope, message, key, token=name)
 
 
 def _early(inside: list[ast.AST]) -> bool:
@@ -78,7 +63,7 @@ def _early(inside: list[ast.AST]) -> bool:
         if isinstance(node, ast.Name):
             seen = loads if isinstance(node.ctx, ast.Load) else stores
             seen[node.id] = min(seen.get(node.id, node.lineno), node.lineno)
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.alias, ast.ExceptHandler)):
+        elif isinstance(node, ScopeNode | ast.alias | ast.ExceptHandler):
             for name in _binds(node):
                 stores[name] = min(stores.get(name, node.lineno), node.lineno)
     return any(name in stores and stores[name] >= line for name, line in loads.items())
@@ -117,9 +102,8 @@ def _binds(node: ast.AST) -> Iterator[str]:
             ast.ExceptHandler(name=str(name))
             | ast.MatchAs(name=str(name))
             | ast.MatchStar(name=str(name))
+            | ast.MatchMapping(rest=str(name))
         ):
-            yield name
-        case ast.MatchMapping(rest=str(name)):
             yield name
         case _:
             pass
@@ -134,7 +118,7 @@ def bound_by(nodes: Iterable[ast.AST]) -> set[str]:
         found.update(_binds(node))
         if isinstance(node, _COMPREHENSIONS):
             found |= {n.target.id for n in every(node) if isinstance(n, ast.NamedExpr)}
-        elif not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+        elif not isinstance(node, ScopeNode | ast.Lambda):
             stack.extend(ast.iter_child_nodes(node))
     return found
 
@@ -223,10 +207,7 @@ class _Flow:
         elif isinstance(node, ast.Match):
             self.read(node.subject, bound)
             for case in node.cases:
-                self.block(
-                    case.body,
-                    bound | bound_by([case.pattern]) | bound_by([case.guard or case.pattern]),
-                )
+                self.block(case.body, bound | bound_by([case.pattern, case.guard or case.pattern]))
         else:
             for item in node.items:
                 self.read(item.context_expr, bound)
@@ -239,7 +220,7 @@ class _Flow:
         stack: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset())]
         while stack:
             inner, hidden = stack.pop()
-            if isinstance(inner, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            if isinstance(inner, ScopeNode | ast.Lambda):
                 continue
             if isinstance(inner, _COMPREHENSIONS):
                 hidden |= {n for g in inner.generators for n in bound_by([g.target])}

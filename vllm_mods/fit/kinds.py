@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing, narrowed
-from vllm_mods.fit.binding import has_kind, is_property, opaque_decorator
+from vllm_mods.fit.binding import is_property, opaque_decorator
 from vllm_mods.fit.bodies import arities, definition, is_generator
-from vllm_mods.fit.families import classes_in, subclasses
-from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.families import class_named, overriding, subclasses
+from vllm_mods.fit.found import Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Problem, at_site, lasting
 from vllm_mods.fit.search import files_mentioning
-from vllm_mods.fit.things import Thing, builtin, call_text
+from vllm_mods.fit.shapes import Function
+from vllm_mods.fit.signatures import call_text
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
 
@@ -116,8 +117,8 @@ def _lack(  # noqa: PLR0911 - an answer per kind of thing
     if plain and special:
         return None if _has(plain, wanted) else f"it is a {plain.__name__}"
     if thing.kind == "coroutine" and wanted not in {"send", "throw", "close"}:
-        name = thing.functions[0].name
-        return f"it is a coroutine that nothing awaits: {thing.found.path}:{thing.functions[0].line} is `async def {name}`"
+        told = f"{thing.found.where} is `async def {thing.function.name}`"
+        return f"it is a coroutine that nothing awaits: {told}"
     if thing.kind == "function" and wanted != "__call__":
         return _of_function(world, thing, wanted, node)
     if thing.kind == "instance" and special and wanted != "__lt__":
@@ -128,8 +129,7 @@ def _lack(  # noqa: PLR0911 - an answer per kind of thing
             return None
         answer = missing(world, thing, wanted) if _plain(world, thing) else None
         if answer is not None and not answer.why:
-            cls = thing.found.cls
-            return f"it is a {cls.name} ({thing.found.path}:{cls.line}), which has no {wanted}"
+            return f"it is a {thing.found.text}, which has no {wanted}"
     return None
 
 
@@ -148,11 +148,10 @@ def _plain(world: World, thing: Thing) -> bool:
 
 def _of_function(world: World, thing: Thing, wanted: str, node: ast.expr) -> str | None:
     """Say what a function is where something else is asked for."""
-    function = thing.functions[0]
-    where = f"{thing.found.path}:{function.line}"
+    function = thing.function
     if opaque_decorator(function) or is_property(function) or isinstance(node, ast.Call):
         return None
-    if {d.rpartition(".")[2] for d in function.decorators} & {"lru_cache", "cache", "deprecated"}:
+    if function.marks & {"lru_cache", "cache", "deprecated"}:
         return None
     if wanted in _FUNCTION or (wanted == "__lt__" and not thing.bound):
         return None
@@ -162,22 +161,21 @@ def _of_function(world: World, thing: Thing, wanted: str, node: ast.expr) -> str
             if setter.search(data):
                 return None
     kind = "method" if thing.owner else "function"
-    return (
-        f"it is the {kind} {function.name}{function.text()} of {where}, not what calling it gives"
-    )
+    what = f"{function.name}{function.text()} of {thing.found.where}"
+    return f"it is the {kind} {what}, not what calling it gives"
 
 
 def _generator(inference: Inference, node: ast.expr, scope: CodeScope) -> Iterator[tuple[str, str]]:
     if not isinstance(node, ast.Call):
         return
     things = inference.infer(node.func, scope)
-    for thing in things:
-        if len(things) != 1 or not thing.functions or thing.functions[0].decorators:
-            return
-        if is_generator(definition(inference.world, thing.found.path, thing.functions[0])):
-            where = f"{thing.found.path}:{thing.functions[0].line}"
-            text = f"{call_text(node)}() is entered by with, and {where} is a generator"
-            yield f"{text} without @contextmanager", _token(node)
+    found = things[0].found if len(things) == 1 else Symbol()
+    function = found.binding
+    if not isinstance(function, Function) or function.decorators:
+        return
+    if is_generator(definition(inference.world, found.path, function)):
+        text = f"{call_text(node)}() is entered by with, and {found.where} is a generator"
+        yield f"{text} without @contextmanager", _token(node)
 
 
 def _no_class(
@@ -185,9 +183,8 @@ def _no_class(
 ) -> Iterator[tuple[str, str]]:
     things = inference.infer(node, scope)
     if things and all(thing.kind == "function" for thing in things):
-        one = things[0]
-        where = f"{one.found.path}:{one.functions[0].line}"
-        yield f"{ast.unparse(node)} is used as {used}, and {where} defines a function", _token(node)
+        text = f"{ast.unparse(node)} is used as {used}"
+        yield f"{text}, and {things[0].found.where} defines a function", _token(node)
 
 
 def _frozen(
@@ -197,11 +194,7 @@ def _frozen(
     if things and all(
         t.kind == "instance" and _is_frozen(inference.world, t.found) for t in things
     ):
-        cls = things[0].found
-        yield (
-            f"{ast.unparse(node)} is set, and {cls.cls.name} ({cls.path}:{cls.cls.line}) is frozen",
-            node.attr,
-        )
+        yield f"{ast.unparse(node)} is set, and {things[0].found.text} is frozen", node.attr
 
 
 def _is_frozen(world: World, found: Symbol) -> bool:
@@ -223,24 +216,21 @@ def _unpacked(
     world, name, where = inference.world, call_text(call), ""
     lengths: set[int | None] = set()
     for thing in inference.infer(call.func, scope):
-        function = thing.functions[0] if thing.functions else None
-        below = () if thing.exact or thing.on is None else subclasses(world, thing.on)
+        function = thing.found.binding
         if (
-            function is None
+            not isinstance(function, Function)
             or opaque_decorator(function)
-            or has_kind(function, "contextmanager")
+            or "contextmanager" in function.marks
             or function.asynchronous is not isinstance(value, ast.Await)
-            or any(function.name in other.cls.methods for other in below)
+            or overriding(world, thing)
         ):
             return
         lengths |= arities(definition(world, thing.found.path, function)) or {None}
-        where = f"{thing.found.path}:{function.line}"
+        where = thing.found.where
     if lengths and None not in lengths and len(target.elts) not in lengths:
         gives = " or ".join(str(length) for length in sorted(lengths, key=str))
-        yield (
-            f"{name}() is unpacked into {len(target.elts)}, and {where} returns {gives}",
-            _token(call),
-        )
+        text = f"{name}() is unpacked into {len(target.elts)}"
+        yield f"{text}, and {where} returns {gives}", _token(call)
 
 
 def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Iterator[tuple[str, str]]:
@@ -267,21 +257,26 @@ def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Iterat
 def abstract_methods(world: World, found: Symbol) -> dict[str, Symbol]:
     """Return the abstract methods that a class leaves open, where Python holds it to them."""
     line = lineage(world, found)
-    bases = {b.rpartition(".")[2] for one in line.classes for b in one.cls.bases}
-    held = any(
-        ("metaclass", "ABCMeta") in one.cls.keywords
-        or ("metaclass", "abc.ABCMeta") in one.cls.keywords
-        for one in line.classes
-    )
-    if line.outside or not (held or "ABC" in bases):
+    metas = {value for one in line.classes for key, value in one.cls.keywords if key == "metaclass"}
+    if line.outside or ("ABC" not in line.bases and metas.isdisjoint(("ABCMeta", "abc.ABCMeta"))):
         return {}
     open_: dict[str, Symbol] = {}
     for one in reversed(line.classes):
         for name in one.cls.attributes:
             open_.pop(name, None)
-            if any(has_kind(f, "abstractmethod") for f in one.cls.methods.get(name, ())):
+            if _is_abstract(one, name):
                 open_[name] = one
     return open_
+
+
+def _is_abstract(found: Symbol, name: str) -> bool:
+    return any("abstractmethod" in f.marks for f in found.cls.methods.get(name, ()))
+
+
+def _left(left: dict[str, Symbol]) -> str:
+    """Say which method, the first by its name, a class has not got, and who asks for it."""
+    name, owner = min(left.items())
+    return f"it has no {name}, which {owner.path}:{owner.cls.methods[name][0].line} asks for"
 
 
 def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Iterator[tuple[str, str]]:
@@ -289,14 +284,8 @@ def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Iterato
         if thing.kind != "class" or not thing.exact:
             return
         left = abstract_methods(inference.world, thing.found)
-        if not left:
-            return
-        name, owner = next(iter(sorted(left.items())))
-        where = f"{owner.path}:{owner.cls.methods[name][0].line}"
-        yield (
-            f"{thing.found.cls.name} is abstract: it has no {name}, which {where} asks for",
-            _token(node),
-        )
+        if left:
+            yield f"{thing.found.cls.name} is abstract: {_left(left)}", _token(node)
         return
 
 
@@ -308,27 +297,15 @@ def _incomplete(
     A class may only hold static methods: where nobody calls it by its name, that is a note.
     """
     world = inference.world
-    found = next(
-        (
-            f
-            for name, f in classes_in(world, inference.path)
-            if name == f"{scope.name}.{node.name}".lstrip(".") and f.cls.line == node.lineno
-        ),
-        None,
-    )
+    found = class_named(world, inference.path, f"{scope.name}.{node.name}".lstrip("."), node.lineno)
     if found is None:
         return
     left = abstract_methods(world, found)
     above = lineage(world, found).classes[1:]
-    asked = {
-        m
-        for one in above
-        for m, f in one.cls.methods.items()
-        if any(has_kind(g, "abstractmethod") for g in f)
-    }
+    asked = {m for one in above for m in one.cls.methods if _is_abstract(one, m)}
     if (
         not left
-        or any(one == found for one in left.values())
+        or found in left.values()
         or not asked & found.cls.methods.keys()
         or subclasses(world, found)
     ):
@@ -336,6 +313,4 @@ def _incomplete(
     made = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
     files = files_mentioning(world, frozenset((node.name.encode(),)), (inference.path,))
     level = Level.ERROR if any(made.search(data) for _, data in files) else Level.NOTE
-    name, owner = next(iter(sorted(left.items())))
-    where = f"{owner.path}:{owner.cls.methods[name][0].line}"
-    yield f"{node.name} cannot be made: it has no {name}, which {where} asks for", node.name, level
+    yield f"{node.name} cannot be made: {_left(left)}", node.name, level

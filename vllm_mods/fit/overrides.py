@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.fit.binding import (
-    has_kind,
     implementations,
     is_property,
     opaque_decorator,
@@ -23,13 +22,13 @@ from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import candidates, files_mentioning
-from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.walk import CodeScope, CodeSite, receiver, walk
+from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.walk import CodeSite, receiver, walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
 # Methods that Python calls, each class in its own way.
-_OWN = frozenset(("__init__", "__new__", "__init_subclass__", "__post_init__", "__class_getitem__"))
+_OWN = words("__init__ __new__ __init_subclass__ __post_init__ __class_getitem__")
 # Names that builtin types and tensors have as well: a receiver of unknown type may be one.
 _COMMON = TORCH_MODULE.union(*(dir(kind) for kind in (dict, list, str, set, tuple, bytes)))
 
@@ -70,14 +69,13 @@ def override_problems(  # noqa: C901 - the questions in their order
     mine, theirs = override.method, override.overridden
     if is_property(mine) or is_property(theirs):
         return
-    if any(has_kind(mine, k) != has_kind(theirs, k) for k in ("staticmethod", "classmethod")):
+    if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
     if stands_in(unbound(theirs), unbound(mine)):
         return
     opaque = opaque_decorator(mine) or opaque_decorator(theirs)
     if opaque is not None:
-        why = f"the method is decorated with {opaque}"
-        yield Doubt(path=path, what="override", why=why)
+        yield Doubt(path, "override", f"the method is decorated with {opaque}")
         return
     near = (path, override.owner.path, override.base.path)
     unclear = 0
@@ -98,30 +96,25 @@ def override_problems(  # noqa: C901 - the questions in their order
             return
     if unclear:
         why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
-        yield Doubt(path=path, what="override", why=why)
-    if not candidates(world, near)[1]:
-        why = f"of this remote tree only {len(candidates(world, near)[0])} files were searched for calls"
-        yield Doubt(path=path, what="override", why=why)
+        yield Doubt(path, "override", why)
+    searched, whole = candidates(world, near)
+    if not whole:
+        why = f"of this remote tree only {len(searched)} files were searched for calls"
+        yield Doubt(path, "override", why)
 
 
 def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
     owner, base = override.owner.cls, override.base.cls
     mine = override.method
+    scope = f"{owner.name}.{mine.name}"
     message = (
-        f"{owner.name}.{mine.name}{mine.text()} overrides {base.name}.{mine.name}"
+        f"{scope}{mine.text()} overrides {base.name}.{mine.name}"
         f"{override.overridden.text()}, and {caller} calls it: the call {why}"
     )
     if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
-    return Problem(
-        code="fit-override",
-        key=("fit-override", override.owner.path, owner.name, mine.name),
-        token=mine.name,
-        path=place[0],
-        line=place[1],
-        scope=f"{owner.name}.{mine.name}",
-        message=message,
-    )
+    key = (override.owner.path, owner.name, mine.name)
+    return Problem("fit-override", *place, scope, message, key, token=mine.name)
 
 
 def _reaches(  # noqa: PLR0917 - one call site, seen from one override
@@ -151,9 +144,7 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
         line = lineage(world, thing.found)
         owner = line.owner(mine.name)
         # ``super().m()`` and ``Base.m(self)`` name the method that they want.
-        named = thing.kind == "super" or (
-            thing.kind == "class" and not has_kind(mine, "classmethod")
-        )
+        named = thing.kind == "super" or (thing.kind == "class" and "classmethod" not in mine.marks)
         if owner is None or named or (thing.exact and owner[0] != override.owner):
             continue
         above = thing.found in lineage(world, override.owner).classes
@@ -171,10 +162,8 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
 
 def _shadowed(world: World, path: str, site: CodeSite, override: Override) -> bool:
     """Tell whether a call on ``self`` stands in a method that the override's class replaces."""
-    scope: CodeScope | None = site.scope
-    while scope is not None and receiver(scope) is None:
-        scope = scope.parent
-    if scope is None or scope.parent is None:
+    scope = next((one for one in site.scope.around() if receiver(one)), None)
+    if scope is None:
         return False
     here = class_at(world, path, scope.parent)
     name = scope.name.rpartition(".")[2]
@@ -213,11 +202,9 @@ def _call_sites(world: World, method: str, near: tuple[str, ...]) -> Iterator[tu
             continue
         lines = frozenset(n for n, text in enumerate(data.splitlines(), 1) if call.search(text))
         for site in walk(tree, lines):
-            node = site.node
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            if node.func.attr == method:
-                yield path, site
+            match site.node:
+                case ast.Call(func=ast.Attribute(attr=attr)) if attr == method:
+                    yield path, site
 
 
 def changed_methods(

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import own
-from vllm_mods.fit.flow import FUNCTIONS, bound_by, functions, rows
+from vllm_mods.fit.flow import bound_by, functions, rows
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.signatures import every
+from vllm_mods.fit.signatures import DefNode, ScopeNode, every
 
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
-_LATER = (*FUNCTIONS, ast.Lambda, ast.IfExp, ast.BoolOp, ast.GeneratorExp)
-_LATER_TOO = (ast.ListComp, ast.SetComp, ast.DictComp)
+# What is read in these is read later, or not at all.
+_LATER = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.IfExp, ast.BoolOp),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 
 
 def path_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterator[Problem]:
@@ -26,13 +29,12 @@ def path_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterato
         yield from _function(path, node, scope, lines)
 
 
-def _function(
-    path: str, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: str, lines: frozenset[int]
-) -> Iterator[Problem]:
+def _function(path: str, node: DefNode, scope: str, lines: frozenset[int]) -> Iterator[Problem]:
     blocks: list[list[ast.stmt]] = [node.body]
     for inner in own(node):
-        nested = isinstance(inner, (*FUNCTIONS, ast.ClassDef))
-        if isinstance(inner, ast.stmt | ast.ExceptHandler | ast.match_case) and not nested:
+        if isinstance(inner, ast.stmt | ast.ExceptHandler | ast.match_case) and not isinstance(
+            inner, ScopeNode
+        ):
             blocks += [getattr(inner, name, []) for name in ("body", "orelse", "finalbody")]
     shared = {n for i in every(node) if isinstance(i, ast.Global | ast.Nonlocal) for n in i.names}
     shared |= {a.arg for a in every(node.args) if isinstance(a, ast.arg)}
@@ -43,18 +45,12 @@ def _function(
             names = _sometimes(branch)
             names -= shared | _above(node, branch.lineno) if names else shared
             for name, read in _reads(block[index + 1 :], names, _words(branch.test)):
-                if read in lines or not lines.isdisjoint(rows(branch)):
-                    yield Problem(
-                        code="fit-undefined-name",
-                        key=("fit-undefined-name", scope, name, "one path"),
-                        token=name,
-                        path=path,
-                        line=read,
-                        scope=scope,
-                        message=f"{name} is read whatever `if {ast.unparse(branch.test)[:60]}` says, "
-                        f"and not every path from line {branch.lineno} sets it",
-                        level=Level.NOTE,
-                    )
+                if read not in lines and lines.isdisjoint(rows(branch)):
+                    continue
+                text = f"{name} is read whatever `if {ast.unparse(branch.test)[:60]}` says"
+                text += f", and not every path from line {branch.lineno} sets it"
+                key = (scope, name, "one path")
+                yield Problem("fit-undefined-name", path, read, scope, text, key, name, Level.NOTE)
 
 
 def _sometimes(node: ast.If) -> set[str]:
@@ -104,9 +100,8 @@ def _above(node: ast.AST, line: int) -> set[str]:
 
 def _words(node: ast.AST) -> set[str]:
     """Return the names and attributes that stand in a piece of code."""
-    every_node = list(every(node))
-    found = {inner.id for inner in every_node if isinstance(inner, ast.Name)}
-    return found | {inner.attr for inner in every_node if isinstance(inner, ast.Attribute)}
+    found = (getattr(inner, "id", getattr(inner, "attr", None)) for inner in every(node))
+    return {name for name in found if name is not None}
 
 
 def _reads(block: list[ast.stmt], names: set[str], asked: set[str]) -> Iterator[tuple[str, int]]:
@@ -152,7 +147,7 @@ def _loads(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
     stack = nodes
     while stack:
         node = stack.pop()
-        if isinstance(node, (*_LATER, *_LATER_TOO)):
+        if isinstance(node, _LATER):
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield node.id, node.lineno

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from vllm_mods.fit.shapes import Function, Kind, Parameter
 from vllm_mods.formats import syntax_tree
 
+DefNode = ast.FunctionDef | ast.AsyncFunctionDef
+ScopeNode = DefNode | ast.ClassDef
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
 _OPTIONAL = {"Optional", "Final", "Annotated", "Required", "NotRequired"}
 _CLASSES = {"type", "Type"}
@@ -51,6 +53,11 @@ def dotted(node: ast.AST | None) -> str | None:
     return None
 
 
+def call_text(node: ast.Call) -> str:
+    """Return what is called as the code writes it."""
+    return dotted(node.func) or ast.unparse(node.func)[:60]
+
+
 def type_name(node: ast.expr | None) -> str | None:
     """Return the dotted name of the one class that an annotation names, ``None`` otherwise.
 
@@ -63,7 +70,7 @@ def type_name(node: ast.expr | None) -> str | None:
         except (SyntaxError, ValueError):
             return None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        sides = [side for side in (node.left, node.right) if not _is_none(side)]
+        sides = [side for side in (node.left, node.right) if not is_none(side)]
         return type_name(sides[0]) if len(sides) == 1 else None
     if isinstance(node, ast.Subscript):
         head = (dotted(node.value) or "").rpartition(".")[2]
@@ -76,7 +83,8 @@ def type_name(node: ast.expr | None) -> str | None:
     return None if name is None or name.rpartition(".")[2] in _UNTYPED else name
 
 
-def _is_none(node: ast.expr) -> bool:
+def is_none(node: ast.AST) -> bool:
+    """Tell whether code writes ``None``."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
@@ -85,7 +93,7 @@ def decorator_name(node: ast.expr) -> str:
     return dotted(node.func if isinstance(node, ast.Call) else node) or "?"
 
 
-def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+def function_of(node: DefNode) -> Function:
     """Describe a function."""
     decorators = tuple(decorator_name(decorator) for decorator in node.decorator_list)
     abstract = any(name.rpartition(".")[2].startswith("abstract") for name in decorators)
@@ -102,35 +110,26 @@ def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
 
 def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
     """Describe the parameters of a function or lambda."""
-    found: list[Parameter] = []
     positional = [*args.posonlyargs, *args.args]
-    required = len(positional) - len(args.defaults)
-    for index, argument in enumerate(positional):
-        kind = Kind.POSITIONAL_ONLY if index < len(args.posonlyargs) else Kind.STANDARD
-        found.append(_parameter(argument, kind, required=index < required))
+    first, optional = len(args.posonlyargs), len(positional) - len(args.defaults)
+    found = [
+        _parameter(one, Kind.POSITIONAL_ONLY if n < first else Kind.STANDARD, required=n < optional)
+        for n, one in enumerate(positional)
+    ]
     if args.vararg is not None:
-        found.append(_parameter(args.vararg, Kind.STAR, required=False, typed=False))
-    for argument, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        found.append(_parameter(argument, Kind.KEYWORD_ONLY, required=default is None))
+        found.append(Parameter(args.vararg.arg, Kind.STAR, required=False))
+    for one, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        found.append(_parameter(one, Kind.KEYWORD_ONLY, required=default is None))
     if args.kwarg is not None:
-        found.append(_parameter(args.kwarg, Kind.DOUBLE_STAR, required=False, typed=False))
+        found.append(Parameter(args.kwarg.arg, Kind.DOUBLE_STAR, required=False))
     return tuple(found)
 
 
-def _parameter(argument: ast.arg, kind: Kind, *, required: bool, typed: bool = True) -> Parameter:
-    return Parameter(
-        name=argument.arg,
-        kind=kind,
-        required=required,
-        type=type_name(argument.annotation) if typed else None,
-    )
+def _parameter(argument: ast.arg, kind: Kind, *, required: bool) -> Parameter:
+    return Parameter(argument.arg, kind, required, type_name(argument.annotation))
 
 
 def _only_raises(body: list[ast.stmt]) -> bool:
     """Tell whether a body is ``...``, ``pass`` or ``raise``, docstring aside."""
-    rest = [
-        node
-        for node in body
-        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-    ]
+    rest = [n for n in body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
     return not rest or (len(rest) == 1 and isinstance(rest[0], ast.Raise | ast.Pass))

@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing
+from vllm_mods.fit.found import Lookup
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Problem, at_site, nearest
 from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
@@ -23,7 +25,7 @@ _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
 _MODELS = "vllm/model_executor/models/"
 _OPERATORS = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
 _REGISTERED = re.compile(rb"register_quantization_config\(\s*[\"']([\w-]+)[\"']")
-_LOGGING = frozenset(("debug", "info", "warning", "error", "critical", "exception"))
+_LOGGING = words("debug info warning error critical exception")
 # As ``logging`` and ``%`` have them; a star takes an argument of its own and is left alone.
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
 
@@ -63,7 +65,7 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
             )
 
 
-def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
+def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
     inference: Inference, node: ast.AST, scope: CodeScope
 ) -> Iterator[tuple[str, str, Level]]:
     world, error = inference.world, Level.ERROR
@@ -110,8 +112,9 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
         case ast.Compare(left=ast.Call(func=ast.Attribute(attr="get_name", value=value))):
             if "backend" in ast.unparse(value):
                 yield from _lonely(inference, node.comparators, _BACKEND)
-        case ast.Return(value=ast.Constant() as value) if _returns(scope) == "QuantizationMethods":
-            yield from _quantization(world, [value])
+        case ast.Return(value=ast.Constant() as value):
+            if dotted(getattr(scope.node, "returns", None)) == "QuantizationMethods":
+                yield from _quantization(world, [value])
         case ast.Constant(value=str(text)) if _QUALNAME.fullmatch(text):
             wrong = _qualname(world, text)
             if wrong:
@@ -133,10 +136,6 @@ def _meant(name: str, text: str) -> bool:
     return SequenceMatcher(None, name, near).ratio() > 0.85
 
 
-def _returns(scope: CodeScope) -> str:
-    return dotted(getattr(scope.node, "returns", None)) or ""
-
-
 def _member_of_enum(
     inference: Inference, node: ast.Subscript, name: str, scope: CodeScope
 ) -> Iterator[tuple[str, str, Level]]:
@@ -144,14 +143,11 @@ def _member_of_enum(
     if len(things) != 1 or things[0].kind != "class" or not things[0].exact:
         return
     line = lineage(inference.world, things[0].found)
-    if any(
-        base.rpartition(".")[2].endswith("Enum") for one in line.classes for base in one.cls.bases
-    ):
+    if any(base.endswith("Enum") for base in line.bases):
         names, _ = attributes(inference.world, line)
         if name not in names:
-            cls = things[0].found
-            where = f"{cls.cls.name} ({cls.path}:{cls.cls.line})"
-            yield f"{where} has no member {name}{nearest(name, names)}", name, Level.ERROR
+            text = f"{things[0].found.text} has no member {name}"
+            yield text + nearest(name, names), name, Level.ERROR
 
 
 def _operators(world: World) -> frozenset[str]:
@@ -183,11 +179,12 @@ def _quantization(world: World, nodes: Iterable[ast.expr]) -> Iterator[tuple[str
 def _asks(node: ast.expr) -> str:
     """Return the name of what is compared: ``x.name``, ``x["name"]`` or ``x.get("name")``."""
     match node:
-        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-            return name
-        case ast.Name(id=name):
-            return name
-        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
+        case (
+            ast.Attribute(attr=name)
+            | ast.Name(id=name)
+            | ast.Subscript(slice=ast.Constant(value=str(name)))
+            | ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_])
+        ):
             return name
         case _:
             return ""
@@ -219,25 +216,24 @@ def _lonely(
                 if path.endswith(table.path)
                 for one in table.names.findall(world.read(path) or b"")
             )
-            yield (
-                f"nothing else knows the {table.what} {name!r}{nearest(name, found)}",
-                name,
-                Level.NOTE,
-            )
+            text = f"nothing else knows the {table.what} {name!r}"
+            yield text + nearest(name, found), name, Level.NOTE
 
 
 def _qualname(world: World, text: str) -> str:
     """Say what of a dotted path into the tree is not there."""
     dotted_name, _, last = text.partition(":") if ":" in text else text.rpartition(".")
-    where = world.locate(dotted_name)
-    if where.exists is not True or not where.found[0].module:
+    wrong = _undefined(world, world.locate(dotted_name), last)
+    return f"{text!r}: {wrong}" if wrong and not last.islower() else ""
+
+
+def _undefined(world: World, where: Lookup, name: str) -> str:
+    """Say that a module, where it is there, does not define a name."""
+    path = where.found[0].module if where.exists else None
+    if path is None or world.lookup(path, name).exists is not False:
         return ""
-    answer = world.lookup(where.found[0].module, last)
-    if answer.exists is not False or last.islower():
-        return ""
-    module = world.module(where.found[0].module)
-    near = nearest(last, module.names if module else ())
-    return f"{text!r}: {where.found[0].module} does not define {last}{near}"
+    module = world.module(path)
+    return f"{path} does not define {name}{nearest(name, module.names if module else ())}"
 
 
 def _model(world: World, module: str, name: str) -> Iterator[tuple[str, str, Level]]:
@@ -246,12 +242,8 @@ def _model(world: World, module: str, name: str) -> Iterator[tuple[str, str, Lev
     if found.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
         yield f"there is no module {whole}{nearest(module, others)}", module, Level.ERROR
-    elif found.exists and found.found[0].module:
-        path = found.found[0].module
-        summary = world.module(path)
-        if world.lookup(path, name).exists is False:
-            near = nearest(name, summary.names if summary else ())
-            yield f"{path} does not define {name}{near}", name, Level.ERROR
+    elif wrong := _undefined(world, found, name):
+        yield wrong, name, Level.ERROR
 
 
 def _formats(node: ast.Call) -> Iterator[tuple[str, str, Level]]:

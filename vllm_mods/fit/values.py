@@ -6,31 +6,29 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.model import Level
-from vllm_mods.fit.binding import has_kind, opaque_decorator, passed, unbound
+from vllm_mods.fit.binding import opaque_decorator, passed, unbound
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.families import subclasses
+from vllm_mods.fit.families import overriding
+from vllm_mods.fit.found import Thing, builtin
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Problem, at_site, lasting
-from vllm_mods.fit.shapes import Parameter
-from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.things import Thing, builtin, call_text
+from vllm_mods.fit.shapes import Parameter, words
+from vllm_mods.fit.signatures import call_text, dotted, every, is_none
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
-_NUMBERS, _TEXTS, _MANY = (
-    {"int", "bool", "float"},
-    {"str", "bytes"},
-    {"list", "tuple", "dict", "set"},
-)
+_NUMBERS, _TEXTS, _MANY = words("int bool float"), words("str bytes"), words("list tuple dict set")
 # What cannot stand for a builtin type; what else does not suit, a program may well take.
 _UNLIKE = {
     **dict.fromkeys(_NUMBERS, _TEXTS | _MANY),
     **dict.fromkeys(_TEXTS, _NUMBERS | _MANY),
 }
-_LITERALS = (ast.Constant, ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
-_ALSO = (ast.Tuple, ast.JoinedStr)
+_LITERALS = (
+    *(ast.Constant, ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp),
+    *(ast.Tuple, ast.JoinedStr),
+)
 
 
 def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
@@ -62,17 +60,15 @@ def _arguments(inference: Inference, site: CodeSite) -> Iterator[tuple[str, str]
             continue
         if world.lookup(path, parameter.type or "").exists is not False:
             continue  # a class of that name
-        if _overridden(world, things[0]):
+        if overriding(world, things[0]):
             return
+        text = f"the call of {name} passes a {kind.__name__} for {parameter.name}"
         stated = f"{path}:{line} states {parameter.name}: {parameter.type}"
-        yield (
-            f"the call of {name} passes a {kind.__name__} for {parameter.name}, and {stated}",
-            (name.rpartition(".")[2]),
-        )
+        yield f"{text}, and {stated}", name.rpartition(".")[2]
 
 
 def _literal(node: ast.expr) -> bool:
-    return isinstance(node, (*_LITERALS, *_ALSO)) and getattr(node, "value", "") not in (None, ...)
+    return isinstance(node, _LITERALS) and getattr(node, "value", "") not in (None, ...)
 
 
 def _parameters(world: World, thing: Thing) -> tuple[tuple[Parameter, ...], str, int]:
@@ -81,19 +77,11 @@ def _parameters(world: World, thing: Thing) -> tuple[tuple[Parameter, ...], str,
         made = constructor(world, thing.found)
         plain = thing.exact and not made.why and made.text.startswith(".__init__")
         return (made.parameters or () if plain else ()), made.path, made.line
-    function = thing.functions[0]
-    if opaque_decorator(function) or has_kind(function, "overload"):
+    function = thing.function
+    if opaque_decorator(function) or "overload" in function.marks:
         return (), "", 0
     parameters = unbound(function) if thing.bound else function.parameters
     return parameters, thing.found.path, function.line
-
-
-def _overridden(world: World, thing: Thing) -> bool:
-    """Tell whether a subclass may have another method there."""
-    if thing.exact or thing.on is None or not thing.functions:
-        return False
-    name = thing.functions[0].name
-    return any(name in other.cls.methods for other in subclasses(world, thing.on))
 
 
 def _used(node: ast.AST) -> Iterator[ast.expr]:
@@ -122,14 +110,13 @@ def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Iterat
     things = inference.infer(call.func, scope)
     if len(things) != 1 or things[0].kind != "function":
         return
-    thing, function = things[0], things[0].functions[0]
+    thing, function = things[0], things[0].function
     if function.asynchronous or opaque_decorator(function):
         return
     node = definition(inference.world, thing.found.path, function)
     if _may_be_none(getattr(node, "returns", None)):
-        where = f"{thing.found.path}:{function.line}"
-        text = f"{call_text(call)}() may be None, as {where} states, and {scope.name or 'nobody'}"
-        yield f"{text} does not ask", function.name
+        text = f"{call_text(call)}() may be None, as {thing.found.where} states"
+        yield f"{text}, and {scope.name or 'nobody'} does not ask", function.name
 
 
 def _may_be_none(node: ast.AST | None) -> bool:
@@ -140,10 +127,7 @@ def _may_be_none(node: ast.AST | None) -> bool:
             except (SyntaxError, ValueError):
                 return False
         case ast.BinOp(op=ast.BitOr()):
-            return any(
-                _may_be_none(side) or (isinstance(side, ast.Constant) and side.value is None)
-                for side in (node.left, node.right)
-            )
+            return any(_may_be_none(side) or is_none(side) for side in (node.left, node.right))
         case ast.Subscript():
             return (dotted(node.value) or "").rpartition(".")[2] == "Optional"
         case _:
@@ -153,20 +137,17 @@ def _may_be_none(node: ast.AST | None) -> bool:
 def _asked(scope: CodeScope, name: str) -> bool:
     """Tell whether a function asks anything of a name."""
     for node in every(scope.node):
-        tests: list[ast.AST] = []
         match node:
             case ast.If() | ast.While() | ast.IfExp() | ast.Assert():
-                tests = [node.test]
-            case ast.BoolOp() | ast.Compare() | ast.NamedExpr():
+                tests: list[ast.expr] = [node.test]
+            case ast.BoolOp() | ast.Compare() | ast.NamedExpr() | ast.UnaryOp(op=ast.Not()):
                 tests = [node]
-            case ast.UnaryOp(op=ast.Not()):
-                tests = [node]
-            case ast.comprehension():
-                tests = list(node.ifs)
-            case ast.Match():
-                tests = [node.subject]
             case ast.Call(func=ast.Name(id="isinstance" | "cast" | "not_none")):
                 tests = [node]
+            case ast.comprehension():
+                tests = node.ifs
+            case ast.Match():
+                tests = [node.subject]
             case _:
                 continue
         if any(isinstance(i, ast.Name) and i.id == name for t in tests for i in every(t)):

@@ -279,6 +279,11 @@ class World:
         return Lookup(exists=None, why="the value is not a module or class")
 
 
+def module_stem(path: str) -> str:
+    """Return the last word of the name of a module."""
+    return path.removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
+
+
 def absolute(path: str, level: int, module: str) -> str:
     """Return the absolute dotted name of a module named in the file at ``path``."""
     if level == 0:
