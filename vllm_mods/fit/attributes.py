@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from vllm_mods.fit.families import subclasses
 from vllm_mods.fit.found import Lineage, Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem, at_site, nearest
-from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.search import candidates, files_mentioning, subclasses
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.walk import CodeScope, CodeSite, walk
 from vllm_mods.fit.world import World

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
 from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.hierarchy import external_name, lineage
 from vllm_mods.fit.shapes import Class, Function, Kind, Parameter, words
+from vllm_mods.fit.signatures import implementations, opaque_decorator, unbound
 from vllm_mods.fit.world import World
 
 # Decorators of classes that leave what they take as it is; so do those whose names start with "register".

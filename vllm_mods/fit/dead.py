@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Expectation, Level
-from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, nearest
-from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.search import candidates, classes_in, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Class, Function
 from vllm_mods.fit.world import World, module_stem
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.shapes import Class, words
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, remembered
 
 # The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
 # documentation and __init__). Every other attribute is set by somebody: fit looks for who.
@@ -47,14 +47,13 @@ _STANDARD = words("type ABCMeta abc.ABCMeta EnumMeta enum.EnumMeta EnumType")
 _ENUM = words("name value _value_ _name_")
 
 
+@remembered
 def lineage(world: World, found: Symbol) -> Lineage:
     """Follow the bases of a class through the tree."""
-    if found not in world.lineages:
-        order: dict[Symbol, None] = {}
-        outside: dict[str, None] = {}
-        torch = _visit(world, found, order, outside, 0)
-        world.lineages[found] = Lineage(tuple(order), tuple(outside), torch)
-    return world.lineages[found]
+    order: dict[Symbol, None] = {}
+    outside: dict[str, None] = {}
+    torch = _visit(world, found, order, outside, 0)
+    return Lineage(tuple(order), tuple(outside), torch)
 
 
 def _visit(

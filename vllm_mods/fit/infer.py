@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 
-from vllm_mods.fit.binding import implementations, is_property
 from vllm_mods.fit.bodies import definition, is_generator
-from vllm_mods.fit.families import beside, class_at, overriding
 from vllm_mods.fit.found import Symbol, Thing, outside, unknown
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
+from vllm_mods.fit.search import beside, class_at, overriding
 from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value, words
-from vllm_mods.fit.signatures import function_of, type_name
+from vllm_mods.fit.signatures import function_of, implementations, is_property, type_name
 from vllm_mods.fit.walk import CodeScope, Source, receiver
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree

@@ -9,12 +9,11 @@ from importlib.util import find_spec
 
 from vllm_mods.base.model import Expectation, FileChange, Finding, Level, Tree
 from vllm_mods.fit.attributes import attribute_problems
-from vllm_mods.fit.calls import call_problems
+from vllm_mods.fit.calls import call_problems, value_problems
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
-from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.flow import flow_problems
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.infer import Inference
@@ -22,13 +21,11 @@ from vllm_mods.fit.kinds import kind_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
-from vllm_mods.fit.paths import path_problems
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
-from vllm_mods.fit.search import candidates
+from vllm_mods.fit.search import candidates, classes_in, subclasses
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
-from vllm_mods.fit.values import value_problems
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
@@ -167,7 +164,6 @@ def _of_names(
 ) -> Iterator[Problem | Doubt]:
     yield from name_problems(world, path, data, tree)
     yield from flow_problems(path, tree, lines)
-    yield from path_problems(path, tree, lines)
 
 
 def _look(

@@ -9,16 +9,14 @@ from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing, narrowed
-from vllm_mods.fit.binding import is_property, opaque_decorator
 from vllm_mods.fit.bodies import arities, definition, is_generator
-from vllm_mods.fit.families import class_named, overriding, subclasses
 from vllm_mods.fit.found import Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Problem, at_site, lasting
-from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.search import class_named, files_mentioning, overriding, subclasses
 from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.signatures import call_text
+from vllm_mods.fit.signatures import call_text, is_property, opaque_decorator
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
 

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from vllm_mods.fit.binding import implementations, stands_in, unbound
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.search import candidates, classes_in, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Function, Module
+from vllm_mods.fit.signatures import implementations, stands_in, unbound
 from vllm_mods.fit.world import World, module_stem
 
 # A method name that more files than this mention is followed only where its class is named too.
