@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vllm_mods.fit.found import Lineage, Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem, at_site, nearest
+from vllm_mods.fit.problems import Doubt, Fault, Problem, at_site, nearest
 from vllm_mods.fit.search import candidates, files_mentioning, subclasses
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.walk import CodeScope, CodeSite, walk
@@ -91,7 +91,7 @@ def _more(world: World, line: Lineage, name: str) -> str:
     if line.torch:
         # Packages outside set attributes of layers: one that is read elsewhere may be such.
         read = re.compile(rb"\.%b\b" % re.escape(name.encode()))
-        files = files_mentioning(world, frozenset((name.encode(),)), ())
+        files = files_mentioning(world, (name,))
         if sum(len(read.findall(data)) for _, data in files) > 1:
             return "the tree reads it in several places"
     return ""
@@ -100,7 +100,7 @@ def _more(world: World, line: Lineage, name: str) -> str:
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
     message = f"{ast.unparse(node)[:60]} is read, and {text}"
     key = text.partition(" ")[0], node.attr
-    return at_site(inference.path, site, node.attr, message, *key, code="fit-attribute")
+    return at_site(inference.path, site, "fit-attribute", Fault(message, node.attr), *key)
 
 
 def narrowed(scope: CodeScope, value: ast.expr) -> bool:
@@ -154,7 +154,7 @@ def _set_by_text(world: World, found: Symbol, name: str) -> str:
     registered = re.compile(
         rb"\.(?:register_\w+|add_module)\(\s*[\"']%b[\"']" % word  # on a layer, not on self
     )
-    for path, data in files_mentioning(world, frozenset((name.encode(),)), (found.path,)):
+    for path, data in files_mentioning(world, (name,), (found.path,)):
         related = torch or mine in data
         if torch and (quoted.search(data) or registered.search(data)):
             return f"{path} may set {name} by its name"

@@ -11,7 +11,7 @@ from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.found import Thing, builtin
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem, at_site, lasting
+from vllm_mods.fit.problems import Doubt, Fault, Faults, Problem, at_site, lasting
 from vllm_mods.fit.search import overriding, subclasses
 from vllm_mods.fit.shapes import Parameter, words
 from vllm_mods.fit.signatures import (
@@ -81,7 +81,7 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
     token = text.rpartition(".")[2].rstrip("()")
     message = f"the call of {text} {no.why}: {no.where} defines {no.what}"
     key = site.scope.name, text, no.why
-    return at_site(inference.path, site, token, message, *key, code="fit-call")
+    return at_site(inference.path, site, "fit-call", Fault(message, token), *key)
 
 
 def _of_thing(  # noqa: PLR0911 - an answer per kind of thing
@@ -129,16 +129,14 @@ def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
 def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge what some sites pass to functions of the tree, and what they do with results."""
     for site in sites:
-        found = [("fit-call", Level.ERROR, one) for one in _arguments(inference, site)]
+        found = [("fit-call", fault) for fault in _arguments(inference, site)]
         for value in _used(site.node):
-            noted = _optional(inference, value, site.scope)
-            found += [("fit-kind", Level.NOTE, one) for one in noted]
-        for code, level, (text, token) in found:
-            key = site.scope.name, lasting(text)
-            yield at_site(inference.path, site, token, text, *key, level=level, code=code)
+            found += (("fit-kind", fault) for fault in _optional(inference, value, site.scope))
+        for code, fault in found:
+            yield at_site(inference.path, site, code, fault, site.scope.name, lasting(fault.text))
 
 
-def _arguments(inference: Inference, site: CodeSite) -> Iterator[tuple[str, str]]:
+def _arguments(inference: Inference, site: CodeSite) -> Faults:
     """Say that a literal is passed where another builtin type is stated."""
     node, scope = site.node, site.scope
     if not isinstance(node, ast.Call):
@@ -159,7 +157,7 @@ def _arguments(inference: Inference, site: CodeSite) -> Iterator[tuple[str, str]
             return
         text = f"the call of {name} passes a {kind.__name__} for {parameter.name}"
         stated = f"{path}:{line} states {parameter.name}: {parameter.type}"
-        yield f"{text}, and {stated}", name.rpartition(".")[2]
+        yield Fault(f"{text}, and {stated}", name.rpartition(".")[2])
 
 
 def _literal(node: ast.expr) -> bool:
@@ -192,7 +190,7 @@ def _used(node: ast.AST) -> Iterator[ast.expr]:
             pass
 
 
-def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Iterator[tuple[str, str]]:
+def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Faults:
     """Say that a result may be ``None`` by its annotation, and that the function never asks."""
     call = value
     if isinstance(value, ast.Name):
@@ -211,7 +209,8 @@ def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Iterat
     node = definition(inference.world, thing.found.path, function)
     if _may_be_none(getattr(node, "returns", None)):
         text = f"{call_text(call)}() may be None, as {thing.found.where} states"
-        yield f"{text}, and {scope.name or 'nobody'} does not ask", function.name
+        text += f", and {scope.name or 'nobody'} does not ask"
+        yield Fault(text, function.name, Level.NOTE)
 
 
 def _may_be_none(node: ast.AST | None) -> bool:

@@ -127,7 +127,7 @@ def _file(world: World, path: str) -> Iterator[Problem]:
     if not path.startswith("vllm/") or stem == "__main__":
         return
     word = re.compile(rb"\b%b\b" % re.escape(stem.encode()))
-    files = files_mentioning(world, frozenset((stem.encode(),)), (path,))
+    files = files_mentioning(world, (stem,), (path,))
     if not any(other != path and word.search(data) for other, data in files):
         message = "the patch brings this file, and nothing of the tree imports it"
         yield Problem("fit-dead", path, 1, "", message, (path,), level=Level.NOTE)

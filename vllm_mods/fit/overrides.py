@@ -186,7 +186,7 @@ def _calls(world: World, method: str, near: tuple[str, ...]) -> tuple[_MethodCal
     """Return every call of methods of a name, found by text first."""
     found: list[_MethodCall] = []
     called = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
-    for path, data in files_mentioning(world, frozenset((method.encode(),)), near):
+    for path, data in files_mentioning(world, (method,), near):
         tree = syntax_tree.module(data) if called.search(data) else None
         if tree is None:
             continue

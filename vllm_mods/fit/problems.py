@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -30,17 +30,21 @@ class Problem(NamedTuple):
     level: Level = Level.ERROR
 
 
-def at_site(
-    path: str,
-    site: CodeSite,
-    token: str,
-    message: str,
-    *key: str,
-    code: str,
-    level: Level = Level.ERROR,
-) -> Problem:
+class Fault(NamedTuple):
+    """What is wrong at a site, and a word that stands there."""
+
+    text: str
+    token: str
+    level: Level = Level.ERROR
+
+
+Faults = Iterator[Fault]
+
+
+def at_site(path: str, site: CodeSite, code: str, fault: Fault, *key: str) -> Problem:
     """Return the problem of a site; ``key`` tells it from others of its kind."""
-    return Problem(code, path, site.node.lineno, site.scope.name, message, key, token, level)
+    line, scope = site.node.lineno, site.scope.name
+    return Problem(code, path, line, scope, fault.text, key, fault.token, fault.level)
 
 
 class Doubt(NamedTuple):

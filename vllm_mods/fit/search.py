@@ -77,9 +77,10 @@ def _python_files(world: World) -> tuple[str, ...]:
 
 
 def files_mentioning(
-    world: World, words: frozenset[bytes], near: Iterable[str]
+    world: World, names: Iterable[str], near: Iterable[str] = ()
 ) -> Iterator[tuple[str, bytes]]:
     """Yield each file (and its bytes) that mentions one of some identifiers."""
+    words = frozenset(name.encode() for name in names)
     for path in candidates(world, near)[0]:
         data = world.glance(path)
         if data is None:
@@ -91,6 +92,11 @@ def files_mentioning(
         if found:
             world.consulted.add(path)
             yield path, data
+
+
+def is_mentioned(world: World, name: str, how: re.Pattern[bytes], near: Iterable[str] = ()) -> bool:
+    """Tell whether a file mentions a name in some way."""
+    return any(how.search(data) for _, data in files_mentioning(world, (name,), near))
 
 
 # --- classes
@@ -172,7 +178,7 @@ def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Symbol, 
     wanted = f"def {method}(".encode()
     return tuple(
         found
-        for path, data in files_mentioning(world, frozenset((method.encode(),)), near)
+        for path, data in files_mentioning(world, (method,), near)
         if wanted in data
         for _, found in classes_in(world, path)
         if method in found.cls.methods

@@ -130,7 +130,7 @@ def mentions(
     )
     files: dict[str, frozenset[str]] = {}
     counts: Counter[str] = Counter()
-    for path, data in files_mentioning(world, words, near):
+    for path, data in files_mentioning(world, by_word, near):
         held = frozenset(w.decode() for w in sought.intersection(_WORDS.findall(data)))
         files[path] = held
         counts.update(held & by_word.keys())
