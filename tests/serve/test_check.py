@@ -16,8 +16,8 @@ from vllm_mods.base.model import Level, ModPlan, TemplateFile, Verdict
 from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
 from vllm_mods.serve.faults import ServeFault
-from vllm_mods.serve.history import told
 from vllm_mods.serve.known import KnownFlags
+from vllm_mods.serve.releases import told
 from vllm_mods.serve.template import ContainerSettings
 
 if TYPE_CHECKING:
@@ -273,8 +273,8 @@ def test_a_flag_is_told_when_it_came_or_went() -> None:
     }
 
     def when(flag: str, version: str) -> str:
-        (fault,) = told([ServeFault("flag-unknown", flag, "no")], version, known)
-        return fault.message
+        answer = ServeAnswer((ServeFault("flag-unknown", flag, "no"),), frozenset(), 0)
+        return only(told(answer, version, known)).message
 
     assert when("--a", "0.20.0") == "no; --a went after 0.19.1"
     assert when("--no-b.key", "0.18.0") == "no; --b came with 0.19.1 (0.18.0 has it not)"

@@ -79,7 +79,7 @@ def refused(guard: str = "self.kv_transfer_config is not None", **given: Any) ->
     )
     made = {
         name: KnownObject(cls, value)
-        if (cls := sources.find("vllm/config/vllm.py", CLASSES.get(name, "-")))
+        if (cls := sources.find_class("vllm/config/vllm.py", CLASSES.get(name, "-")))
         and isinstance(value, dict)
         else value
         for name, value in given.items()

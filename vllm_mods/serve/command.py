@@ -7,6 +7,7 @@ JSON value. It goes on where that parser would stop at the first error.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -81,33 +82,18 @@ def parse(argv: Sequence[str], flags: Flags, shape_of: Callable[[Flag], FlagShap
     return _Parser(flags, shape_of).parse([_plain(word) for word in _optimized(argv)])
 
 
-def dotted_value(use: Use) -> Any:  # noqa: ANN401  (whatever JSON holds)
-    """Return what the words behind ``--flag.key`` say: JSON if it is, else the text itself."""
-    text = use.values[0] if use.values else ""
-    if use.keys[-1].endswith("+"):
-        return text.split(",")
-    try:
-        return json_of(text)
-    except ValueError:
-        return text
-
-
 def nested(use: Use) -> dict[str, Any]:
-    """Return the JSON object that one ``--flag.key value`` stands for."""
-    made: Any = dotted_value(use)
+    """Return the JSON object that one ``--flag.key value`` stands for; a value that is no JSON is text."""
+    made: Any = use.values[0] if use.values else ""
+    if use.keys[-1].endswith("+"):
+        made = made.split(",")
+    else:
+        with contextlib.suppress(ValueError):
+            made = json_of(made)
     for key in reversed([*use.keys[:-1], use.keys[-1].removesuffix("+")]):
         made = {key: made}
     assert isinstance(made, dict)  # noqa: S101  (a dotted flag has a key)
     return made
-
-
-def negatives(name: str, flags: Flags) -> Iterator[str]:
-    """Yield the names that turn a switch off."""
-    if name.startswith("--"):
-        yield f"--no-{name[2:]}"
-        for prefix, inverse in flags.rules.inverses.items():
-            if name.startswith(prefix):
-                yield inverse + name.removeprefix(prefix)
 
 
 def looks_like_flag(word: str) -> bool:
@@ -123,7 +109,8 @@ class _Parser:
             off: flag
             for flag in flags.flags
             for name in flag.names
-            for off in negatives(name, flags)
+            if name.startswith("--")
+            for off in (f"--no-{name[2:]}", *flags.rules.inverted(name))
             if off not in flags.by_name
         }
 
@@ -165,17 +152,14 @@ class _Parser:
         if not found and not typed.startswith("--"):
             short = self.flags.by_name.get(typed[:2])
             if short is not None and len(typed) > 2:  # `-qawq`
-                found, head, attached = (
-                    [_Option(typed[:2], short, negated=False)],
-                    typed,
-                    [word[2:]],
-                )
+                found, head = [_Option(typed[:2], short, negated=False)], typed
+                attached = [word[2:]]
         if len({id(option.flag) for option in found}) != 1:
             # what follows a flag that does not exist was meant for it
             names = tuple(sorted(option.name for option in found))
-            return Use(typed, None, tuple(attached or following), tuple(keys), candidates=names), (
-                0 if attached else len(following)
-            )
+            meant = tuple(attached or following)
+            use = Use(typed, None, meant, tuple(keys), candidates=names)
+            return use, 0 if attached else len(following)
         option = found[0]
         use = Use(
             typed=typed,
@@ -207,15 +191,12 @@ class _Parser:
             return [_Option(name, self.off[name], negated=True)]
         if not name.startswith("--") or len(name) < 3:
             return []
-        begun = [
-            _Option(full, flag, negated=False)
-            for full, flag in self.flags.by_name.items()
-            if full.startswith(name)
-        ]
-        return begun + [
-            _Option(full, flag, negated=True)
-            for full, flag in self.off.items()
-            if full.startswith(name) and self.is_switch(flag)
+        every = [(full, flag, False) for full, flag in self.flags.by_name.items()]
+        every += [(full, flag, True) for full, flag in self.off.items()]
+        return [
+            _Option(full, flag, negated=negated)
+            for full, flag, negated in every
+            if full.startswith(name) and (not negated or self.is_switch(flag))
         ]
 
     def is_switch(self, flag: Flag) -> bool:

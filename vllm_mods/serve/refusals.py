@@ -5,7 +5,6 @@ Only what is raised whatever the model, the machine and the environment are is a
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from vllm_mods.serve.command import Parsed, Use
 from vllm_mods.serve.faults import ServeFault
 from vllm_mods.serve.known import KnownFlags
 from vllm_mods.serve.meaning import UNKNOWN, CodeReference, KnownObject, RefusedError
-from vllm_mods.serve.source import SourcePlace
+from vllm_mods.serve.source import ClassPlace
 from vllm_mods.serve.statements import Statements
 
 _CLASS = "AsyncEngineArgs"
@@ -47,7 +46,7 @@ def faults(
         except RefusedError as error:
             refused = True
             yield ServeFault("refused", uses[-1].typed, str(error))
-    cls = known.sources.find(flags.ENGINE, _CLASS)
+    cls = known.sources.find_class(flags.ENGINE, _CLASS)
     if refused or cls is None:
         return
     try:
@@ -81,7 +80,7 @@ def _attribute(use: Use) -> str:
 
 def _value(  # noqa: PLR0911 - an answer per kind of flag
     known: KnownFlags, running: Statements, uses: list[Use], filled_in: Callable[[str], bool]
-) -> Any:  # noqa: ANN401  (whatever the parser makes of it)
+) -> Any:
     use = uses[-1]
     assert use.flag is not None  # noqa: S101  (as above)
     shape = known.shape(use.flag)
@@ -120,14 +119,13 @@ def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return both
 
 
-def _run(known: KnownFlags, running: Statements, cls: SourcePlace, given: dict[str, Any]) -> None:
+def _run(known: KnownFlags, running: Statements, cls: ClassPlace, given: dict[str, Any]) -> None:
     args = KnownObject(cls, dict(given))
     extra = {"usage_context": UNKNOWN, "headless": given.get("headless", False)}
     for name in ("__post_init__", "create_engine_config"):
         method = known.sources.method(cls, name)
-        if method is not None and isinstance(method.node, ast.FunctionDef):
+        if method is not None:
             taken = {one.arg for one in method.node.args.args}
-            running.call(
-                CodeReference(method, args), [], {k: v for k, v in extra.items() if k in taken}
-            )
+            told = {name: value for name, value in extra.items() if name in taken}
+            running.call(CodeReference(method, args), [], told)
     whole.check(known.sources, running.whole)

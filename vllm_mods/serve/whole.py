@@ -12,7 +12,7 @@ from typing import Any
 
 from vllm_mods.serve import configs
 from vllm_mods.serve.meaning import UNKNOWN, KnownObject, RefusedError
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted, text_of
+from vllm_mods.serve.source import ClassPlace, FunctionPlace, ModuleSources, dotted, text_of
 from vllm_mods.serve.statements import Statements
 
 CLASS = "VllmConfig"
@@ -27,7 +27,7 @@ _NEAR = ("vllm.config", "vllm.model_executor.model_loader", _CONNECTORS[:-3].rep
 def check(sources: ModuleSources, given: dict[str, Any]) -> None:
     """Look at what ``VllmConfig`` is made of. Raises ``RefusedError``."""
     running = Statements(sources.only(_NEAR, ""))
-    cls = sources.find(_FILE, CLASS)
+    cls = sources.find_class(_FILE, CLASS)
     if cls is None:
         return
     fields = configs.fields(running.sources, cls)
@@ -38,15 +38,14 @@ def check(sources: ModuleSources, given: dict[str, Any]) -> None:
     _connector(running, cls, given)
 
 
-def _loader(running: Statements, config: Any) -> None:  # noqa: ANN401  (an object, or unknown)
+def _loader(running: Statements, config: Any) -> None:
     """Make the loader of a format, as far as it looks at its configuration."""
-    table = running.sources.find(_LOADERS, _TABLE)
-    named = getattr(table.node, "value", None) if table is not None else None
+    table = running.sources.value(_LOADERS, _TABLE)
     wanted = running.attribute(config, "load_format")
     for key, value in (
-        zip(named.keys, named.values, strict=True) if isinstance(named, ast.Dict) else ()
+        zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
     ):
-        cls = running.sources.find(_LOADERS, dotted(value) or "")
+        cls = running.sources.find_class(_LOADERS, dotted(value))
         made = cls and running.sources.method(cls, "__init__")
         if isinstance(key, ast.Constant) and key.value == wanted and cls and made:
             names = {"self": KnownObject(cls), "load_config": config}
@@ -55,18 +54,21 @@ def _loader(running: Statements, config: Any) -> None:  # noqa: ANN401  (an obje
             )
 
 
-def _connector(running: Statements, cls: SourcePlace, given: dict[str, Any]) -> None:
+def _connector(running: Statements, cls: ClassPlace, given: dict[str, Any]) -> None:
     """Look a connector up, where that is done whatever else is so."""
     config, post = given.get("kv_transfer_config"), running.sources.method(cls, "__post_init__")
-    factory = running.sources.parse(_CONNECTORS)
-    if not isinstance(config, KnownObject) or post is None or factory is None:
+    there = running.sources.parse(_CONNECTORS) is not None
+    if not isinstance(config, KnownObject) or post is None or not there:
         return
     name = running.attribute(config, "kv_connector")
     if name is UNKNOWN or running.attribute(config, "kv_connector_module_path") is not None:
         return
-    calls = (one for one in ast.walk(factory) if isinstance(one, ast.Call) and one.args)
     register = f"{_FACTORY}.register_connector"
-    known = [text_of(one.args[0]) or "…" for one in calls if dotted(one.func) == register]
+    known = [
+        text_of(one.args[0]) or "…"
+        for one in running.sources.nodes(_CONNECTORS)
+        if isinstance(one, ast.Call) and one.args and dotted(one.func) == register
+    ]
     if name in known or "…" in known:
         return
     # Without a name, it is refused where it is looked up.
@@ -87,13 +89,13 @@ def _looks_up(statement: str) -> bool:
 
 def _run(
     running: Statements,
-    method: SourcePlace,
+    method: FunctionPlace,
     kept: Callable[[str], bool],
     names: dict[str, Any],
     flag: str,
 ) -> None:
     """Follow those statements of a method that are kept, by their text."""
-    body = [one for one in getattr(method.node, "body", ()) if kept(ast.unparse(one))]
+    body = [one for one in method.node.body if kept(ast.unparse(one))]
     try:
         running.follow(body, method.path, names)
     except RefusedError as error:
