@@ -265,6 +265,22 @@ def test_the_template_that_an_image_has_or_has_not() -> None:
     assert errors(ask("--chat-template /else/there.jinja", container=_Work())) != []
 
 
+def test_what_only_begins_like_an_object_is_text() -> None:
+    model = FILES["vllm/config/model.py"].replace(
+        b"hf_overrides: dict[str, Any]", b"hf_overrides: dict[str, Any] | Callable"
+    )
+    files = {**FILES, "vllm/config/model.py": model}
+    assert ask("--hf-overrides '{abc'", files=files).faults == ()
+    assert only(ask("--hf-overrides '{abc}'", files=files)).code == "json-invalid"
+
+
+def test_one_of_several_values_may_be_none() -> None:
+    names = (b"names: str | list[str]", b"names: list[int]")
+    files = {**FILES, "vllm/config/model.py": FILES["vllm/config/model.py"].replace(*names)}
+    assert ask("--names None 1", files=files).faults == ()
+    assert only(ask("--names None x", files=files)).code == "value-type"
+
+
 def test_a_flag_is_told_when_it_came_or_went() -> None:
     known = {
         "0.18.0": frozenset({"--a"}),

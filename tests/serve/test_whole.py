@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from memory_tree import MemoryTree
 
-from vllm_mods.serve import whole
+from vllm_mods.serve import refusals
 from vllm_mods.serve.meaning import UNKNOWN, KnownObject, RefusedError
 from vllm_mods.serve.source import ModuleSources
 
@@ -85,7 +85,7 @@ def refused(guard: str = "self.kv_transfer_config is not None", **given: Any) ->
         for name, value in given.items()
     }
     try:
-        whole.check(sources, made)
+        refusals.check_whole(sources, made)
     except RefusedError as error:
         return f"{', '.join(error.names)}: {error}"
     return ""

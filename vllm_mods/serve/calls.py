@@ -9,8 +9,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from vllm_mods.serve import hints
-from vllm_mods.serve.expressions import Expressions, items_of
-from vllm_mods.serve.lookups import Frame
+from vllm_mods.serve.expressions import Expressions, Frame, items_of
 from vllm_mods.serve.meaning import (
     OF_TREE,
     UNKNOWN,

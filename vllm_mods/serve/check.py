@@ -90,7 +90,7 @@ class _Checker:
         yield from self.repeated()
         yield from self.words()
         yield from self.requirements()
-        uses = [u for u in self.parsed.uses if u.flag and u.flag.name == "--chat-template"]
+        uses = [u for u in self.parsed.uses if u.name == "--chat-template"]
         yield from template.faults(
             self.sources.tree, uses, self.serving.mods, self.serving.container, self.filled_in
         )
@@ -173,8 +173,7 @@ class _Checker:
             yield from of(use.typed, wrong)
 
     def value(self, use: Use, flag: Flag, found: FlagShape, value: str) -> Iterator[ServeFault]:
-        human = self.flags.rules.human_json
-        wrong = list(values.problems(self.sources, found, value, human_json=human))
+        wrong = list(values.problems(self.sources, found, value))
         if flag.name == "--lora-modules":
             wrong += values.adapter_problems(self.sources, found, value)
         perhaps = found.cls is not None and found.cls.node.name == _PERHAPS
@@ -193,9 +192,7 @@ class _Checker:
             yield from self.unread(use, value, keys)
 
     def unlisted(self, use: Use, value: str, names: registry.Offered) -> ServeFault:
-        plugin = next(
-            (u.typed for u in self.parsed.uses if u.flag and u.flag.name.endswith("-plugin")), ""
-        )
+        plugin = next((u.typed for u in self.parsed.uses if u.name.endswith("-plugin")), "")
         why = names.open or (f"{plugin} may register it" if plugin else "")
         if not why and re.search(r"[A-Za-z_]\w*\.[A-Za-z_]|[/:]", value):
             why = "it names code or a file of one's own"
@@ -224,8 +221,8 @@ class _Checker:
     # --- the command as a whole
 
     def repeated(self) -> Iterator[ServeFault]:
-        whole = Counter(u.flag.name for u in self.parsed.uses if u.flag and not u.keys)
-        by_key = {u.flag.name for u in self.parsed.uses if u.flag and u.keys}
+        whole = Counter(u.name for u in self.parsed.uses if u.flag and not u.keys)
+        by_key = {u.name for u in self.parsed.uses if u.keys}
         for name, count in whole.items():
             if name in by_key:
                 message = (
@@ -255,19 +252,19 @@ class _Checker:
             else:
                 message = f"{word!r} follows it, and it takes no value"
                 yield ServeFault("value-unexpected", behind.typed, message)
-        model = next((u for u in self.parsed.uses if u.flag and u.flag.name == "--model"), None)
-        if model is not None and self.parsed.model is not None:
+        model = any(u.name == "--model" for u in self.parsed.uses)
+        if model and self.parsed.model is not None:
             message = f"the model is {self.parsed.model!r} already: vLLM takes one"
             yield ServeFault("argument-extra", "--model", message)
-        elif model is not None:
+        elif model:
             message = "the model is the first word behind `vllm serve`"
             yield note("flag-deprecated", "--model", message)
-        if any(u.flag and u.flag.name == "--config" for u in self.parsed.uses):
+        if any(u.name == "--config" for u in self.parsed.uses):
             yield note("config-file", "--config", "the flags in that file are not checked")
 
     def given(self, name: str) -> bool:
         """Tell whether a flag is in the command, and not to be turned off."""
-        return any(u.flag and u.flag.name == name and not u.negated for u in self.parsed.uses)
+        return any(u.name == name and not u.negated for u in self.parsed.uses)
 
     def requirements(self) -> Iterator[ServeFault]:
         """Find flags that vLLM refuses without another one: ``if args.a and not args.b: raise``."""

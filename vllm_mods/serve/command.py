@@ -41,6 +41,11 @@ class Use(NamedTuple):
     shortened: str = ""
     candidates: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The name of the flag, ``""`` if there is none."""
+        return self.flag.name if self.flag else ""
+
 
 class Loose(NamedTuple):
     """A word that is neither a flag nor the value of one; ``behind`` is the flag before it."""

@@ -32,7 +32,8 @@ class FlagShape(NamedTuple):
     ``json``, ``json-or-text``; or of none: ``switch`` (which also has ``--no-…``) and ``flag``.
     ``nargs`` is argparse's. ``choices`` are enforced by the parser; ``open`` is why there may be
     more of them. ``config`` is the class whose fields are the keys of the JSON, ``validated`` whether
-    the parser itself makes one of it; ``cls`` and ``field`` are where the value goes.
+    the parser itself makes one of it, ``human_json`` whether 32k may stand in it; ``cls`` and ``field``
+    are where the value goes.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class FlagShape(NamedTuple):
     field: ConfigField | None = None
     append: bool = False
     validated: bool = False
+    human_json: bool = False
 
     @property
     def takes_value(self) -> bool:
@@ -86,7 +88,8 @@ def _of_field(sources: ModuleSources, field: ConfigField, rules: FlagRules) -> F
     optional = "None" in names
     config = hints.config_class(sources, found)
     if config is not None:
-        return FlagShape("json", optional=optional, config=config, validated=True)
+        human = rules.human_json
+        return FlagShape("json", optional=optional, config=config, validated=True, human_json=human)
     if rules.optional_text and len(found) == len(names) and names == {"bool", "str", "None"}:
         return FlagShape("text", nargs="?")
     if "bool" in names:
@@ -156,7 +159,8 @@ def _of_type(node: ast.AST, found: FlagShape) -> FlagShape:
     kinds = {"int": "int", "float": "float", "json.loads": "json", "str": "text"}
     kinds |= {"human_readable_int": "human", "human_readable_int_or_auto": "human-auto"}
     kinds |= {"union_dict_and_str": "json-or-text"}
-    return found._replace(kind=kinds.get(name, "text"), optional=False, validated=False)
+    kind = kinds.get(name, "text")
+    return found._replace(kind=kind, optional=False, validated=False, human_json=False)
 
 
 def _of_choices(sources: ModuleSources, at: AnyPlace, found: FlagShape) -> FlagShape:

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from vllm_mods.serve.expressions import bind, items_of
-from vllm_mods.serve.lookups import Frame, undo
+from vllm_mods.serve.expressions import Frame, bind, items_of, undo
 from vllm_mods.serve.meaning import UNKNOWN, CodeReference, KnownObject, RefusedError
 from vllm_mods.serve.objects import Objects
 from vllm_mods.serve.source import ModuleSources, SourcePlace, last_name

@@ -19,6 +19,8 @@ from vllm_mods.serve.source import ClassPlace, ModuleSources
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_NUMBERS = {"int": "a whole number", "float": "a number"}
+_OBJECT = re.compile(r"\s*{.*}\s*", re.DOTALL)
 _CURLY = "\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
 # How many names are listed beside the one that was probably meant.
 _FEW = 8
@@ -37,23 +39,26 @@ _IN_WORDS = {
 _EXACTLY = {"list": list, "tuple": list, "set": list, "dict": dict, "str": str}
 
 
-def problems(
-    sources: ModuleSources, shape: FlagShape, text: str, *, human_json: bool
-) -> Iterator[ServeFault]:
+def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[ServeFault]:
     """Yield what is wrong with one value of a flag, as it stands on the command line."""
-    if shape.optional and text in {"", "None"}:
-        return
-    if shape.kind in {"json", "json-or-text"}:
-        if shape.kind == "json" or re.fullmatch(r"(?s)\s*{.*}\s*", text):
-            yield from _json(sources, shape, text, human_json=human_json)
-        return
-    value: object = text
-    if shape.kind != "text":
-        try:
-            value = _number(shape.kind, text)
-        except ValueError as error:
+    is_json = shape.kind in {"json", "json-or-text"}
+    try:
+        value = read(shape, text)
+    except ValueError as error:
+        if is_json:
+            yield ServeFault("json-invalid", "", f"not JSON: {_why_no_json(text, error)}")
+        else:
             yield ServeFault("value-type", "", str(error))
-            return
+        return
+    if value is None:
+        return
+    if is_json:
+        if shape.config is not None and isinstance(value, dict):
+            yield from object_problems(sources, shape.config, value)
+        elif shape.config is not None and shape.kind == "json":
+            message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
+            yield ServeFault("json-value", "", message)
+        return
     if shape.choices is not None or shape.open:
         yield from chosen(value, shape.choices or (), shape.open)
     if isinstance(value, (int, float)) and shape.cls and shape.field:
@@ -113,23 +118,6 @@ def object_problems(
             yield ServeFault("json-key", "", f"{cls.node.name} has no {where!r}{meant}", near)
 
 
-def _json(
-    sources: ModuleSources, shape: FlagShape, text: str, *, human_json: bool
-) -> Iterator[ServeFault]:
-    try:
-        data = json_of(plain_json(text, human=human_json and shape.validated))
-    except ValueError as error:
-        yield ServeFault("json-invalid", "", f"not JSON: {_why_no_json(text, error)}")
-        return
-    if shape.config is None:
-        return
-    if isinstance(data, dict):
-        yield from object_problems(sources, shape.config, data)
-    elif data is not None:
-        message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
-        yield ServeFault("json-value", "", message)
-
-
 def _why_no_json(text: str, error: ValueError) -> str:
     if any(char in text for char in _CURLY):
         return f"typographic quotes in {text}"
@@ -142,10 +130,31 @@ def _why_no_json(text: str, error: ValueError) -> str:
     return f"{error} in {text}"
 
 
-def plain_json(text: str, *, human: bool) -> str:
-    """Return JSON with its ``32k`` written out, where this vLLM does that. Raises ``ValueError``."""
-    if not human:
+def read(shape: FlagShape, text: str) -> Any:
+    """Return what the parser makes of one value. Raises ``ValueError``."""
+    if shape.optional and text in {"", "None"}:
+        return None
+    if shape.kind == "text" or (shape.kind == "json-or-text" and not _OBJECT.fullmatch(text)):
         return text
+    if shape.kind in {"json", "json-or-text"}:
+        return json_of(_plain_json(text) if shape.human_json else text)
+    try:
+        if shape.kind == "human-auto" and text.strip().lower() in {"-1", "auto"}:
+            return -1
+        if shape.kind.startswith("human"):
+            return _human(text)
+        return int(text) if shape.kind == "int" else float(text)
+    except ValueError as error:
+        if "binary" in str(error):
+            raise
+        what = _NUMBERS.get(shape.kind, "a whole number, or 32k, 4M")
+        short = shape.kind == "int" and _HUMAN.fullmatch(text)
+        suffix = " (this flag takes no suffix)" if short else ""
+        raise ValueError(f"{text!r} is not {what}{suffix}") from error
+
+
+def _plain_json(text: str) -> str:
+    """Return JSON with its ``32k`` written out. Raises ``ValueError``."""
     parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
     pattern = rf"\b{_HUMAN.pattern}\b"
     parts[::2] = [re.sub(pattern, lambda found: str(_human(found[0])), one) for one in parts[::2]]
@@ -165,28 +174,6 @@ def _human(text: str) -> int:
             f"{text!r}: {found[2]} is binary and takes no decimals; {text.lower()} does"
         )
     return int(found[1]) * _BINARY[found[2]]
-
-
-def read(shape: FlagShape, text: str) -> str | int | float:
-    """Return what the parser makes of one value. Raises ``ValueError``."""
-    return text if shape.kind == "text" else _number(shape.kind, text)
-
-
-def _number(kind: str, text: str) -> int | float:
-    try:
-        if kind == "human-auto" and text.strip().lower() in {"-1", "auto"}:
-            return -1
-        if kind.startswith("human"):
-            return _human(text)
-        return int(text) if kind == "int" else float(text)
-    except ValueError as error:
-        if "binary" in str(error):
-            raise
-        what = {"int": "a whole number", "float": "a number"}.get(
-            kind, "a whole number, or 32k, 4M"
-        )
-        suffix = " (this flag takes no suffix)" if kind == "int" and _HUMAN.fullmatch(text) else ""
-        raise ValueError(f"{text!r} is not {what}{suffix}") from error
 
 
 def _early(sources: ModuleSources, cls: ClassPlace, field: ConfigField) -> list[configs.Validator]:
