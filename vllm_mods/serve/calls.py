@@ -9,13 +9,13 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from vllm_mods.serve import hints
+from vllm_mods.serve.configs import Member
 from vllm_mods.serve.expressions import Expressions, Frame, items_of
 from vllm_mods.serve.meaning import (
     OF_TREE,
     UNKNOWN,
     CodeReference,
     KnownObject,
-    Member,
     RefusedError,
     known,
     truth,

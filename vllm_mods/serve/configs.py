@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,6 +31,33 @@ class ConfigField(NamedTuple):
     doc: str
     init: bool
     bounds: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an enumeration; ``value`` is the source of one that is computed."""
+
+    cls: ClassPlace
+    name: str
+    node: ast.expr
+
+    @property
+    def plain(self) -> bool:
+        """Whether its value is written out."""
+        return isinstance(self.node, ast.Constant)
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether its value is made of others, and so nobody can type it."""
+        return isinstance(self.node, ast.Tuple)
+
+    @property
+    def value(self) -> object:
+        """What stands behind its name."""
+        return self.node.value if isinstance(self.node, ast.Constant) else ast.unparse(self.node)
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class Validator(NamedTuple):
@@ -111,17 +139,10 @@ def is_protocol(cls: ClassPlace) -> bool:
     return any(last_name(base) == "Protocol" for base in cls.node.bases)
 
 
-def members(cls: ClassPlace) -> dict[str, object]:
-    """Return the members of an enumeration; the value is ``None`` where it is computed.
-
-    It is ``()`` for a tuple of others, which nobody can type.
-    """
+def members(cls: ClassPlace) -> dict[str, Member]:
+    """Return the members of an enumeration by name."""
     return {
-        target.id: node.value.value
-        if isinstance(node.value, ast.Constant)
-        else ()
-        if isinstance(node.value, ast.Tuple)
-        else None
+        target.id: Member(cls, target.id, node.value)
         for node in cls.node.body
         if isinstance(node, ast.Assign)
         for target in node.targets

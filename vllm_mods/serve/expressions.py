@@ -10,12 +10,12 @@ import contextlib
 from typing import Any, NamedTuple
 
 from vllm_mods.serve import configs, meaning
+from vllm_mods.serve.configs import Member
 from vllm_mods.serve.meaning import (
     OF_TREE,
     UNKNOWN,
     CodeReference,
     KnownObject,
-    Member,
     RefusedError,
     known,
     truth,
@@ -117,7 +117,7 @@ class Expressions:
     def inherited(self, cls: ClassPlace, name: str, owner: KnownObject | CodeReference) -> Any:
         """Return what a class says of a name: a member, the default of a field, a method."""
         if meaning.is_plain_enum(self.sources, cls):
-            members = {one.name: one for one in meaning.enumerated(cls)}
+            members = configs.members(cls)
             if name == "__members__":
                 return members
             if name in members:
@@ -217,7 +217,7 @@ class Expressions:
     def _member(self, cls: ClassPlace, name: str) -> Member | KnownObject:
         if not meaning.is_plain_enum(self.sources, cls):
             return KnownObject(cls, partly=True)  # one of them, or it raises
-        members = {one.name: one for one in meaning.enumerated(cls)}
+        members = configs.members(cls)
         if name not in members:
             raise RefusedError(f"{name!r} is not one of {', '.join(members)}")
         return members[name]

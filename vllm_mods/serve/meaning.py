@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from vllm_mods.serve import configs
+from vllm_mods.serve.configs import Member
 from vllm_mods.serve.source import ClassPlace, ModuleSources, SourcePlace, last_name
 
 
@@ -59,19 +60,6 @@ class KnownObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A member of an enumeration; ``value`` is the source of one that is computed."""
-
-    cls: ClassPlace
-    name: str
-    value: object
-    plain: bool
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
 class CodeReference:
     """A function or class of the tree; ``owner`` is what it is called on."""
 
@@ -81,17 +69,6 @@ class CodeReference:
 
 OF_TREE = (KnownObject, Member, CodeReference)
 """What only code of the tree can compute with."""
-
-
-def enumerated(cls: ClassPlace) -> Iterator[Member]:
-    """Yield the members of an enumeration."""
-    for node in cls.node.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            if not name.startswith("_"):
-                constant = node.value if isinstance(node.value, ast.Constant) else None
-                value = constant.value if constant else ast.unparse(node.value)
-                yield Member(cls, name, value, constant is not None)
 
 
 def is_plain_enum(sources: ModuleSources, cls: ClassPlace) -> bool:

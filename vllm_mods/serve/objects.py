@@ -7,8 +7,8 @@ from typing import Any
 
 from vllm_mods.serve import configs, hints, meaning, values
 from vllm_mods.serve.calls import Calls
-from vllm_mods.serve.configs import ConfigField
-from vllm_mods.serve.meaning import UNKNOWN, CodeReference, KnownObject, Member, RefusedError
+from vllm_mods.serve.configs import ConfigField, Member
+from vllm_mods.serve.meaning import UNKNOWN, CodeReference, KnownObject, RefusedError
 from vllm_mods.serve.source import ClassPlace, FunctionPlace, ModuleSources
 
 _LENGTH = "max_model_len"
@@ -121,7 +121,7 @@ class Objects(Calls):
             if own is None:
                 return self.make(cls, kwargs)
         if meaning.is_plain_enum(self.sources, cls) and len(args) == 1 and args[0] is not UNKNOWN:
-            for member in meaning.enumerated(cls):
+            for member in configs.members(cls).values():
                 if member == args[0] or (member.plain and member.value == args[0]):
                     return member
             return UNKNOWN
@@ -143,7 +143,7 @@ def _converted(  # noqa: C901, PLR0911 - one kind of type per branch
         if hint.kind == "literal" and value in hint.values:
             return value
         if hint.place and meaning.is_plain_enum(sources, hint.place):
-            for member in meaning.enumerated(hint.place):
+            for member in configs.members(hint.place).values():
                 if member.plain and member.value == value:
                     return member
     builtin = [hint for hint in found if hint.kind == "builtin"]

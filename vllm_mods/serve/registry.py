@@ -132,11 +132,11 @@ def _typed(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:
         if hint.kind == "literal":
             yield from (str(value) for value in hint.values)
         elif hint.place is not None and configs.is_enum(sources, hint.place):
-            for name, value in configs.members(hint.place).items():
+            for name, one in configs.members(hint.place).items():
                 yield name
                 # some enumerations have the path of a class as their value, which nobody types
-                if isinstance(value, (int, str)) and "." not in str(value):
-                    yield str(value)
+                if one.plain and isinstance(one.value, (int, str)) and "." not in str(one.value):
+                    yield str(one.value)
 
 
 def _table(sources: ModuleSources, variable: str, files: tuple[str, ...]) -> Offered | None:

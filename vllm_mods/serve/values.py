@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import operator
 import re
 from collections.abc import Iterable, Iterator
@@ -168,7 +169,10 @@ def _human(text: str) -> int:
     if found is None:
         return int(text)
     if found[2] in _DECIMAL:
-        return int(float(found[1]) * _DECIMAL[found[2]])
+        number = float(found[1]) * _DECIMAL[found[2]]
+        if math.isinf(number):
+            raise ValueError(f"{text} is more than can be counted")
+        return int(number)
     if "." in found[1]:
         raise ValueError(
             f"{text!r}: {found[2]} is binary and takes no decimals; {text.lower()} does"
@@ -270,10 +274,11 @@ def _mismatch(  # noqa: C901 - one kind of type per branch
                 return None
             offered += [str(one) for one in hint.values]
         elif hint.place and configs.is_enum(sources, hint.place):
-            there = configs.members(hint.place).values()
+            members = configs.members(hint.place).values()
+            there = [one.value if one.plain else None for one in members if not one.is_tuple]
             if None in there or value in there or number_of(str(value)) in there:
                 return None
-            offered += [str(one) for one in there if one != ()]
+            offered += map(str, there)
         elif hint.place and configs.is_dataclass(sources, hint.place):
             offered.append("a JSON object")
         elif hint.kind == "other" and hint.name.startswith("Callable"):
@@ -297,7 +302,9 @@ def _fits(name: str, value: object) -> bool:
         return _is_number(value) or (name == "bool" and value.lower() in _TRUTHS)
     if not isinstance(value, (int, float)):
         return False
-    return value in (0, 1) if name == "bool" else name == "float" or value == int(value)
+    if name == "bool":
+        return value in (0, 1)
+    return name == "float" or isinstance(value, int) or value.is_integer()
 
 
 def _holds(sources: ModuleSources, hint: hints.Hint, value: object) -> bool:
