@@ -14,7 +14,7 @@ from typing import NamedTuple
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.serve import command, envs, flags, refusals, registry, template, values
-from vllm_mods.serve.command import Parsed, Use
+from vllm_mods.serve.command import Use
 from vllm_mods.serve.faults import ServeFault, note, of
 from vllm_mods.serve.flags import Flag
 from vllm_mods.serve.known import KnownFlags
@@ -77,11 +77,12 @@ def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
 
 class _Checker:
     def __init__(self, known: KnownFlags, serving: Serving) -> None:
+        self.known = known
         self.sources = known.sources
         self.flags = known.flags
         self.shape = known.shape
         self.serving = serving
-        self.parsed: Parsed = command.parse(serving.argv, known.flags, known.shape)
+        self.parsed = command.parse(serving.argv, known)
         self.version = known.sources.tree.version or "this version"
 
     def faults(self) -> Iterator[ServeFault]:
@@ -290,7 +291,7 @@ class _Checker:
             why = f": {mod.findings[0].message}" if mod.findings else ""
             yield ServeFault("mod-verdict", name, f"does not go in, it is {mod.verdict}{why}")
             return
-        wanted = command.parse(mod.mod.serve_args, self.flags, self.shape)
+        wanted = command.parse(mod.mod.serve_args, self.known)
         for want in wanted.uses:
             shown = " ".join((want.typed, *want.values))
             if want.flag is None:

@@ -8,14 +8,15 @@ JSON value. It goes on where that parser would stop at the first error.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.serve.flags import Flag, Flags
-from vllm_mods.serve.shape import FlagShape
+from vllm_mods.serve.flags import Flag
+from vllm_mods.serve.known import KnownFlags
 
 _HELP = frozenset({"-h", "--help"})
 _NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")
@@ -82,9 +83,9 @@ def words(argv: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def parse(argv: Sequence[str], flags: Flags, shape_of: Callable[[Flag], FlagShape]) -> Parsed:
+def parse(argv: Sequence[str], known: KnownFlags) -> Parsed:
     """Take apart what follows ``vllm serve``."""
-    return _Parser(flags, shape_of).parse([_plain(word) for word in _optimized(argv)])
+    return _Parser(known).parse([_plain(word) for word in _optimized(argv)])
 
 
 def nested(use: Use) -> dict[str, Any]:
@@ -107,17 +108,18 @@ def looks_like_flag(word: str) -> bool:
 
 
 class _Parser:
-    def __init__(self, flags: Flags, shape_of: Callable[[Flag], FlagShape]) -> None:
-        self.flags = flags
-        self.shape_of = shape_of
-        self.off: dict[str, Flag] = {
-            off: flag
+    def __init__(self, known: KnownFlags) -> None:
+        flags = known.flags
+        self.shape_of = known.shape
+        on = {name: _Option(name, flag, negated=False) for name, flag in flags.by_name.items()}
+        off = {
+            off: _Option(off, flag, negated=True)
             for flag in flags.flags
             for name in flag.names
             if name.startswith("--")
             for off in (f"--no-{name[2:]}", *flags.rules.inverted(name))
-            if off not in flags.by_name
         }
+        self.options = on | {name: option for name, option in off.items() if name not in on}
 
     def parse(self, argv: list[str]) -> Parsed:
         uses: list[Use] = []
@@ -132,10 +134,8 @@ class _Parser:
             elif only_words or not self.is_flag(word):
                 loose.append(Loose(word, uses[-1] if uses else None))
             elif word.partition("=")[0] not in _HELP:
-                following = 0
-                while i + following < len(argv) and not self.is_flag(argv[i + following]):
-                    following += 1
-                use, taken = self.use(word, argv[i : i + following])
+                following = itertools.takewhile(lambda one: not self.is_flag(one), argv[i:])
+                use, taken = self.use(word, list(following))
                 uses.append(use)
                 i += taken
         model = loose.pop(0).word if loose and not looks_like_flag(loose[0].word) else None
@@ -155,10 +155,9 @@ class _Parser:
         head, *keys = typed.split(".")
         found = self.find(head)
         if not found and not typed.startswith("--"):
-            short = self.flags.by_name.get(typed[:2])
+            short = self.options.get(typed[:2])
             if short is not None and len(typed) > 2:  # `-qawq`
-                found, head = [_Option(typed[:2], short, negated=False)], typed
-                attached = [word[2:]]
+                found, head, attached = [short], typed, [word[2:]]
         if len({id(option.flag) for option in found}) != 1:
             # what follows a flag that does not exist was meant for it
             names = tuple(sorted(option.name for option in found))
@@ -190,22 +189,17 @@ class _Parser:
     def find(self, name: str) -> list[_Option]:
         """Return the options that a word names: one, those it is the beginning of, or none."""
         name = name.partition(".")[0] if name.startswith("-") else name
-        if name in self.flags.by_name:
-            return [_Option(name, self.flags.by_name[name], negated=False)]
-        if name in self.off and self.is_switch(self.off[name]):
-            return [_Option(name, self.off[name], negated=True)]
+        exact = self.options.get(name)
+        if exact is not None and self.is_there(exact):
+            return [exact]
         if not name.startswith("--") or len(name) < 3:
             return []
-        every = [(full, flag, False) for full, flag in self.flags.by_name.items()]
-        every += [(full, flag, True) for full, flag in self.off.items()]
-        return [
-            _Option(full, flag, negated=negated)
-            for full, flag, negated in every
-            if full.startswith(name) and (not negated or self.is_switch(flag))
-        ]
+        begun = (option for full, option in self.options.items() if full.startswith(name))
+        return [option for option in begun if self.is_there(option)]
 
-    def is_switch(self, flag: Flag) -> bool:
-        return self.shape_of(flag).kind == "switch"
+    def is_there(self, option: _Option) -> bool:
+        """Tell whether a name is one of a flag: only a switch can be turned off."""
+        return not option.negated or self.shape_of(option.flag).kind == "switch"
 
 
 def _plain(word: str) -> str:
