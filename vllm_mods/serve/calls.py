@@ -10,13 +10,15 @@ from packaging.version import InvalidVersion, Version
 
 from vllm_mods.serve import hints
 from vllm_mods.serve.configs import Member
-from vllm_mods.serve.expressions import Expressions, Frame, items_of
+from vllm_mods.serve.expressions import Expressions
 from vllm_mods.serve.meaning import (
     OF_TREE,
     UNKNOWN,
     CodeReference,
+    Frame,
     KnownObject,
     RefusedError,
+    items_of,
     known,
     truth,
 )

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_mods.serve import configs, meaning
 from vllm_mods.serve.configs import Member
 from vllm_mods.serve.meaning import (
+    ABSENT,
     OF_TREE,
     UNKNOWN,
     CodeReference,
+    Frame,
     KnownObject,
     RefusedError,
+    Trail,
+    items_of,
     known,
     truth,
 )
@@ -31,19 +35,9 @@ from vllm_mods.serve.source import (
     last_name,
 )
 
-_LONGEST = 200
 _ENVIRONMENT = "vllm/envs.py"
-_ABSENT = object()
 # What may have been added to since it was made.
 _CHANGING = (list, dict, set, KnownObject)
-Trail = list[tuple[dict[str, Any], str, Any]]
-
-
-class Frame(NamedTuple):
-    """One call: its names, and the file that it is in."""
-
-    path: str
-    names: dict[str, Any]
 
 
 class Expressions:
@@ -65,8 +59,31 @@ class Expressions:
     def write(self, into: dict[str, Any], key: str, value: object) -> None:
         """Set a name or an attribute, so that it can be taken back."""
         if self.trail is not None:
-            self.trail.append((into, key, into.get(key, _ABSENT)))
+            self.trail.append((into, key, into.get(key, ABSENT)))
         into[key] = value
+
+    def assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
+        """Set what stands before an ``=``, or what a loop gives its values to."""
+        if isinstance(target, ast.Attribute):
+            owner = self.evaluate(target.value, frame)
+            if isinstance(owner, KnownObject):
+                self.write(owner.attrs, target.attr, value)
+        elif isinstance(target, ast.Subscript):
+            owner = self.evaluate(target.value, frame)
+            key = self.evaluate(target.slice, frame) if isinstance(owner, dict) else UNKNOWN
+            if isinstance(owner, dict) and isinstance(key, str):
+                self.write(owner, key, value)
+            else:
+                self.lose(owner)
+        elif isinstance(target, ast.Name):
+            self.write(frame.names, target.id, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            fits = isinstance(value, (tuple, list)) and len(value) == len(target.elts)
+            parts = value if fits else [UNKNOWN] * len(target.elts)
+            for one, part in zip(target.elts, parts, strict=True):
+                self.assign(one, part, frame)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, UNKNOWN, frame)
 
     def lose(self, *values: object) -> Any:
         """Take what something unknown may have changed as not known any more, as its result is."""
@@ -332,8 +349,7 @@ class Expressions:
             return UNKNOWN
         for item in items:
             inner = Frame(frame.path, dict(frame.names))
-            if not bind(loop.target, item, inner.names):
-                return UNKNOWN
+            self.assign(loop.target, item, inner)
             tests = [self.holds(test, inner) for test in loop.ifs]
             if None in tests:
                 return UNKNOWN
@@ -355,26 +371,6 @@ class Expressions:
         return _hashed(self._comprehended(node, frame))
 
 
-def bind(target: ast.expr, value: Any, names: dict[str, Any]) -> bool:
-    """Give names to what a loop or an assignment yields; tell whether that could be done."""
-    if isinstance(target, ast.Name):
-        names[target.id] = value
-        return True
-    if isinstance(target, (ast.Tuple, ast.List)):
-        fits = isinstance(value, (tuple, list)) and len(value) == len(target.elts)
-        values = value if fits else [UNKNOWN] * len(target.elts)
-        done = [bind(one, part, names) for one, part in zip(target.elts, values, strict=True)]
-        return all(done)
-    return False
-
-
-def items_of(value: Any) -> list[Any] | None:
-    """Return what a loop goes over, ``None`` if that is not known."""
-    if isinstance(value, (list, tuple, set, frozenset, dict, range)) and len(value) <= _LONGEST:
-        return list(value)
-    return None
-
-
 def _not(answer: bool | None) -> bool | None:  # noqa: FBT001  (what is turned round)
     return None if answer is None else not answer
 
@@ -388,12 +384,3 @@ def _hashed(found: Any) -> Any:
         return UNKNOWN if found is UNKNOWN or not known(found) else set(found)
     except TypeError:
         return UNKNOWN
-
-
-def undo(trail: Trail) -> None:
-    """Take back what was written."""
-    for into, key, before in reversed(trail):
-        if before is _ABSENT:
-            into.pop(key, None)
-        else:
-            into[key] = before

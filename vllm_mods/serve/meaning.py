@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from vllm_mods.serve import configs
 from vllm_mods.serve.configs import Member
@@ -19,6 +19,10 @@ class _UnknownValue:
 
 
 UNKNOWN: Final = _UnknownValue()
+ABSENT: Final = object()
+Trail = list[tuple[dict[str, Any], str, Any]]
+"""What was written into which names, and what stood there before, or ``ABSENT``."""
+_LONGEST = 200
 
 OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -42,6 +46,13 @@ class RefusedError(Exception):
     def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.names = names
+
+
+class Frame(NamedTuple):
+    """One call: its names, and the file that it is in."""
+
+    path: str
+    names: dict[str, Any]
 
 
 @dataclass(eq=False, slots=True)
@@ -121,6 +132,22 @@ def inside(item: object, container: object) -> bool | None:
         answers = [same(item, one) for one in container]
         return True if True in answers else None if None in answers else False
     return None
+
+
+def items_of(value: Any) -> list[Any] | None:
+    """Return what a loop goes over, ``None`` if that is not known."""
+    if isinstance(value, (list, tuple, set, frozenset, dict, range)) and len(value) <= _LONGEST:
+        return list(value)
+    return None
+
+
+def undo(trail: Trail) -> None:
+    """Take back what was written."""
+    for into, key, before in reversed(trail):
+        if before is ABSENT:
+            into.pop(key, None)
+        else:
+            into[key] = before
 
 
 def _counts(member: Member) -> bool:

@@ -12,8 +12,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from vllm_mods.serve.expressions import Frame, bind, items_of, undo
-from vllm_mods.serve.meaning import UNKNOWN, CodeReference, KnownObject, RefusedError
+from vllm_mods.serve.meaning import (
+    UNKNOWN,
+    CodeReference,
+    Frame,
+    RefusedError,
+    items_of,
+    undo,
+)
 from vllm_mods.serve.objects import Objects
 from vllm_mods.serve.source import ModuleSources, SourcePlace, last_name
 
@@ -156,12 +162,12 @@ class Statements(Objects):
     def _do_assign(self, node: ast.Assign, frame: Frame) -> _End:
         value = self.evaluate(node.value, frame)
         for target in node.targets:
-            self._set(target, value, frame)
+            self.assign(target, value, frame)
         return _ON
 
     def _do_annassign(self, node: ast.AnnAssign, frame: Frame) -> _End:
         if node.value is not None:
-            self._set(node.target, self.evaluate(node.value, frame), frame)
+            self.assign(node.target, self.evaluate(node.value, frame), frame)
         return _ON
 
     def _do_augassign(self, node: ast.AugAssign, frame: Frame) -> _End:
@@ -169,35 +175,13 @@ class Statements(Objects):
         value = self.evaluate(node.value, frame)
         if isinstance(before, (list, dict, set)):
             self.lose(before)
-        self._set(node.target, self.operated(node.op, before, value), frame)
+        self.assign(node.target, self.operated(node.op, before, value), frame)
         return _ON
 
     def _do_delete(self, node: ast.Delete, frame: Frame) -> _End:
         for target in node.targets:
-            self._set(target, UNKNOWN, frame)
+            self.assign(target, UNKNOWN, frame)
         return _ON
-
-    def _set(self, target: ast.expr, value: Any, frame: Frame) -> None:
-        if isinstance(target, ast.Attribute):
-            owner = self.evaluate(target.value, frame)
-            if isinstance(owner, KnownObject):
-                self.write(owner.attrs, target.attr, value)
-        elif isinstance(target, ast.Subscript):
-            owner = self.evaluate(target.value, frame)
-            key = self.evaluate(target.slice, frame) if isinstance(owner, dict) else UNKNOWN
-            if isinstance(owner, dict) and isinstance(key, str):
-                self.write(owner, key, value)
-            else:
-                self.lose(owner)
-        elif isinstance(target, ast.Name):
-            self.write(frame.names, target.id, value)
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            fits = isinstance(value, (tuple, list)) and len(value) == len(target.elts)
-            parts = value if fits else [UNKNOWN] * len(target.elts)
-            for one, part in zip(target.elts, parts, strict=True):
-                self._set(one, part, frame)
-        elif isinstance(target, ast.Starred):
-            self._set(target.value, UNKNOWN, frame)
 
     def _do_if(self, node: ast.If, frame: Frame) -> _End:
         answer = self.holds(node.test, frame)
@@ -212,7 +196,7 @@ class Statements(Objects):
         for item in node.items:
             self.evaluate(item.context_expr, frame)
             if item.optional_vars is not None:
-                self._set(item.optional_vars, UNKNOWN, frame)
+                self.assign(item.optional_vars, UNKNOWN, frame)
         if any("suppress" in ast.unparse(item.context_expr) for item in node.items):
             return self._either([node.body, []], frame)
         return self._block(node.body, frame)
@@ -231,7 +215,7 @@ class Statements(Objects):
         if items is None:
             return self._loop(node, frame)
         for item in items:
-            self._bind(node.target, item, frame)
+            self.assign(node.target, item, frame)
             end = self._block(node.body, frame)
             if end.way is _Way.BREAK:
                 return _ON
@@ -244,17 +228,11 @@ class Statements(Objects):
     def _do_while(self, node: ast.While, frame: Frame) -> _End:
         return _ON if self.holds(node.test, frame) is False else self._loop(node, frame)
 
-    def _bind(self, target: ast.expr, value: Any, frame: Frame) -> None:
-        fresh: dict[str, Any] = {}
-        bind(target, value, fresh)
-        for name, one in fresh.items():
-            self.write(frame.names, name, one)
-
     # --- ways that may or may not be gone
 
     def _loop(self, node: ast.For | ast.While, frame: Frame) -> _End:
         if isinstance(node, ast.For):
-            self._bind(node.target, UNKNOWN, frame)
+            self.assign(node.target, UNKNOWN, frame)
         self._forget(node.body, frame)
         end = self._forget(node.body, frame)  # what one turn sets, the next one may read
         return _End(_Way.MAYBE) if end.way is _Way.MAYBE else self._block(node.orelse, frame)
