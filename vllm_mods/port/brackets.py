@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from vllm_mods.formats.syntax_tree import with_defaults
 from vllm_mods.port import layout
 from vllm_mods.port.layout import BothChangedError, Side, Splice
 
@@ -143,9 +144,7 @@ def _brackets(node: ast.AST) -> dict[str, _Bracket]:
 
 
 def _parameters(node: ast.arguments) -> Iterator[_Element]:
-    plain = [*node.posonlyargs, *node.args]
-    defaults = [None] * (len(plain) - len(node.defaults)) + node.defaults
-    for one, default in [*zip(plain, defaults, strict=True)]:
+    for one, default in with_defaults(node):
         yield _Element(one.arg, one, default or one)
     if node.vararg is not None:
         yield _Element(f"*{node.vararg.arg}", node.vararg, node.vararg)
@@ -157,9 +156,7 @@ def _parameters(node: ast.arguments) -> Iterator[_Element]:
 
 def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> Iterator[Splice]:
     """Yield the edits for what the mod adds, takes out and changes in a bracket."""
-    for side in (ours, theirs):
-        if [key for key in base if key in side] != [key for key in side if key in base]:
-            raise BothChangedError  # another order
+    layout.check_order(base, ours, theirs)
     _check_places(base, ours, theirs)
     there = list(theirs)
     spans = {key: pair.there.span(one.first, one.last) for key, one in theirs.items()}
@@ -173,7 +170,10 @@ def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> I
             n = there.index(key)
             beside = [spans[there[k]] if 0 <= k < len(there) else None for k in (n - 1, n + 1)]
             yield layout.removed(pair.there, spans[key], *beside)
-    for after, group in _added(base, ours, theirs, back=pair.back):
+    wanted = (key for key in ours if key in base or key not in theirs)
+    for before, behind, keys in layout.added(base, wanted):
+        group = [ours[key] for key in keys]
+        after = _anchor(base, there, (before, behind), group, back=pair.back)
         at = spans[after] if after is not None else None
         first = spans[there[0]] if there else None
         new_spans = [pair.mine.span(one.first, one.last) for one in group]
@@ -205,21 +205,6 @@ def _element(old: _Element, new: _Element, now: _Element, pair: _Pair) -> Iterat
         raise BothChangedError
 
 
-def _added(
-    base: _Bracket, ours: _Bracket, theirs: _Bracket, *, back: bool
-) -> Iterator[tuple[str | None, Sequence[_Element]]]:
-    """Yield what the mod adds, behind the element of the target that it belongs behind; None for before its first."""
-    before: str | None = None
-    group: list[_Element] = []
-    for key in [*ours, None]:
-        if key is not None and key not in base:
-            group += [] if key in theirs else [ours[key]]
-            continue
-        if group:
-            yield _anchor(base, list(theirs), (before, key), group, back=back), group
-        before, group = key, []
-
-
 def _anchor(
     base: _Bracket,
     there: list[str],
@@ -228,7 +213,7 @@ def _anchor(
     *,
     back: bool,
 ) -> str | None:
-    """Find what a group stands behind, between two old neighbours, None for the ends of the bracket."""
+    """Find the element of the target that a group belongs behind, between two old neighbours; None for before its first."""
     before, after = neighbours
     named = group[0].value is not None or not isinstance(group[0].first, ast.expr)
     if not back and not named and not {before, after} & {*there}:
