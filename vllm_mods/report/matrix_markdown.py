@@ -8,16 +8,14 @@ escaped in code spans too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from vllm_mods import __version__
-from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
+from vllm_mods.grid.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
 
 
-def render(
-    result: MatrixResult, _explained: Mapping[tuple[str, str], Explanation] | None = None
-) -> str:
+def render(result: MatrixResult) -> str:
     """Return a summary, a table of runs, the problems and findings, and the whole grid folded."""
     of = view.grid(result)
     blocks = [f"**{view.summary(of)}** {_plain(view.headline(of))}.", *_table(_RUNS, _runs(of))]

@@ -5,22 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from textwrap import wrap
+from collections.abc import Iterable
 
-from vllm_mods.grid.cell import Cell, Explanation, MatrixResult, Together
+from vllm_mods.grid.cell import Cell, MatrixResult, Together
 from vllm_mods.report import matrix_grid as view
-from vllm_mods.report.text import Paint
+from vllm_mods.report.text import Paint, folded
 
 _COLUMNS = 80
 _WORD = 13  # the longest verdict, in brackets
 
 
-def render(
-    result: MatrixResult,
-    _explained: Mapping[tuple[str, str], Explanation] | None = None,
-    paint: Paint = str,
-) -> str:
+def render(result: MatrixResult, paint: Paint = str) -> str:
     """Return the verdicts by mod, the problems, why each bad cell is bad, and which mods meet.
 
     A verdict in brackets is of trees that the mod is not meant for.
@@ -70,15 +65,4 @@ def _pair(of: view.Grid, pair: Together) -> str:
 
 
 def _items(texts: Iterable[str]) -> list[str]:
-    return [
-        line
-        for text in texts
-        for line in wrap(
-            text,
-            _COLUMNS,
-            initial_indent="  ",
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    ]
+    return [line for text in texts for line in folded(text, _COLUMNS, "  ", "    ")]
