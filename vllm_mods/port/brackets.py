@@ -70,21 +70,16 @@ def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterato
         return
     if type(base) is not type(ours) or type(base) is not type(theirs):
         raise BothChangedError
-    brackets = [_brackets(one) for one in (base, ours, theirs)]
-    if len({tuple(some) for some in brackets}) > 1:
+    names, brackets = zip(*map(_bracket_of, (base, ours, theirs)), strict=True)
+    if len(set(names)) > 1:
         raise BothChangedError
-    within = [
-        sides
-        for name in brackets[0]
-        if len({_said(some[name]) for some in brackets}) > 1
-        for sides in [[some[name] for some in brackets]]
-    ]
+    within = len(set(map(_said, brackets))) > 1
     beside = [
         sides
         for sides in _beside(*(list(_children(one)) for one in (base, ours, theirs)))
         if len(set(map(_dump, sides))) > 1
     ]
-    if len(beside) + bool(within) > 1 and not isinstance(base, _FUNCTION):
+    if len(beside) + within > 1 and not isinstance(base, _FUNCTION):
         raise BothChangedError  # as in an expression: nothing says that both go together
     for old, new, other in beside:
         if not all(isinstance(one, ast.AST) for one in (old, new, other)):
@@ -92,7 +87,8 @@ def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterato
                 continue
             raise BothChangedError
         yield from _node(old, new, other, pair)  # type: ignore[arg-type]
-    for b, o, t in within:
+    if within:
+        b, o, t = brackets
         yield from _bracket(b, o, t, pair)
 
 
@@ -108,39 +104,41 @@ def _beside(*sides: list[object]) -> Iterator[tuple[object, object, object]]:
 
 def _children(node: ast.AST) -> Iterator[object]:
     """Yield what a node holds beside its brackets and its body."""
+    bracket, _ = _bracket_of(node)
     for name, value in ast.iter_fields(node):
-        if name in _brackets(node) or (isinstance(node, ast.stmt) and name == "body"):
+        if name == bracket or (isinstance(node, ast.stmt) and name == "body"):
             continue
         if (name, type(node)) in {("keywords", ast.Call), ("values", ast.Dict)}:
             continue
         yield from value if isinstance(value, list) else [value]
 
 
-def _brackets(node: ast.AST) -> dict[str, _Bracket]:
-    """Return the brackets of a node by the names of its fields. Raises ``BothChangedError`` for two of one key."""
-    found: dict[str, list[_Element]] = {}
+def _bracket_of(node: ast.AST) -> tuple[str, _Bracket]:
+    """Return the field of a node that its bracket is, and that. Raises ``BothChangedError`` for two of one key."""
+    field, found = "", list[_Element]()
     if isinstance(node, ast.Call):
-        found["args"] = [
+        field = "args"
+        found = [
             *(_Element(f"{n}", one, one, one) for n, one in enumerate(node.args)),
             *(_Element(one.arg or f"**{_dump(one)}", one, one, one.value) for one in node.keywords),
         ]
     elif isinstance(node, ast.Import | ast.ImportFrom):
-        found["names"] = [_Element(_dump(one), one, one) for one in node.names]
+        field, found = "names", [_Element(_dump(one), one, one) for one in node.names]
     elif isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         if None in node.keys:
             raise BothChangedError  # what is unpacked may have any key
-        found["keys"] = [_Element(_dump(key), key or one, one, one) for key, one in pairs]
+        field, found = "keys", [_Element(_dump(key), key or one, one, one) for key, one in pairs]
     elif isinstance(node, ast.List | ast.Set):
-        found["elts"] = [_Element(_dump(one), one, one) for one in node.elts]
+        field, found = "elts", [_Element(_dump(one), one, one) for one in node.elts]
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
-        found["slice"] = [_Element(_dump(one), one, one) for one in node.slice.elts]
+        field, found = "slice", [_Element(_dump(one), one, one) for one in node.slice.elts]
     elif isinstance(node, _FUNCTION):
-        found["args"] = list(_parameters(node.args))
-    brackets = {name: {one.key: one for one in some} for name, some in found.items()}
-    if any(len(brackets[name]) < len(some) for name, some in found.items()):
+        field, found = "args", list(_parameters(node.args))
+    bracket = {one.key: one for one in found}
+    if len(bracket) < len(found):
         raise BothChangedError
-    return brackets
+    return field, bracket
 
 
 def _parameters(node: ast.arguments) -> Iterator[_Element]:

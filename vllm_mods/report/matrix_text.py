@@ -23,17 +23,13 @@ def render(result: MatrixResult, paint: Paint = str) -> str:
     of = view.grid(result)
     blocks = [view.headline(of)]
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
-    if result.changes:
-        changed = (f"{view.change(of, one)}: {', '.join(one.mods)}" for one in result.changes)
-        blocks.append("\n".join(("since the earlier matrix", *_items(map(view.clean, changed)))))
-    if result.problems:
-        blocks.append(
-            "\n".join(("problems", *_items(view.problem(of, one) for one in view.problems(result))))
-        )
+    changed = (f"{view.change(of, one)}: {', '.join(one.mods)}" for one in result.changes or ())
+    problems = (view.problem(of, one) for one in view.problems(result))
+    meeting = (_pair(of, pair) for pair in view.meeting(result.together))
+    blocks += _block("since the earlier matrix", map(view.clean, changed))
+    blocks += _block("problems", problems)
     blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
-    meeting = view.meeting(result.together)
-    if meeting:
-        blocks.append("\n".join(("mods together", *_items(_pair(of, pair) for pair in meeting))))
+    blocks += _block("mods together", meeting)
     return "\n\n".join((*blocks, view.summary(of))) + "\n"
 
 
@@ -62,6 +58,11 @@ def _pair(of: view.Grid, pair: Together) -> str:
     return view.clean(
         f"{' and '.join(pair.mods)} on {view.spans(of, pair.trees)}: {pair.message}{scopes} [{pair.kind}]"
     )
+
+
+def _block(title: str, texts: Iterable[str]) -> list[str]:
+    items = _items(texts)
+    return ["\n".join((title, *items))] if items else []
 
 
 def _items(texts: Iterable[str]) -> list[str]:
