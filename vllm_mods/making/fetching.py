@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -167,25 +168,23 @@ def serve(
     repositories: Sequence[TakenRepository] | None,
 ) -> None:
     """Put what was taken into the folder of a recording that its command sees as ``home``."""
-    place = os.path.join(folder, FOLDER)
-    os.mkdir(place)
+    place = Path(folder, FOLDER)
+    place.mkdir()
     files, copies = {}, {}
     for number, (url, data) in enumerate(fetched.items()):
         files[url] = str(number)
-        with open(os.path.join(place, str(number)), "wb") as file:
-            file.write(data)
+        (place / str(number)).write_bytes(data)
     for number, one in enumerate(repositories or ()):
         copies[served.key(one.asked)] = f"{number}.git"
-        shutil.copytree(one.folder, os.path.join(place, f"{number}.git"))
-    with open(os.path.join(place, served.INDEX), "w", encoding="utf-8") as out:
-        json.dump({"files": files, "repositories": copies}, out)
-    shutil.copyfile(served.__file__, os.path.join(place, "served.py"))
+        shutil.copytree(one.folder, place / f"{number}.git")
+    index = json.dumps({"files": files, "repositories": copies})
+    (place / served.INDEX).write_text(index, encoding="utf-8")
+    shutil.copyfile(served.__file__, place / "served.py")
     for name in (*(("curl", "wget") if files else ()), *(() if repositories is None else ("git",))):
-        program = os.path.join(folder, "bin", name)
-        with open(program, "w", encoding="utf-8") as out:
-            out.write(
-                f'#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I {home}/{FOLDER}/served.py {name} "$@"\n'
-            )
+        Path(folder, "bin", name).write_text(
+            f'#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I {home}/{FOLDER}/served.py {name} "$@"\n',
+            encoding="utf-8",
+        )
 
 
 _SETTINGS = {

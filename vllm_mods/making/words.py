@@ -75,7 +75,7 @@ def array(shell: ShellState, word: Word) -> list[str] | None:
     """Return the items of ``(a b c)``; None if that is not what the word is."""
     if not (word.text.startswith("(") and word.text.endswith(")")):
         return None
-    (call,) = bash.read(f"x {' '.join(word.text[1:-1].split(chr(10)))}").body
+    (call,) = bash.read(f"x {word.text[1:-1].replace(chr(10), ' ')}").body
     if not isinstance(call, Call):
         return None
     found: list[str] = []

@@ -39,7 +39,7 @@ def run(
             stdout=out,
             stderr=err,
             start_new_session=alone,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound)),  # noqa: PLW1509  (no threads)
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound)),  # noqa: PLW1509  (it sets a limit, and nothing else)
         )
         try:
             code = process.wait(float(seconds))
