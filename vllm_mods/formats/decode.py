@@ -7,7 +7,8 @@ its hints what they hold.
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -37,6 +38,11 @@ def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = Fals
     if reading.problems:
         raise DecodeError(reading.problems)
     return cast("T", found)
+
+
+def repeated(values: Iterable[T]) -> list[T]:
+    """Return what is there more than once, sorted."""
+    return sorted(value for value, times in Counter(values).items() if times > 1)  # type: ignore[type-var]
 
 
 def encode(value: Any) -> Any:  # noqa: ANN401  (any of these)
