@@ -9,6 +9,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 
+from vllm_mods.base import untrusted
 from vllm_mods.base.errors import TreeError
 from vllm_mods.formats import record
 from vllm_mods.formats.receipt import STATE
@@ -30,7 +31,7 @@ def split(path: str, spec: str) -> list[str]:
     one way that a file has (``a//b``, ``./a``).
     """
     parts = path.split("/")
-    if not path or "\0" in path or any(part in {"", ".", ".."} for part in parts):
+    if not untrusted.is_plain(path):
         where = "is absolute" if path.startswith("/") else "does not stay inside the tree"
         if path and "\0" not in path and ".." not in parts and not path.startswith("/"):
             where = "is not a plain relative path"
@@ -43,9 +44,7 @@ def split(path: str, spec: str) -> list[str]:
 
 def is_plain(path: str) -> bool:
     """Tell whether a name in an archive is a plain relative POSIX path."""
-    return not any(part in {"", ".", ".."} for part in path.split("/")) and not any(
-        letter in path for letter in "\\\0"
-    )
+    return untrusted.is_plain(path) and "\\" not in path
 
 
 def is_reserved(path: str) -> bool:
