@@ -109,11 +109,12 @@ def parse(data: bytes, where: str) -> ProjectFile | None:
         if top.problems:
             raise ManifestError(where, tuple(top.problems), hint=_HINT)
     with reading(raw, where, SCHEMA, at=at, hint=_HINT) as top:
+        trust = top.table("trust")
         return ProjectFile(
             where,
             top.named("libraries", _library),
             tuple(top.named("targets", _target).values()),
-            _policy(top.table("trust"), where) if "trust" in top.raw else None,
+            _policy(trust, where) if "trust" in top.raw else None,
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from vllm_mods.base.errors import ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.library import catalog, mod_folder, project_file
+from vllm_mods.library import catalog, mod_folder, packed_mod, project_file
 
 OF_THE_MACHINE = f"/etc/{project_file.NAME}"
 
@@ -84,15 +84,11 @@ def _beside(folder: str, pin: str) -> str:
 def _files(mod: Mod) -> Iterator[tuple[str, str, bytes]]:
     """Yield the files of a mod: the library that each lies in, its path, its bytes."""
     root = catalog.root_of(mod)
-    yield root, os.path.join(mod.directory, mod_folder.MANIFEST), mod.manifest
+    templates = (one for variant in mod.variants for one in variant.templates)
+    elsewhere = {one.source: one.root for one in templates if one.root != mod.directory}
+    files = {mod_folder.MANIFEST: mod.manifest, **packed_mod.files_of(mod)}
     if mod.lock is not None:
-        yield root, os.path.join(mod.directory, mod_folder.LOCK), mod.lock
-    for variant in mod.variants:
-        brought = [(one.source, one.data) for one in variant.patches]
-        brought += [(one.source, one.data) for one in variant.overlay]
-        for source, data in brought:
-            yield root, os.path.join(mod.directory, source), data
-        for template in variant.templates:
-            folder = template.root or mod.directory
-            above = root if folder == mod.directory else folder
-            yield above, os.path.join(folder, template.source), template.data
+        files[mod_folder.LOCK] = mod.lock
+    for name, data in files.items():
+        folder = elsewhere.get(name)
+        yield folder or root, os.path.join(folder or mod.directory, name), data
