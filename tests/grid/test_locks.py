@@ -7,13 +7,14 @@ from mod_making import mod, variant
 
 from vllm_mods.base.model import Mod, Verdict
 from vllm_mods.formats import mod_lock
-from vllm_mods.formats.mod_lock import LockedFile, LockedTree
+from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.formats.receipt import FileHash
 from vllm_mods.grid.answer import Answer, failed
 from vllm_mods.grid.locks import Updated, against_committed, lock_from, updated
 from vllm_mods.grid.run import Computed
 
 MOD = mod(variant(vllm=">=0.19"), manifest=b"schema = 1\n")
-FILE = LockedFile(path="vllm/a.py", before="1", after="2")
+FILE = FileHash(path="vllm/a.py", before="1" * 64, after="2" * 64)
 STATE = LockedTree(
     vllm=(),
     in_range=True,

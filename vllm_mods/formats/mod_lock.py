@@ -16,18 +16,11 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Verdict
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import decode, encode
+from vllm_mods.formats.receipt import FileHash
 
 SCHEMA = 1
 _VERDICTS = frozenset(Verdict)
 _Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is no verdict"]
-
-
-class LockedFile(NamedTuple):
-    """A file's sha256 before and after; None stands for "no such file"."""
-
-    path: str
-    before: str | None
-    after: str | None
 
 
 class LockedHunk(NamedTuple):
@@ -52,7 +45,7 @@ class LockedTree(NamedTuple):
     in_range: bool
     variant: str
     verdict: _Verdict
-    files: tuple[LockedFile, ...]
+    files: tuple[FileHash, ...]
     hunks: tuple[LockedHunk, ...]
     beside: tuple[str, ...]
     witness: tuple[str, ...]

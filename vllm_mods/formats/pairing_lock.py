@@ -16,7 +16,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import DecodeError, decode, encode, matching
-from vllm_mods.formats.receipt import TOOL
+from vllm_mods.formats.receipt import TOOL, FileHash
 
 SCHEMA = 1
 LAYER_FORMAT = 2
@@ -57,14 +57,6 @@ class LockedVllm(NamedTuple):
     record: Sha256 | None
 
 
-class LockedChange(NamedTuple):
-    """A file's sha256 before and after a mod; None stands for "no such file"."""
-
-    path: Text
-    before: Sha256 | None
-    after: Sha256 | None
-
-
 class LockedMod(NamedTuple):
     """A mod as it went in, in the order of ``PairingLock.mods``.
 
@@ -77,7 +69,7 @@ class LockedMod(NamedTuple):
     digest: Sha256
     variant: str | None
     verdict: Text
-    files: tuple[LockedChange, ...]
+    files: tuple[FileHash, ...]
     manifest: str | None = None
 
 

@@ -7,13 +7,14 @@ time, no host name. The bytes are canonical (sorted keys), so equal receipts are
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 from vllm_mods import __version__
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, listed
+from vllm_mods.base.model import FileChange
 from vllm_mods.base.untrusted import is_plain, json_of
 from vllm_mods.formats import record
 from vllm_mods.formats.decode import DecodeError, Spelled, decode, encode, matching, repeated
@@ -49,6 +50,11 @@ class FileHash(NamedTuple):
     path: _Path
     before: _Sha256 | None
     after: _Sha256 | None
+
+
+def hashes(changes: Iterable[FileChange]) -> tuple[FileHash, ...]:
+    """Return what is kept of a mod's changes."""
+    return tuple(FileHash(one.path, sha256(one.before), sha256(one.after)) for one in changes)
 
 
 class ReceiptFile(NamedTuple):
