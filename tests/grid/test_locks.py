@@ -68,7 +68,7 @@ def test_a_lock_that_says_what_is_found_is_good() -> None:
     "changed",
     [
         GOOD._replace(locked=STATE._replace(verdict="moved")),
-        GOOD._replace(locked=STATE._replace(files=(FILE._replace(after="3"),))),
+        GOOD._replace(locked=STATE._replace(files=(FILE._replace(after="3" * 64),))),
         GOOD._replace(witness="other"),
         GOOD._replace(locked=STATE._replace(beside=("vllm/b.py",))),
     ],
@@ -116,7 +116,9 @@ def test_a_lock_of_another_state_of_the_mod_is_stale() -> None:
 
 # --- written again -----------------------------------------------------------------
 
-OTHER_STATE = GOOD._replace(locked=STATE._replace(files=(FILE._replace(before="7"),)), witness="x")
+OTHER_STATE = GOOD._replace(
+    locked=STATE._replace(files=(FILE._replace(before="7" * 64),)), witness="x"
+)
 
 
 def again(of: Mod, **answers: Answer) -> Updated:
