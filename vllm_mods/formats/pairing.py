@@ -168,7 +168,12 @@ def serve_command(
         ) from error
     if not script.commands:
         raise UsageError(f"the command of pairing `{pairing.name}` is empty")
-    return unwrapped(script.commands[serving(script)]), script
+    return served_by(script), script
+
+
+def served_by(script: command_line.CommandScript) -> command_line.WordedCommand:
+    """Return the command of a script that serves, ``unwrapped``."""
+    return unwrapped(script.commands[serving(script)])
 
 
 def serving(script: command_line.CommandScript) -> int:
@@ -224,47 +229,21 @@ def digest(pairing: Pairing) -> str:
 
 def dump(pairing: Pairing) -> bytes:
     """Write a pairing as TOML; ``parse`` reads the same one back."""
-    lines = [
-        f"schema = {SCHEMA}",
-        *(
-            f"{key} = {toml_writer.value(value)}"
-            for key, value in (
-                ("name", pairing.name),
-                ("summary", pairing.summary),
-                ("model", pairing.model),
-                ("revision", pairing.revision),
-                ("base", pairing.base),
-                ("vllm", pairing.vllm),
-                ("mods", pairing.mods),
-                ("templates", pairing.templates),
-                ("topology", pairing.topology),
-            )
-            if value is not None
-        ),
-        f"command = {toml_writer.lines(pairing.command)}",
-    ]
-    tables: list[tuple[str, Mapping[str, Any]]] = [
-        ("defaults", pairing.defaults),
-        ("env", pairing.env),
-    ]
-    recipe = pairing.recipe
-    if recipe is not None:
-        tables.append(("recipe", {"version": recipe.version, "name": recipe.name}))
-        tables += [("recipe.mods", recipe.mods), ("recipe.keys", recipe.keys)]
-    for name, table in tables:
+    keys = ("name", "summary", "model", "revision", "base", "vllm", "mods", "templates", "topology")
+    stated = {key: value for key in keys if (value := getattr(pairing, key)) is not None}
+    tables = {"defaults": pairing.defaults, "env": pairing.env}
+    comments: tuple[tuple[str, str], ...] = ()
+    if recipe := pairing.recipe:
+        tables["recipe"] = {"version": recipe.version, "name": recipe.name}
+        tables |= {"recipe.mods": recipe.mods, "recipe.keys": recipe.keys}
+        comments = recipe.comments
+    lines = toml_writer.rows({"schema": SCHEMA, **stated})
+    lines.append(f"command = {toml_writer.lines(pairing.command)}")
+    for name, table in tables.items():
         if table:
-            lines += ["", f"[{name}]"]
-            lines += [
-                f"{toml_writer.key(key)} = {toml_writer.value(value)}"
-                for key, value in table.items()
-            ]
-    for at, text in recipe.comments if recipe is not None else ():
-        lines += [
-            "",
-            "[[recipe.comments]]",
-            f"at = {toml_writer.value(at)}",
-            f"text = {toml_writer.value(text)}",
-        ]
+            lines += ["", f"[{name}]", *toml_writer.rows(table)]
+    for at, text in comments:
+        lines += ["", "[[recipe.comments]]", *toml_writer.rows({"at": at, "text": text})]
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -52,8 +52,8 @@ def dump(libraries: Iterable[tuple[str, LockedLibrary]]) -> bytes:
     lines = [_HEAD]
     for name, one in sorted(libraries):
         keys = one.source.keys
-        keys |= {RESOLVED.get(one.source.kind, ""): one.resolved, "files": f"sha256:{one.files}"}
-        lines.append(f"[libraries.{toml_writer.key(name)}]")
-        lines += [f"{key} = {toml_writer.value(text)}" for key, text in keys.items() if text]
-        lines.append("")
+        if one.resolved:
+            keys[RESOLVED[one.source.kind]] = one.resolved
+        keys["files"] = f"sha256:{one.files}"
+        lines += [f"[libraries.{toml_writer.key(name)}]", *toml_writer.rows(keys), ""]
     return "\n".join(lines).encode()
