@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.decode import DecodeError, decode
 from vllm_mods.formats.pairing import Pairing, Recipe
 from vllm_mods.formats.toml_table import NAME, Scalar
 from vllm_mods.recipes import command, yaml_source
@@ -140,22 +141,13 @@ class _RecipeReader(RecipeFindings):
 
     def own(self) -> _Own:
         """Read what ``write`` noted of the pairing it came from."""
-        table = self.raw.get(OWN) or {}
-        found = _Own(None, None, ())
-        if not isinstance(table, dict):
-            self.problem(OWN, "expected a mapping")
-            return found
-        for key, value in table.items():
-            at = f"{OWN}.{key}"
-            if key == "templates" and isinstance(value, list):
-                found = found._replace(templates=tuple(str(one) for one in value))
-            elif key == "name" and isinstance(value, str):
-                found = found._replace(name=value)
-            elif key == "vllm" and isinstance(value, str):
-                found = found._replace(vllm=value)
-            else:
-                self.problem(at, f"expected name, vllm or a list of templates, found {value!r}")
-        return found
+        try:
+            return decode(_WithOwn, {OWN: self.raw.get(OWN) or {}}).vllm_mods
+        except DecodeError as error:
+            for problem in error.problems:
+                at, _, why = problem.partition(": ")
+                self.problem(at, why)
+            return _Own()
 
     def text(self, key: str, *, required: bool = False) -> str | None:
         value = self.raw.get(key)
@@ -319,9 +311,13 @@ class _RecipeReader(RecipeFindings):
 
 
 class _Own(NamedTuple):
-    name: str | None
-    vllm: str | None
-    templates: tuple[str, ...]
+    name: str | None = None
+    vllm: str | None = None
+    templates: tuple[str, ...] = ()
+
+
+class _WithOwn(NamedTuple):
+    vllm_mods: _Own
 
 
 def slug(text: str) -> str:
