@@ -20,34 +20,22 @@ _NO_LINE_END = b"\\ No newline at end of file\n"
 _PLAIN = re.compile(r"[\w./+@=-]+\Z", re.ASCII)
 
 
-def file_diff(
-    path: str,
-    before: bytes | None,
-    after: bytes | None,
-    *,
-    new_path: str | None = None,
-    context: int = 3,
-) -> bytes:
+def file_diff(path: str, before: bytes | None, after: bytes | None, *, context: int = 3) -> bytes:
     """Return the diff of one file from the site root, empty if nothing changes.
 
-    None stands for "no such file"; ``new_path`` is given for a file that is renamed.
-    Raises ``ValueError`` for a path that would have to be quoted.
+    None stands for "no such file". Raises ``ValueError`` for a path that would have to be quoted.
     """
-    renamed = new_path is not None and new_path != path
-    if before == after and not renamed:
+    if before == after:
         return b""
-    target = new_path or path
-    for name in (path, target):
-        if not _PLAIN.match(name):
-            raise ValueError(f"{name!r} is no plain path")
-    head = [f"diff --git a/{path} b/{target}"]
+    if not _PLAIN.match(path):
+        raise ValueError(f"{path!r} is no plain path")
+    head = [f"diff --git a/{path} b/{path}"]
     head += ["new file mode 100644"] if before is None else []
     head += ["deleted file mode 100644"] if after is None else []
-    head += [f"rename from {path}", f"rename to {target}"] if renamed else []
     body = b"".join(_hunks(line_diff.split(before or b""), line_diff.split(after or b""), context))
     if body:
         head.append("--- /dev/null" if before is None else f"--- a/{path}")
-        head.append("+++ /dev/null" if after is None else f"+++ b/{target}")
+        head.append("+++ /dev/null" if after is None else f"+++ b/{path}")
     return "".join(f"{line}\n" for line in head).encode() + body
 
 

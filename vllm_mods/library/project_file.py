@@ -7,7 +7,7 @@ It is the file that ``VLLM_MODS_CONFIG`` names; else ``vllm-mods.toml``, or ``py
 # No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.library import reading
@@ -68,13 +68,12 @@ def read(where: str, *, must: bool = False) -> "ProjectFile | None":
     return project.parse(data, where)
 
 
-def _upwards(here: str) -> Iterator[str]:
-    """Yield a folder and those above it up to its repository's; without a repository, the folder alone."""
+def _upwards(here: str) -> list[str]:
+    """Return a folder and those above it up to its repository's; without a repository, the folder alone."""
     folders = [here]
     while not os.path.lexists(os.path.join(folders[-1], ".git")):
         above = os.path.dirname(folders[-1])
         if above == folders[-1]:
-            folders = [here]
-            break
+            return [here]
         folders.append(above)
-    yield from folders
+    return folders

@@ -62,7 +62,10 @@ def _check(held: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes 
 
     for policy in held:
         beside = os.path.dirname(policy.where)
-        pins = [_beside(beside, pin) for pin in policy.require_hashes]
+        pins = [
+            pin if pin.startswith("sha256:") else os.path.join(beside, pin)
+            for pin in policy.require_hashes
+        ]
         signers = policy.allowed_signers and os.path.join(beside, policy.allowed_signers)
         for root, files in libraries.items():
             if policy.bundled and root == mod_folder.data_root():
@@ -75,10 +78,6 @@ def _check(held: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes 
                 raise Refused(
                     f"{policy.where} does not let this in: {error.message}", hint=error.hint
                 ) from error
-
-
-def _beside(folder: str, pin: str) -> str:
-    return pin if pin.startswith("sha256:") else os.path.join(folder, pin)
 
 
 def _files(mod: Mod) -> Iterator[tuple[str, str, bytes]]:

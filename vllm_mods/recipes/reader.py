@@ -170,7 +170,11 @@ class _RecipeReader(RecipeFindings):
     def mods(self, templates: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         names: list[str] = []
         paths: dict[str, str] = {}
-        for at, path in self._entries("mods"):
+        for i, path in enumerate(self._filled("mods", list, "list") or ()):
+            at = f"mods[{i}]"
+            if not isinstance(path, str) or not path.strip("/ "):
+                self.problem(at, f"expected the path of a mod, found {path!r}")
+                continue
             name = self.mod(at, path)
             if name in paths:
                 self.problem(at, f"{path} and {paths[name]} are both the mod `{name}`")
@@ -194,15 +198,6 @@ class _RecipeReader(RecipeFindings):
             which = f"it is kept, and `--mod {path}=NAME` says which it is"
             self.error("unknown-mod", at, f"{path}: there is no mod `{name}`; {which}")
         return name
-
-    def _entries(self, key: str) -> list[tuple[str, str]]:
-        found = []
-        for i, one in enumerate(self._filled(key, list, "list") or ()):
-            if isinstance(one, str) and one.strip("/ "):
-                found.append((f"{key}[{i}]", one))
-            else:
-                self.problem(f"{key}[{i}]", f"expected the path of a mod, found {one!r}")
-        return found
 
     def _mapping(self, key: str) -> Mapping[str, Any]:
         return self._filled(key, dict, "mapping") or {}
