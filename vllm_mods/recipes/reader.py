@@ -18,7 +18,6 @@ from vllm_mods.formats.decode import DecodeError, decode
 from vllm_mods.formats.pairing import Pairing, Recipe
 from vllm_mods.formats.toml_table import NAME, Scalar
 from vllm_mods.recipes import command, yaml_source
-from vllm_mods.recipes.findings import RecipeFindings
 from vllm_mods.recipes.yaml_source import Document
 
 # What an exported recipe says of a pairing that recipes have no key for. Launchers skip it.
@@ -90,7 +89,7 @@ def read(
     return ImportedRecipe(made, tuple(sorted(reader.findings, key=lambda found: found.line or 0)))
 
 
-class _RecipeReader(RecipeFindings):
+class _RecipeReader(command.RecipeFindings):
     def __init__(
         self, document: Document, where: str, known: Collection[str], paths: Mapping[str, str]
     ) -> None:
