@@ -68,7 +68,6 @@ class Pairing(NamedTuple):
 def parse(data: bytes, where: str) -> Pairing:
     """Read a pairing; ``where`` names it in messages. Raises ``ManifestError`` with every problem."""
     with reading(toml_of(data, where), where, SCHEMA) as top:
-        defaults = top.table("defaults")
         pairing = Pairing(
             name=top.match("name", NAME, NAME_IN_WORDS, required=True),
             summary=top.text("summary", required=True),
@@ -78,7 +77,7 @@ def parse(data: bytes, where: str) -> Pairing:
             vllm=_version(top),
             mods=top.strings("mods", NAME, "the name of a mod"),
             templates=top.strings("templates", NAME, "the name of a template"),
-            defaults={key: defaults.scalar(key, value) for key, value in defaults.raw.items()},
+            defaults=_defaults(top.table("defaults")),
             env=top.table("env").variables(),
             command=top.text("command", required=True),
             topology=top.choice("topology", TOPOLOGIES, "any"),
@@ -328,6 +327,10 @@ def _version(top: Table) -> str | None:
     except ValueError as error:
         top.problem("vllm", str(error))
     return text
+
+
+def _defaults(table: Table) -> dict[str, Scalar]:
+    return {key: table.scalar(key, value) for key, value in table.raw.items()}
 
 
 def _recipe(table: Table) -> Recipe:
