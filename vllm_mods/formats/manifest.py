@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import (
     Allowance,
     BinaryFile,
@@ -45,9 +44,7 @@ _STATUSES = ("open", "merged", "rejected", "none")
 
 def from_toml(data: bytes, where: str) -> Mod:
     """Read a manifest. Raises ``ManifestError`` with every problem."""
-    read = from_dict(toml_of(data, where), where)
-    _check_ranges(read, where)
-    return read
+    return from_dict(toml_of(data, where), where)
 
 
 def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) -> Mod:
@@ -99,21 +96,6 @@ def _mod(top: Table) -> Mod:
     for section in sections:
         section.refuse_unknown()
     return mod
-
-
-def _check_ranges(read: Mod, where: str) -> None:
-    """Have packaging read what only looked like a specifier; nothing of it needs doing twice."""
-    from vllm_mods.base import versions  # noqa: PLC0415
-
-    problems = []
-    for i, variant in enumerate(read.variants):
-        for key, spec in (("vllm", variant.vllm), ("version", variant.package_version)):
-            try:
-                versions.in_range("0", spec)
-            except ValueError as error:
-                problems.append(f"variant[{i}].{key}: {error}")
-    if problems:
-        raise ManifestError(where, tuple(problems))
 
 
 def _evidence(table: Table) -> tuple[tuple[str, str], ...]:

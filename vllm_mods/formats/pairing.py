@@ -320,12 +320,8 @@ def serves(argv: tuple[str, ...]) -> bool:
 
 def _version(top: Table) -> str | None:
     text = top.get("vllm", str)
-    if text is None:
-        return None
-    try:
-        in_range("0", specifier(text))
-    except ValueError as error:
-        top.problem("vllm", str(error))
+    if text is not None:
+        top.check_range("vllm", specifier(text))
     return text
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import BUNDLED, NAME, Table, reading
+from vllm_mods.formats.toml_table import BUNDLED, NAME, Table, in_words, reading
 
 SCHEMA = 1
 KINDS = ("git", "oci", "package", "path")
@@ -104,10 +104,11 @@ def parse(data: bytes, where: str) -> ProjectFile | None:
         tools = raw.get("tool")
         if not isinstance(tools, dict) or "vllm-mods" not in tools:
             return None
-        at, top = "tool.vllm-mods", Table(tools, "tool", [])
-        raw = top.get("vllm-mods", dict) or {}
-        if top.problems:
-            raise ManifestError(where, tuple(top.problems), hint=_HINT)
+        at, raw = "tool.vllm-mods", tools["vllm-mods"]
+        if not isinstance(raw, dict):
+            raise ManifestError(
+                where, (f"{at}: expected a table, found {in_words(raw)}",), hint=_HINT
+            )
     with reading(raw, where, SCHEMA, at=at, hint=_HINT) as top:
         trust = top.table("trust")
         return ProjectFile(
