@@ -138,7 +138,7 @@ def test_the_base_is_named_as_it_was_used(
 
 
 def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
-    image.settings = {"Env": ["WORKSPACE_DIR=/srv/space"]}
+    image.configure({"Env": ["WORKSPACE_DIR=/srv/space"]})
     (image.root / "srv/space").mkdir(parents=True)
     made = drafted(image, WRITING)
     assert made.lock.templates[0].path == "/srv/space/t.jinja"
@@ -190,11 +190,12 @@ def test_a_base_that_has_the_mods_gets_the_lock_alone(image: FolderBase) -> None
 
 def test_where_the_base_comes_from_is_told_as_it_tells_it(image: FolderBase) -> None:
     source = {"org.opencontainers.image.source": "https://example.org/vllm"}
-    image.settings = {"Labels": {**source, "other": "1"}}
+    labels = {**source, "other": "1"}
+    image.configure({"Labels": labels})
     image.manifest_digest = f"sha256:{'e' * 64}"
     lock = drafted(image, WRITING).lock
     assert lock.base.manifest is None  # the same image has another one elsewhere, or none
-    said = building.labels(lock, b"{}", image.settings["Labels"])
+    said = building.labels(lock, b"{}", labels)
     assert said.items() >= source.items()
     assert "other" not in said
     assert "org.opencontainers.image.base.digest" not in said

@@ -50,6 +50,7 @@ def based(root: Path, data: bytes = BELOW) -> WithBlobs:
     found = WithBlobs(root)
     digest = oci.digest(BELOW)
     found.diff_ids = (digest,)
+    found.configure({})
     found.layers = (Descriptor(oci.LAYER, digest, len(BELOW)),)
     found.blobs = (Opener(data, digest),)
     return found

@@ -16,6 +16,7 @@ from fuzz.parts import joined, taken
 from vllm_mods.base.cache import Cache
 from vllm_mods.build.remembered_base import Remembered
 from vllm_mods.images import layer, layout
+from vllm_mods.images.oci import Opening
 from vllm_mods.trees.image import ImageTree, find_site_root
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _index(data: bytes, folder: str) -> None:
     with open(os.path.join(place, "index.json"), "wb") as file:
         file.write(index)
     cache = Cache(os.path.join(folder, "cache"))
-    _use(layout.open_layout(place, reference="x", cache=cache, progress=None))
+    _use(layout.open_layout(place, Opening("x", cache)))
 
 
 def _index_seeds() -> tuple[bytes, ...]:
@@ -113,7 +114,7 @@ def _archive(data: bytes, folder: str) -> None:
     with open(place, "wb") as file:
         file.write(data)
     cache = Cache(os.path.join(folder, "cache"))
-    _use(layout.open_archive(place, reference="x", cache=cache, progress=None))
+    _use(layout.open_archive(place, Opening("x", cache)))
 
 
 def _archive_seeds() -> tuple[bytes, ...]:

@@ -11,11 +11,9 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.images import layer as layers
 from vllm_mods.images import streams
 from vllm_mods.images.layer import Layer
-from vllm_mods.images.model import DIR, FILE, ImageEntry, Opened
+from vllm_mods.images.model import DIR, FILE, Base, ImageEntry, above
 
 Progress = Callable[[str, int, int | None], None]
-
-
 _ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
 
 
@@ -31,25 +29,21 @@ class Blob(NamedTuple):
     diff_id: str
 
 
-class LayeredFiles:
-    """The files of layers, the lowest first. Each is read when it is needed, from the top down.
+class LayeredImage(Base):
+    """An image whose layers can be opened. Each is read when it is needed, from the top down.
 
-    To say that a path is not there, all of them are needed.
+    To say that a path is not there, all of them are needed. ``blobs`` are the layers, the lowest first.
     """
 
     def __init__(
-        self, what: str, blobs: tuple[Blob, ...], cache: Cache, progress: Progress | None = None
+        self, reference: str, blobs: tuple[Blob, ...], cache: Cache, progress: Progress | None
     ) -> None:
-        self._what = what
-        self._blobs = blobs[::-1]
+        self.reference = reference
+        self.blobs = blobs
+        self._downwards = blobs[::-1]
         self._cache = cache
         self._progress = progress
         self._layers: list[Layer] = []
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        """The layers, the lowest first."""
-        return self._blobs[::-1]
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
@@ -69,7 +63,7 @@ class LayeredFiles:
             return self.read(layer.names[path])
         data = layer.content(path)
         if data is None:
-            blob = self._blobs[number]
+            blob = self._downwards[number]
             with blob.open() as file:
                 data = layers.extract(file, path, self._name(blob))
         return data
@@ -79,7 +73,7 @@ class LayeredFiles:
         seen: set[str] = set()
         covered: set[str] = set()
         top = f"{under}/" if under else ""
-        for number in range(len(self._blobs)):
+        for number in range(len(self._downwards)):
             layer = self._layer(number)
             covered_here = set(layer.gone) | set(layer.opaque)
             for path, entry in layer.entries.items():
@@ -87,16 +81,19 @@ class LayeredFiles:
                     covered_here.add(path)
                 if path in seen or not path.startswith(top) or path == under or not path:
                     continue
-                if not any(above in covered for above in _above(path)):
+                if covered.isdisjoint(above(path)):
                     seen.add(path)
                     yield entry
             covered |= covered_here
-            if any(above in covered for above in _above(under)):
+            if not covered.isdisjoint(above(under)):
                 return  # Nothing further down can show through.
 
+    def close(self) -> None:
+        """Give back nothing: nothing is held."""
+
     def _find(self, path: str) -> tuple[int, ImageEntry] | None:
-        parents = _above(path)[:-1]
-        for number in range(len(self._blobs)):
+        parents = above(path)[:-1]
+        for number in range(len(self._downwards)):
             layer = self._layer(number)
             if path in layer.entries:
                 if any(p in layer.entries and layer.entries[p].kind != DIR for p in parents):
@@ -112,11 +109,11 @@ class LayeredFiles:
 
     def layer(self, number: int) -> Layer:
         """Return a layer, counted from the lowest."""
-        return self._layer(len(self._blobs) - 1 - number)
+        return self._layer(len(self.blobs) - 1 - number)
 
     def _layer(self, number: int) -> Layer:
         while len(self._layers) <= number:
-            blob = self._blobs[len(self._layers)]
+            blob = self._downwards[len(self._layers)]
             layer = self._read_layer(blob)
             if layer.diff_id != blob.diff_id:
                 raise TreeError(
@@ -140,35 +137,13 @@ class LayeredFiles:
         return layer
 
     def _name(self, blob: Blob) -> str:
-        return f"{self._what}: layer {blob.digest[:19]}"
+        return f"{self.reference}: layer {blob.digest[:19]}"
 
     def _tell(self, blob: Blob) -> Callable[[int], None] | None:
         if self._progress is None:
             return None
         show = self._progress
-        place = f"reading layer {len(self._blobs) - len(self._layers)} of {len(self._blobs)}"
+        place = (
+            f"reading layer {len(self._downwards) - len(self._layers)} of {len(self._downwards)}"
+        )
         return lambda done: show(place, done, blob.size)
-
-
-class LayeredImage(Opened):
-    """Of a ``Base`` that lies in layers: what reads its files."""
-
-    _files: LayeredFiles
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        """The layers as they can be opened, the lowest first."""
-        return self._files.blobs
-
-    def layer(self, number: int) -> Layer:
-        """Return what a layer holds, counted from the lowest."""
-        return self._files.layer(number)
-
-    def _open(self) -> LayeredFiles:
-        return self._files
-
-
-def _above(path: str) -> list[str]:
-    """Return a path's folders, outermost first, and the path itself."""
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]

@@ -9,7 +9,7 @@ from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.images import layout, storage
 from vllm_mods.images.model import Base
-from vllm_mods.images.oci import Choice, is_for, platform_of
+from vllm_mods.images.oci import Choice, Opening, is_for, platform_of
 
 FORMS = (
     "docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG], archive:FILE, "
@@ -50,21 +50,13 @@ def open_base(
         return base
     if kind in {"podman", "buildah"}:
         return storage.open_image(kind, name, reference=reference)
-    choice = Choice(platform, note, known)
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)
+    how = Opening(reference, cache, progress, Choice(platform, note, known))
     if kind == "registry":
         from vllm_mods.images.registry import open_registry  # noqa: PLC0415
 
-        return open_registry(
-            name,
-            reference=reference,
-            cache=cache,
-            progress=progress,
-            choice=choice,
-            offline=offline,
-        )
-    opener = layout.open_layout if kind == "oci" else layout.open_archive
-    return opener(name, reference=reference, cache=cache, progress=progress, choice=choice)
+        return open_registry(name, how, offline=offline)
+    return layout.open_layout(name, how) if kind == "oci" else layout.open_archive(name, how)
 
 
 def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:

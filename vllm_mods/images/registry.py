@@ -14,13 +14,11 @@ import requests
 import urllib3
 
 from vllm_mods.base import limits
-from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import check_hop, is_local, place
 from vllm_mods.base.sessions import BROKEN, reason, session, until
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import logins, names, oci
-from vllm_mods.images.layered import Progress
 from vllm_mods.images.model import Base, Descriptor, digest_of
 from vllm_mods.images.names import Name
 
@@ -36,31 +34,15 @@ _PARAMETER = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"')
 _TRIES = 4
 
 
-def open_registry(
-    text: str,
-    *,
-    reference: str,
-    cache: Cache,
-    progress: Progress | None,
-    choice: oci.Choice = oci.HERE,
-    offline: bool = False,
-) -> Base:
+def open_registry(text: str, how: oci.Opening, *, offline: bool = False) -> Base:
     """Open ``HOST/NAME:TAG`` or ``HOST/NAME@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     name = names.parse(text)
     if offline:
         raise TreeError(
-            f"{reference}: a registry cannot be asked offline", hint="leave --offline out"
+            f"{how.reference}: a registry cannot be asked offline", hint="leave --offline out"
         )
     client = Client(name, os.environ)
-    return oci.OciImage(
-        client,
-        client.manifest(reference),
-        reference=reference,
-        where="registry",
-        cache=cache,
-        progress=progress,
-        choice=choice,
-    )
+    return oci.OciImage(client, client.manifest(how.reference), "registry", how)
 
 
 class Client:
