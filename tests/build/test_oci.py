@@ -11,7 +11,7 @@ import pytest
 from vllm_mods.base.errors import TreeError
 from vllm_mods.build import archive, compare, oci, tarball
 from vllm_mods.build.tarball import TarEntry
-from vllm_mods.images.model import Descriptor
+from vllm_mods.images.model import Descriptor, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,9 +38,7 @@ LAYER = tarball.write([TarEntry("etc/a", b"1", 0o644)])
 
 
 def image(base: Mapping[str, object] = BASE, layer: bytes = LAYER) -> oci.BuiltImage:
-    return oci.append(
-        json.dumps(base).encode(), (BELOW,), layer, created_by="x", labels=LABELS, epoch=86_400
-    )
+    return oci.append(base, (BELOW,), layer, created_by="x", labels=LABELS, epoch=86_400)
 
 
 def members(data: bytes) -> dict[str, bytes]:
@@ -52,7 +50,7 @@ def members(data: bytes) -> dict[str, bytes]:
 def test_the_configuration_is_the_bases_with_a_layer_more() -> None:
     made = image()
     config = json.loads(made.config)
-    assert config["rootfs"]["diff_ids"] == ["sha256:" + "a" * 64, oci.digest(LAYER)]
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + "a" * 64, digest_of(LAYER)]
     assert (config["architecture"], config["variant"], config["os"]) == ("arm64", "v8", "linux")
     assert config["config"] == {
         "Env": ["A=1"],
@@ -73,13 +71,13 @@ def test_the_manifest_names_the_layers_as_the_bases_does() -> None:
     assert manifest["layers"][0]["mediaType"] == f"{oci.LAYER}+gzip"
     assert manifest["layers"][1] == {
         "mediaType": f"{oci.LAYER}+gzip",
-        "digest": oci.digest(made.packed),
+        "digest": digest_of(made.packed),
         "size": len(made.packed),
     }
-    assert made.layer_digest == oci.digest(LAYER)
-    assert manifest["config"]["digest"] == oci.digest(made.config) == made.config_digest
+    assert made.layer_digest == digest_of(LAYER)
+    assert manifest["config"]["digest"] == digest_of(made.config) == made.config_digest
     assert manifest["annotations"] == LABELS
-    assert made.manifest_digest == oci.digest(made.manifest)
+    assert made.manifest_digest == digest_of(made.manifest)
 
 
 def test_the_id_does_not_depend_on_where_the_base_was_read() -> None:
@@ -112,7 +110,7 @@ def test_a_thin_archive_is_a_layout_and_a_docker_archive_with_the_new_layer_alon
 
 
 def test_without_the_bases_manifest_it_is_a_docker_archive_only() -> None:
-    made = oci.append(json.dumps(BASE).encode(), None, LAYER, created_by="x", labels={}, epoch=0)
+    made = oci.append(BASE, None, LAYER, created_by="x", labels={}, epoch=0)
     assert made.manifest_digest is None
     files = members(archive.thin(made, "p:1"))
     assert "index.json" not in files

@@ -21,7 +21,7 @@ from vllm_mods.build.outputs import engine, files, registry
 from vllm_mods.build.remembered_base import Remembered
 from vllm_mods.build.tarball import TarEntry
 from vllm_mods.images import oci as reading
-from vllm_mods.images.model import Descriptor
+from vllm_mods.images.model import Descriptor, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class WithBlobs(FolderBase):
 
 def based(root: Path, data: bytes = BELOW) -> WithBlobs:
     found = WithBlobs(root)
-    digest = oci.digest(BELOW)
+    digest = digest_of(BELOW)
     found.diff_ids = (digest,)
     found.configure({})
     found.layers = (Descriptor(oci.LAYER, digest, len(BELOW)),)
@@ -58,7 +58,9 @@ def based(root: Path, data: bytes = BELOW) -> WithBlobs:
 
 def built(base: FolderBase, text: bytes = b"1") -> Built:
     layer = tarball.write([TarEntry("etc/a", text, 0o644)])
-    image = oci.append(base.config, base.layers, layer, created_by="x", labels={}, epoch=0)
+    image = oci.append(
+        json.loads(base.config), base.layers, layer, created_by="x", labels={}, epoch=0
+    )
     return Built(image=image, tag=TAG, removed=())
 
 
@@ -316,7 +318,7 @@ def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> No
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.image.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]
-    assert pushed.digest == oci.digest(oci.platforms([one.image for one, _ in images]))
+    assert pushed.digest == digest_of(oci.platforms([one.image for one, _ in images]))
 
 
 def test_a_tag_of_an_index_is_not_moved_by_an_image(
@@ -411,5 +413,5 @@ def test_the_readers_of_layers_can_be_linked(tmp_path: Path) -> None:
     opener = base.blobs[0]
     opener.open = lambda: cast("BinaryIO", layer.open("rb"))  # type: ignore[method-assign]
     files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
-    place = tmp_path / "layout" / oci.blob_path(oci.digest(BELOW))
+    place = tmp_path / "layout" / oci.blob_path(digest_of(BELOW))
     assert place.samefile(layer)

@@ -83,7 +83,7 @@ def write(
         }
         nodes.append(layer.Node("work", None, 0o755, epoch))
         image = oci.append(
-            json.dumps(found).encode(),
+            found,
             base.layers,
             tarball.write(layer.entries(base, nodes, (), epoch=epoch)),
             created_by=f"vllm-mods {version}",

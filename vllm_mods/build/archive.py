@@ -11,6 +11,7 @@ from typing import NamedTuple
 from vllm_mods.build import oci, tarball
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.tarball import TarEntry
+from vllm_mods.images.model import digest_of
 
 
 class ArchivedBlob(NamedTuple):
@@ -21,7 +22,7 @@ class ArchivedBlob(NamedTuple):
     pieces: Iterator[bytes]
 
 
-def thin(image: BuiltImage, ref: str | None) -> bytes:
+def thin(image: BuiltImage, ref: str) -> bytes:
     """Return the archive without the base's layers, to be loaded where they are."""
     # docker asks for the path of a layer only if it lacks the layer.
     below = [oci.blob_path(one) for one in image.diff_ids[:-1]]
@@ -29,7 +30,7 @@ def thin(image: BuiltImage, ref: str | None) -> bytes:
     return tarball.write(_documents(image, ref, layers))
 
 
-def whole(image: BuiltImage, ref: str | None, blobs: Iterator[ArchivedBlob]) -> Iterator[bytes]:
+def whole(image: BuiltImage, ref: str, blobs: Iterator[ArchivedBlob]) -> Iterator[bytes]:
     """Yield the archive with the base's layers, which ``blobs`` gives as the manifest names them.
 
     Raises ``ValueError`` for an image without a manifest.
@@ -46,7 +47,7 @@ def whole(image: BuiltImage, ref: str | None, blobs: Iterator[ArchivedBlob]) -> 
     yield tarball.END
 
 
-def _documents(image: BuiltImage, ref: str | None, layers: list[str]) -> list[TarEntry]:
+def _documents(image: BuiltImage, ref: str, layers: list[str]) -> list[TarEntry]:
     digest, layer = image.layer_blob
     files = {
         "manifest.json": oci.docker_manifest(image, ref, layers),
@@ -57,7 +58,7 @@ def _documents(image: BuiltImage, ref: str | None, layers: list[str]) -> list[Ta
         files |= {
             "oci-layout": oci.LAYOUT,
             "index.json": oci.index(image.manifest, ref),
-            oci.blob_path(oci.digest(image.manifest)): image.manifest,
+            oci.blob_path(digest_of(image.manifest)): image.manifest,
         }
     folders = ("blobs", "blobs/sha256")
     entries = [*(TarEntry(path, None, 0o755) for path in folders)]

@@ -79,7 +79,7 @@ def build(base: Base, drafted: Drafted, data: bytes) -> Built:
         raw = {**lock.image.config, "rootfs": {"diff_ids": lock.base.diff_ids}}
     place = _place(lock)
     image = oci.append(
-        json.dumps(raw).encode(),
+        raw,
         base.layers,
         tarball.write(
             one._replace(data=data) if one.path == place else one for one in drafted.entries

@@ -22,7 +22,7 @@ from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
 from vllm_mods.images.layer import Layer
 from vllm_mods.images.layered import LayeredImage
-from vllm_mods.images.model import DIR, FILE, Base
+from vllm_mods.images.model import DIR, FILE, Base, digest_of
 
 _SHOWN = 8
 _UNSEEN = "the same values in other bytes, or what an engine does not tell, such as the history"
@@ -44,7 +44,7 @@ def differences(
         for said in _entry(base, one, data)
     ]
     yield from (one for one in found if one.path not in known)
-    ours = None if found else oci.digest(_tar(base, image, data))
+    ours = None if found else digest_of(_tar(base, image, data))
     yield from _layers(base, lock, ours)
     yield from _config(base, lock, data, ours or base.diff_ids[-1])
 
@@ -163,7 +163,7 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     if base.manifest is not None:
         said = json.loads(base.manifest).get("annotations") or {}
         yield from _values("the annotation", {**said, **labels} if said else {}, said)
-    if oci.digest(wanted) == base.config_digest:
+    if digest_of(wanted) == base.config_digest:
         return
     before, after = json.loads(wanted), json.loads(base.config)
     if "history" not in after:  # an engine does not tell it
@@ -176,7 +176,7 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     is_told = base.where != "containerd" or base.manifest is not None
     if not found and before["rootfs"] == after["rootfs"] and is_told:
         yield _differs(
-            f"its ID is {base.config_digest}, and that of the lock's image {oci.digest(wanted)}: {_UNSEEN}"
+            f"its ID is {base.config_digest}, and that of the lock's image {digest_of(wanted)}: {_UNSEEN}"
         )
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, Refused
 from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
-from vllm_mods.build import references
 from vllm_mods.formats import container, pairing, receipt
 from vllm_mods.formats.container import Served
 from vllm_mods.formats.pairing import Pairing
@@ -25,6 +24,7 @@ from vllm_mods.formats.pairing_lock import (
 )
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.taken_over import taken_over
+from vllm_mods.images import names
 from vllm_mods.images.model import Base
 from vllm_mods.images.model import resolve as resolve_path
 from vllm_mods.images.oci import platform_of
@@ -122,7 +122,7 @@ def base_name(base: Base, otherwise: str) -> str:
     """Return the name of a base without where it was read; a file has none, and is what it is taken for."""
     if base.where in {"oci-layout", "archive"}:
         return otherwise
-    name = references.plain(base.reference)
+    name = names.plain(base.reference)
     return name.removeprefix("docker.io/").removeprefix("library/")
 
 
@@ -194,9 +194,9 @@ def _refusal(planned: Plan, base: Base) -> Refused:
             lines += [
                 f"    {finding.message}" for finding in one.findings if finding.level == "error"
             ]
-    names = " ".join(one.mod.name for one in planned.mods)
+    every = " ".join(one.mod.name for one in planned.mods)
     return Refused(
         "\n".join(lines),
-        hint=f"vllm-mods check {names} --target image:{base.reference}",
+        hint=f"vllm-mods check {every} --target image:{base.reference}",
         plan=planned,
     )

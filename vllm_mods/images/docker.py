@@ -30,6 +30,7 @@ from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
 from vllm_mods.images.layout import LayoutFolder
 from vllm_mods.images.model import DIR, FILE, Descriptor, ImageEntry, Opened
+from vllm_mods.images.oci import SETTINGS
 
 LABEL = "vllm-mods.reading"
 """On every container that is made here: `docker ps -aq --filter label=vllm-mods.reading`."""
@@ -285,26 +286,16 @@ class EngineImage(Opened):
             return
 
 
-_CONFIG = (
-    "User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels",
-    "StopSignal", "Healthcheck", "Shell", "OnBuild", "ArgsEscaped",
-)  # fmt: skip
-
-
 def rebuilt(told: dict[str, Any]) -> bytes:
     """Return an image's configuration from what ``docker inspect`` tells, as canonical JSON."""
-    settings = {key: value for key in _CONFIG if (value := (told.get("Config") or {}).get(key))}
-    config = {
-        "architecture": told.get("Architecture"),
-        "os": told.get("Os"),
-        "variant": told.get("Variant"),
-        "author": told.get("Author"),
-        "created": told.get("Created"),
-        "config": settings,
-    }
-    kept: dict[str, Any] = {key: value for key, value in config.items() if value}
-    kept["rootfs"] = {"type": "layers", "diff_ids": (told.get("RootFS") or {}).get("Layers") or []}
-    return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    inner = told.get("Config") or {}
+    keys = ("Architecture", "Os", "Variant", "Author", "Created")
+    config: dict[str, Any] = {key.lower(): told[key] for key in keys if told.get(key)}
+    if settings := {key: inner[key] for key in (*SETTINGS, "ArgsEscaped") if inner.get(key)}:
+        config["config"] = settings
+    layers = (told.get("RootFS") or {}).get("Layers") or []
+    config["rootfs"] = {"type": "layers", "diff_ids": layers}
+    return json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def open_image(name: str, *, reference: str, container: bool = False) -> EngineImage:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry, above
 
 _KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
 
@@ -59,9 +59,7 @@ class MountedFiles:
                         pending.append(entry.path)
 
     def _is_folder(self, path: str) -> bool:
-        parts = path.split("/") if path else []
-        above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
-        return all((one := self._entry(folder)) and one.kind == DIR for folder in above)
+        return all((one := self._entry(folder)) and one.kind == DIR for folder in above(path))
 
     def _entry(self, path: str) -> ImageEntry | None:
         place = self._place(path)

@@ -25,6 +25,11 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 TAG = "org.opencontainers.image.ref.name"
 FULL_NAME = "io.containerd.image.name"
 """What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only."""
+SETTINGS = (
+    "User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels",
+    "StopSignal", "Healthcheck", "Shell", "OnBuild",
+)  # fmt: skip
+"""What a container takes from its image. Engines tell further fields, of which each has its own."""
 _HINT = "get the image again"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 

@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple, Protocol
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import oci
 from vllm_mods.build.oci import BuiltImage
-from vllm_mods.build.references import plain
 from vllm_mods.formats import tars
+from vllm_mods.images import names
 from vllm_mods.images.model import Base, Descriptor
 
 _CHUNK = 1 << 20
@@ -90,7 +90,7 @@ def open_blobs(base: Base, near: str) -> Iterator[Blobs]:
     if not openers and base.where not in {"docker", "containerd"}:
         raise Refused(
             f"{base.where} does not give out the layers of {base.reference}; nothing was written",
-            hint=f"skopeo copy containers-storage:{plain(base.reference)} oci:DIR, then --base oci:DIR",
+            hint=f"skopeo copy containers-storage:{names.plain(base.reference)} oci:DIR, then --base oci:DIR",
         )
     folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(near)), prefix=".vllm-mods-")
     try:
@@ -111,7 +111,9 @@ def _opened(opener: Opener, folder: str) -> Descriptor:
 def _saved(base: Base, folder: str) -> tuple[Descriptor, ...]:
     """Let docker write out an image, and keep its layers under their digests."""
     with subprocess.Popen(
-        ["docker", "save", plain(base.reference)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ["docker", "save", names.plain(base.reference)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
         try:
@@ -119,17 +121,16 @@ def _saved(base: Base, folder: str) -> tuple[Descriptor, ...]:
         except (tarfile.TarError, EOFError) as error:
             said = process.stderr.read().decode("utf-8", "replace").strip()
             raise TreeError(
-                f"docker save {plain(base.reference)} stopped in the middle: {said or error}",
+                f"docker save {names.plain(base.reference)} stopped in the middle: {said or error}",
                 hint="docker info",
             ) from error
     (entry,) = json.loads(manifest)
-    names = [links.get(name, name) for name in entry["Layers"]]
-    layers = tuple(found[name] for name in names)
+    layers = tuple(found[links.get(name, name)] for name in entry["Layers"])
     for layer, diff_id in zip(layers, base.diff_ids, strict=True):
         if layer.media_type == oci.LAYER and layer.digest != diff_id:
             raise TreeError(
                 f"docker gives layer {diff_id} out as {layer.digest}: its store is damaged",
-                hint=f"docker rmi {plain(base.reference)}  # then pull or build it again",
+                hint=f"docker rmi {names.plain(base.reference)}  # then pull or build it again",
             )
     return layers
 

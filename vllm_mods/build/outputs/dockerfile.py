@@ -11,8 +11,8 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.base.output import write_folder
 from vllm_mods.build.building import Built
 from vllm_mods.build.outputs.files import refusing
-from vllm_mods.build.references import plain
 from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images import names
 from vllm_mods.images.model import Base
 
 
@@ -31,7 +31,7 @@ def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
 def _text(base: Base, lock: PairingLock, labels: Mapping[str, str]) -> str:
     # The name that it has where it lies; a layout's or an archive's means nothing to a builder.
     is_file = base.where in {"oci-layout", "archive"}
-    named = lock.base.ref if is_file else plain(base.reference)
+    named = lock.base.ref if is_file else names.plain(base.reference)
     if base.where == "registry" and base.manifest_digest is not None:
         named = f"{named.partition('@')[0]}@{base.manifest_digest}"
     lines = [

@@ -18,7 +18,8 @@ from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.blobs import Blobs, open_blobs
 from vllm_mods.build.outputs.engine import moved
-from vllm_mods.images.model import Base
+from vllm_mods.images.model import Base, digest_of
+from vllm_mods.images.oci import TAG
 
 
 def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
@@ -46,7 +47,7 @@ def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
                     made.append(path)
             for image, blobs in zip(ours, below, strict=True):
                 _fill(folder, image, blobs, made)
-            _put(f"{folder}/{oci.blob_path(oci.digest(top))}", iter((top,)), made)
+            _put(f"{folder}/{oci.blob_path(digest_of(top))}", iter((top,)), made)
             _put(f"{folder}/oci-layout", iter((oci.LAYOUT,)), made)
             whole_or_nothing(f"{folder}/index.json", iter((index,)), replace=True)
         except BaseException:
@@ -127,7 +128,7 @@ def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
     mine = json.loads(made)["manifests"][-1]
     for other in others:
         names = other.get("annotations") or {}
-        if names.get(oci.REF_NAME) == mine["annotations"][oci.REF_NAME]:
+        if names.get(TAG) == mine["annotations"][TAG]:
             if other.get("digest") == mine["digest"]:
                 return None
             raise moved(tag, str(other.get("digest")), mine["digest"])
@@ -139,7 +140,7 @@ def _own(image: BuiltImage) -> dict[str, bytes]:
     return {
         image.config_digest: image.config,
         **dict([image.layer_blob]),
-        oci.digest(manifest): manifest,
+        digest_of(manifest): manifest,
     }
 
 

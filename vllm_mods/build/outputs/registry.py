@@ -15,10 +15,9 @@ from vllm_mods.build import oci
 from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.engine import moved
-from vllm_mods.build.references import plain
 from vllm_mods.images import names, referrers
 from vllm_mods.images import oci as reading
-from vllm_mods.images.model import Base, Descriptor
+from vllm_mods.images.model import Base, Descriptor, digest_of
 from vllm_mods.images.names import Name
 from vllm_mods.images.registry import ACCEPT, Client
 
@@ -121,7 +120,7 @@ def _source(base: Base, target: Name) -> Name | None:
     if base.where in {"oci-layout", "archive"}:
         return None
     try:
-        source = names.parse(plain(base.reference))
+        source = names.parse(names.plain(base.reference))
     except VllmModsError:
         return None
     return source if source.host == target.host else None
@@ -146,7 +145,7 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
         raise Refused(
             f"{source} is another image by now: its configuration is {config}, and that of the base "
             f"here {base.config_digest}; nothing was pushed",
-            hint=f"push the base first: docker push {plain(base.reference)}",
+            hint=f"push the base first: docker push {names.plain(base.reference)}",
         )
     return tuple(reading.descriptor(layer) for layer in document["layers"])
 
@@ -205,7 +204,7 @@ class Pusher(Client):
             f"({layer.size:,} bytes) in this repository and does not mount it from "
             f"{self._source.repository if self._source else 'another registry'}; the base is not "
             "uploaded unasked, and no tag was moved",
-            hint=f"skopeo copy docker://{plain(base.reference)} "
+            hint=f"skopeo copy docker://{names.plain(base.reference)} "
             f"docker://{self.name.host}/{self.name.repository}:base  # then push again",
         )
 
@@ -222,7 +221,7 @@ class Pusher(Client):
     def upload_parts(self, artifact: Attachment) -> None:
         """Send the blobs of an artifact, all but its manifest."""
         for data in (oci.EMPTY, *(data for _, data in artifact.blobs)):
-            self.upload(oci.digest(data), data)
+            self.upload(digest_of(data), data)
 
     def put_manifest(self, data: bytes, of: Descriptor, tag: str | None = None) -> bool:
         """Send a manifest under its digest or a tag; tell whether its subject is kept track of."""
@@ -237,11 +236,12 @@ class Pusher(Client):
         there = {one.get("digest") for one in entries}
         new = []
         for one in artifacts:
-            manifest = oci.artifact(one.kind, one.blobs, subject=subject)
-            if oci.digest(manifest) not in there:
+            manifest = oci.attached(one.kind, one.blobs, subject)
+            described = oci.described(manifest)
+            if described.digest not in there:
                 self.upload_parts(one)
-                kept |= self.put_manifest(manifest, oci.described(manifest))
-                new.append(oci.artifact_entry(manifest, one.kind))
+                kept |= self.put_manifest(manifest, described)
+                new.append(oci.entry(manifest, artifactType=one.kind))
         if new and not kept:
             index = oci.index_of([*entries, *new])
             self.put_manifest(index, oci.described(index), referrers.tag(subject.digest))
