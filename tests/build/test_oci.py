@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.build import archive, compare, oci, tarball
+from vllm_mods.build import archive, oci, reproduction, tarball
 from vllm_mods.build.tarball import TarEntry
 from vllm_mods.images.model import Descriptor, digest_of
 
@@ -134,7 +134,7 @@ def test_names_in_full(ref: str, full: str) -> None:
 def test_where_two_images_differ() -> None:
     entry = TarEntry("usr/a.py", b"x = 1\n", 0o644, mtime=5)
     one = archive.thin(image(layer=tarball.write([entry])), "p:1")
-    assert compare.differences(one, one) == ()
+    assert reproduction.differences(one, one) == ()
     for changed, said in (
         (entry._replace(data=b"x = 2\n"), "layer: usr/a.py: byte 4: b'1\\n' and b'2\\n'"),
         (entry._replace(mode=0o600), "layer: usr/a.py: mode 0644 and 0600"),
@@ -143,6 +143,6 @@ def test_where_two_images_differ() -> None:
         (entry._replace(path="usr/b.py"), "layer: usr/a.py: only in the first"),
     ):
         other = archive.thin(image(layer=tarball.write([changed])), "p:1")
-        assert said in compare.differences(one, other)
+        assert said in reproduction.differences(one, other)
     longer = archive.thin(image({**BASE, "os": "other"}, tarball.write([entry])), "p:1")
-    assert "config: os: linux and other" in compare.differences(one, longer)
+    assert "config: os: linux and other" in reproduction.differences(one, longer)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import threading
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
@@ -152,8 +153,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def into_engine(made: Built, where: str) -> str:
-    with engine.looking_up(where, TAG) as asked:
-        return engine.write(made, where, TAG, asked)
+    return engine.write(made, where, TAG, partial(engine.tagged, where, TAG))
 
 
 def test_an_engine_gets_the_new_layer_alone(docker: Path, tmp_path: Path) -> None:

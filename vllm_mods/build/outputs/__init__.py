@@ -91,8 +91,10 @@ def looking_up(output: Output, base: Base, tag: str) -> Iterator[TagLookup | Non
     if output.kind != ENGINE:
         yield None
         return
-    with engine.looking_up(base.where, tag) as asked:
-        yield asked
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(engine.tagged, base.where, tag).result
 
 
 def prepare(
