@@ -134,15 +134,8 @@ def _config(base: Base, resolved: Resolved) -> dict[str, object]:
 def _listed(one: TarEntry, lock: PairingLock) -> LockedEntry:
     is_lock = one.path == _place(lock)
     kind = pairing_lock.FOLDER if one.data is None else pairing_lock.FILE
-    return LockedEntry(
-        path=one.path,
-        kind=pairing_lock.LOCK if is_lock else kind,
-        mode=one.mode,
-        uid=one.uid,
-        gid=one.gid,
-        mtime=one.mtime,
-        sha256=None if is_lock else sha256(one.data),
-    )
+    kind, digest = (pairing_lock.LOCK, None) if is_lock else (kind, sha256(one.data))
+    return LockedEntry(one.path, kind, one.mode, one.uid, one.gid, one.mtime, digest)
 
 
 def _place(lock: PairingLock) -> str:

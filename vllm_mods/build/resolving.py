@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from vllm_mods.formats.pairing_lock import (
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.images import names
-from vllm_mods.images.model import Base
+from vllm_mods.images.model import Base, environment, settings
 from vllm_mods.images.model import resolve as resolve_path
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library import packed_mod, trust
@@ -154,9 +153,7 @@ def _as_locked(mod: Mod, was: LockedMod | None) -> Mod:
 
 def workspace(base: Base) -> str | None:
     """Return where ``apply`` in a container would put chat templates: ``$WORKSPACE_DIR``, if set."""
-    settings = json.loads(base.config).get("config") or {}
-    variables = dict(one.partition("=")[::2] for one in settings.get("Env") or ())
-    named = resolve_path(base, variables.get("WORKSPACE_DIR", ""))
+    named = resolve_path(base, environment(settings(base)).get("WORKSPACE_DIR", ""))
     return f"/{named}" if named else None
 
 

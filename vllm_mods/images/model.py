@@ -6,12 +6,13 @@ root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.untrusted import json_of
 
 FILE, DIR, LINK, OTHER = "file", "dir", "link", "other"
 
@@ -86,6 +87,23 @@ class Base(Readable, Protocol):
 
     def close(self) -> None:
         """Give back what is held, more than once without harm."""
+
+
+def settings(base: Base) -> dict[str, Any]:
+    """Return what a container takes from an image, by OCI's names. Raises ``TreeError``."""
+    try:
+        found = json_of(base.config).get("config")
+    except (ValueError, AttributeError) as error:
+        raise TreeError(
+            f"{base.reference}: its configuration is no JSON object", hint="get the image again"
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def environment(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of an image's settings."""
+    given = (one for one in found.get("Env") or () if isinstance(one, str))
+    return dict(one.partition("=")[::2] for one in given)
 
 
 def resolve(base: Base, path: str) -> str:

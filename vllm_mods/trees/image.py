@@ -5,12 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import pairing_lock, tree_names
-from vllm_mods.images.model import DIR, FILE, LINK, Base, resolve
+from vllm_mods.images.model import DIR, FILE, LINK, Base, environment, resolve, settings
 
 _MARKER = "vllm/__init__.py"
 _SKIPPED = frozenset({".vllm-mods", "__pycache__"})
@@ -107,7 +105,7 @@ class ImageTree:
     @property
     def directory(self) -> str:
         """Where a container starts, absolute."""
-        return str(_settings(self.base).get("WorkingDir") or "/")
+        return str(settings(self.base).get("WorkingDir") or "/")
 
     def has(self, path: str) -> bool:
         """Tell whether a path, relative to ``directory`` or absolute, leads to a file of the image."""
@@ -285,16 +283,14 @@ def _nothing(base: Base, looked: list[str]) -> UsageError:
 
 def _candidates(base: Base) -> Iterator[str]:
     """Yield each folder that Python may import from, once, resolved."""
-    settings = _settings(base)
-    variables = dict(
-        one.partition("=")[::2] for one in settings.get("Env") or () if isinstance(one, str)
-    )
-    working = str(settings.get("WorkingDir") or "/")
+    found = settings(base)
+    variables = environment(found)
+    working = str(found.get("WorkingDir") or "/")
     folders = [
         place for place in variables.get("PYTHONPATH", "").split(":") if place.startswith("/")
     ]
     programs = [place.rstrip("/") for place in variables.get("PATH", "").split(":")]
-    home = variables.get("HOME") or _home(base, str(settings.get("User") or "root"))
+    home = variables.get("HOME") or _home(base, str(found.get("User") or "root"))
     data = variables.get("XDG_DATA_HOME") or f"{home}/.local/share"
     prefixes = [variables.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
     prefixes += [posixpath.dirname(place) for place in programs if place.endswith("/bin")]
@@ -334,13 +330,3 @@ def _new(folder: str, seen: set[str]) -> Iterator[str]:
     if folder not in seen:
         seen.add(folder)
         yield folder
-
-
-def _settings(base: Base) -> dict[str, Any]:
-    try:
-        found = json_of(base.config).get("config")
-    except (ValueError, AttributeError) as error:
-        raise TreeError(
-            f"{base.reference}: its configuration is no JSON object", hint="get the image again"
-        ) from error
-    return found if isinstance(found, dict) else {}
