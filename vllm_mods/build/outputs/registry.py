@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 import requests
 
-from vllm_mods.base.errors import Refused, TreeError, VllmModsError
+from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.build import oci
 from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
@@ -21,7 +21,7 @@ from vllm_mods.images.model import Base, Descriptor, digest_of
 from vllm_mods.images.names import Name
 from vllm_mods.images.registry import ACCEPT, Client
 
-_OK, _CREATED, _ACCEPTED = 200, 201, 202
+_OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
 
 
 class Attachment(NamedTuple):
@@ -160,10 +160,10 @@ class Pusher(Client):
 
     def digest_of_tag(self) -> str | None:
         """Return what the tag stands for now, None if it is free."""
-        response = self._ask("HEAD", f"manifests/{self.name.tag}", headers={"Accept": ACCEPT})
-        if response.status_code == requests.codes.not_found:
+        path = f"manifests/{self.name.tag}"
+        response = self._ask("HEAD", path, {_OK, _NOT_FOUND}, headers={"Accept": ACCEPT})
+        if response.status_code == _NOT_FOUND:
             return None
-        self._check(response, _OK)
         return response.headers.get("Docker-Content-Digest", "(unknown)")
 
     def images_of(self, top: Descriptor) -> list[tuple[Descriptor, str | None]]:
@@ -186,17 +186,13 @@ class Pusher(Client):
     def take(self, layer: Descriptor, base: Base) -> None:
         """Have a layer of the base in this repository, without sending it."""
         if self._source is not None and self._source.repository != self.name.repository:
-            response = self._ask(
-                "POST",
-                "blobs/uploads/",
-                params={"mount": layer.digest, "from": self._source.repository},
-            )
+            wanted = {"mount": layer.digest, "from": self._source.repository}
+            answers = {_CREATED, _ACCEPTED}
+            response = self._ask("POST", "blobs/uploads/", answers, params=wanted)
             if response.status_code == _CREATED:
                 return
-            if response.status_code == _ACCEPTED:  # not mounted, an upload was begun instead
-                self._ask("DELETE", response.headers.get("Location", ""))
-            else:
-                self._check(response, _CREATED)
+            # not mounted, an upload was begun instead
+            self._ask("DELETE", response.headers.get("Location", ""))
         elif self._ask("HEAD", f"blobs/{layer.digest}").status_code == _OK:
             return
         raise Refused(
@@ -212,8 +208,7 @@ class Pusher(Client):
         """Send a blob, unless it is there."""
         if self._ask("HEAD", f"blobs/{digest}").status_code == _OK:
             return
-        begun = self._ask("POST", "blobs/uploads/")
-        self._check(begun, _ACCEPTED)
+        begun = self._ask("POST", "blobs/uploads/", {_ACCEPTED})
         place = urljoin(begun.url, begun.headers.get("Location", ""))
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
@@ -248,9 +243,7 @@ class Pusher(Client):
 
     def _put(self, path: str, data: bytes, kind: str) -> requests.Response:
         self.sent += len(data)
-        response = self._ask("PUT", path, data=data, headers={"Content-Type": kind})
-        self._check(response, _CREATED)
-        return response
+        return self._ask("PUT", path, {_CREATED}, data=data, headers={"Content-Type": kind})
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Ask for the right to write here and, in the same token, to read where layers come from."""
@@ -258,13 +251,3 @@ class Pusher(Client):
         if self._source is not None:
             scopes.append(f"repository:{self._source.repository}:pull")
         return super()._token({**wanted, "scope": scopes}, login)  # type: ignore[dict-item]
-
-    def _check(self, response: requests.Response, expected: int) -> None:
-        if response.status_code == expected:
-            return
-        said = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
-        hint = "try again later"
-        if response.status_code in {401, 403}:
-            said += ": it does not let you write there"
-            hint = f"docker login {self.name.host}"
-        raise TreeError(f"{self.name}: {said}; no tag was moved", hint=hint)
