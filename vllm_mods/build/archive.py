@@ -5,21 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 from vllm_mods.build import oci, tarball
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.tarball import TarEntry
-from vllm_mods.images.model import digest_of
-
-
-class ArchivedBlob(NamedTuple):
-    """A blob that is too large to hold: its digest, size and pieces."""
-
-    digest: str
-    size: int
-    pieces: Iterator[bytes]
+from vllm_mods.images.model import Descriptor, digest_of
 
 
 def thin(image: BuiltImage, ref: str) -> bytes:
@@ -30,8 +21,10 @@ def thin(image: BuiltImage, ref: str) -> bytes:
     return tarball.write(_documents(image, ref, layers))
 
 
-def whole(image: BuiltImage, ref: str, blobs: Iterator[ArchivedBlob]) -> Iterator[bytes]:
-    """Yield the archive with the base's layers, which ``blobs`` gives as the manifest names them.
+def whole(
+    image: BuiltImage, ref: str, below: Iterable[tuple[Descriptor, Iterable[bytes]]]
+) -> Iterator[bytes]:
+    """Yield the archive with the base's layers, which ``below`` gives piece by piece, as the manifest names them.
 
     Raises ``ValueError`` for an image without a manifest.
     """
@@ -40,10 +33,8 @@ def whole(image: BuiltImage, ref: str, blobs: Iterator[ArchivedBlob]) -> Iterato
     yield from tarball.members(
         _documents(image, ref, [oci.blob_path(one.digest) for one in image.layers])
     )
-    for blob in blobs:
-        yield from tarball.large(
-            TarEntry(oci.blob_path(blob.digest), b"", 0o644), blob.size, blob.pieces
-        )
+    for one, pieces in below:
+        yield from tarball.large(TarEntry(oci.blob_path(one.digest), b"", 0o644), one.size, pieces)
     yield tarball.END
 
 
@@ -60,7 +51,6 @@ def _documents(image: BuiltImage, ref: str, layers: list[str]) -> list[TarEntry]
             "index.json": oci.index(image.manifest, ref),
             oci.blob_path(digest_of(image.manifest)): image.manifest,
         }
-    folders = ("blobs", "blobs/sha256")
-    entries = [*(TarEntry(path, None, 0o755) for path in folders)]
+    entries = [TarEntry(path, None, 0o755) for path in ("blobs", "blobs/sha256")]
     entries += [TarEntry(path, data, 0o644) for path, data in files.items()]
     return sorted(entries, key=lambda entry: entry.path)

@@ -135,7 +135,7 @@ def write(images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attache
         return Written(said, pushed.digest)
     place = os.path.abspath(output.place)
     if output.kind == THIN:
-        files.whole_or_nothing(place, iter((archive.thin(built.image, tag),)))
+        files.whole_or_nothing(place, (archive.thin(built.image, tag),))
         return Written(
             f"wrote {output.place}, without the base's layers: docker load -i {output.place}"
         )

@@ -13,7 +13,6 @@ from typing import Any
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import archive, oci
-from vllm_mods.build.archive import ArchivedBlob
 from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.blobs import Blobs, open_blobs
@@ -47,9 +46,9 @@ def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
                     made.append(path)
             for image, blobs in zip(ours, below, strict=True):
                 _fill(folder, image, blobs, made)
-            _put(f"{folder}/{oci.blob_path(digest_of(top))}", iter((top,)), made)
-            _put(f"{folder}/oci-layout", iter((oci.LAYOUT,)), made)
-            whole_or_nothing(f"{folder}/index.json", iter((index,)), replace=True)
+            _put(f"{folder}/{oci.blob_path(digest_of(top))}", (top,), made)
+            _put(f"{folder}/oci-layout", (oci.LAYOUT,), made)
+            whole_or_nothing(f"{folder}/index.json", (index,), replace=True)
         except BaseException:
             for path in reversed(made):
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
@@ -57,8 +56,10 @@ def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
 
 
 def _fill(folder: str, image: BuiltImage, blobs: Blobs, made: list[str]) -> None:
-    for digest, data in _own(image).items():
-        _put(f"{folder}/{oci.blob_path(digest)}", iter((data,)), made)
+    manifest = image.manifest or b""
+    ours = {image.config_digest: image.config, digest_of(manifest): manifest}
+    for digest, data in (*ours.items(), image.layer_blob):
+        _put(f"{folder}/{oci.blob_path(digest)}", (data,), made)
     for blob in blobs.descriptors:
         place = f"{folder}/{oci.blob_path(blob.digest)}"
         if not os.path.exists(place) and blobs.link(blob, place):
@@ -70,8 +71,8 @@ def archived(built: Built, base: Base, file: str, tag: str) -> None:
     """Write an image as one tar, an OCI archive and a docker archive at once."""
     with refusing(file), open_blobs(base, file) as blobs:
         image = blobs.named(built.image)
-        parts = (ArchivedBlob(one.digest, one.size, blobs.pieces(one)) for one in blobs.descriptors)
-        whole_or_nothing(file, archive.whole(image, tag, parts))
+        below = ((one, blobs.pieces(one)) for one in blobs.descriptors)
+        whole_or_nothing(file, archive.whole(image, tag, below))
 
 
 def whole_or_nothing(path: str, pieces: Iterable[bytes], *, replace: bool = False) -> None:
@@ -135,16 +136,7 @@ def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
     return made
 
 
-def _own(image: BuiltImage) -> dict[str, bytes]:
-    manifest = image.manifest or b""
-    return {
-        image.config_digest: image.config,
-        **dict([image.layer_blob]),
-        digest_of(manifest): manifest,
-    }
-
-
-def _put(path: str, pieces: Iterator[bytes], made: list[str]) -> None:
+def _put(path: str, pieces: Iterable[bytes], made: list[str]) -> None:
     if not os.path.exists(path):
         whole_or_nothing(path, pieces)
         made.append(path)
