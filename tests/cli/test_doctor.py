@@ -229,6 +229,7 @@ def test_an_edit_by_hand(call: Call, site: Path) -> None:
     assert left.startswith("vllm/a.py.orig, vllm/mine.py: ")
 
 
+@pytest.mark.slow
 def test_only_a_release_that_an_installer_took_from_an_index_is_installed_anew_from_one(
     call: Call, site: Path
 ) -> None:

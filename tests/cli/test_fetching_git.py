@@ -90,6 +90,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_it_is_taken_once_and_pinned_by_its_commit(
@@ -112,6 +113,7 @@ def test_it_is_taken_once_and_pinned_by_its_commit(
     assert len(shelf.asked) == before
 
 
+@pytest.mark.slow
 def test_it_is_taken_once_for_all_releases(tmp_path: Path, shelf: Shelf) -> None:
     text = FORMS["cherry-pick"].replace("{url}", shelf.url)
     source = launcher.read(str(folder(tmp_path, text)))
@@ -135,6 +137,7 @@ def test_it_is_taken_once_for_all_releases(tmp_path: Path, shelf: Shelf) -> None
     )
 
 
+@pytest.mark.slow
 def test_without_it_nothing_is_taken(call: Call, site: Path, tmp_path: Path, shelf: Shelf) -> None:
     text = FORMS["cherry-pick"].replace("{url}", shelf.url)
     answer = call("import", folder(tmp_path, text), "--tree", site, "--record")
@@ -143,6 +146,7 @@ def test_without_it_nothing_is_taken(call: Call, site: Path, tmp_path: Path, she
     assert shelf.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "line",
@@ -182,6 +186,7 @@ def test_what_is_not_known_refuses_by_line(
     assert not (tmp_path / "lib").exists()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_repository_runs_here(
     tmp_path: Path, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +213,7 @@ def test_nothing_of_a_repository_runs_here(
     assert not os.listdir(place / "hooks") if (place / "hooks").exists() else True
 
 
+@pytest.mark.slow
 def test_more_than_a_mod_may_have_is_not_taken(
     tmp_path: Path, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +229,7 @@ def test_no_other_protocol_is_spoken(tmp_path: Path, url: str) -> None:
         fetching_git.take((url, "HEAD", 0), str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_redirect_is_not_followed(tmp_path: Path, shelf: Shelf) -> None:
     with pytest.raises(TreeError):
         fetching_git.take((shelf.url.replace("vllm.git", "moved.git"), "HEAD", 0), str(tmp_path))

@@ -31,6 +31,7 @@ def _text(page: str) -> str:
     return (ROOT / "docs" / page).read_text()
 
 
+@pytest.mark.slow
 def test_every_mark_in_the_docs_is_filled_in_and_every_part_is_used() -> None:
     marks = [
         name for page in pages() for name in reference.MARK.findall((ROOT / page.path).read_text())
@@ -131,6 +132,7 @@ def test_the_variables_that_matter_are_explained() -> None:
     assert not set(missing) - elsewhere
 
 
+@pytest.mark.slow
 def test_the_codes_in_the_pages_are_codes() -> None:
     made = {one.code for one in messages.findings()}
     assert {
@@ -151,6 +153,7 @@ def test_the_codes_in_the_pages_are_codes() -> None:
         )
 
 
+@pytest.mark.slow
 def test_messages_in_troubleshooting_are_messages_of_the_code() -> None:
     made = f"{messages.codes()}{messages.errors()}{''.join(_literals())}"
     made = re.sub(r"&#(\d+);", lambda sign: chr(int(sign[1])), made).replace("`", "")

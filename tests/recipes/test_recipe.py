@@ -184,6 +184,7 @@ solo_only: yes please
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
