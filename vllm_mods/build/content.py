@@ -20,7 +20,7 @@ from vllm_mods.build.layer import Node
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.pairing_lock import LAYER_FORMAT
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.images.model import DIR, FILE, LINK, Base, ImageEntry
+from vllm_mods.images.model import DIR, FILE, LINK, Base, children
 from vllm_mods.site import bytecode, site
 from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.staging import draft
@@ -226,14 +226,6 @@ def _dist_infos(base: Base, site_root: str, transition: Transition) -> Iterator[
     for entry in children(base, site_root):
         if entry.path.endswith(".dist-info"):
             yield entry.path
-
-
-def children(base: Base, folder: str) -> Iterator[ImageEntry]:
-    """Yield what lies directly in a folder."""
-    if base.entry(folder) is not None:
-        for entry in base.paths(folder):
-            if os.path.dirname(entry.path) == folder:
-                yield entry
 
 
 def _workspaces(scratch: str, transition: Transition) -> tuple[str, ...]:

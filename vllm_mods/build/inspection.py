@@ -17,7 +17,7 @@ from vllm_mods.formats import pairing_lock, receipt, receipt_diff
 from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.images.model import DIR, FILE, LINK, environment, resolve, settings
+from vllm_mods.images.model import DIR, FILE, LINK, children, environment, resolve, settings
 from vllm_mods.images.oci import platform_of
 from vllm_mods.planning import requirements
 from vllm_mods.site import undone
@@ -257,12 +257,8 @@ class InImage:
 
     def names(self, folder: str) -> Iterable[str]:
         """Return the names in a folder."""
-        place = self._place(folder)
-        entry = self._tree.base.entry(place)
-        if entry is None or entry.kind != DIR:
-            return ()
-        found = (posixpath.split(one.path) for one in self._tree.base.paths(place))
-        return [name for parent, name in found if parent == place]
+        found = children(self._tree.base, self._place(folder))
+        return [posixpath.basename(one.path) for one in found]
 
     def is_there(self, path: str) -> bool:
         """Tell whether there is anything at a path."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
@@ -50,11 +51,11 @@ def entries(
     return tuple(builder.entries[path] for path in sorted(builder.entries, key=_order))
 
 
+@dataclass
 class _LayerTar:
-    def __init__(self, base: Base, epoch: int) -> None:
-        self.base = base
-        self.epoch = epoch
-        self.entries: dict[str, TarEntry] = {}
+    base: Base
+    epoch: int
+    entries: dict[str, TarEntry] = field(default_factory=dict)
 
     def add(self, node: Node) -> None:
         if any(part.startswith(WHITEOUT) for part in node.path.split("/")):

@@ -13,7 +13,6 @@ from vllm_mods.base.model import Plan
 from vllm_mods.base.output import staged
 from vllm_mods.build import building, resolving
 from vllm_mods.build.building import Drafted
-from vllm_mods.build.content import children
 from vllm_mods.build.layer import Node
 from vllm_mods.build.outputs import engine
 from vllm_mods.build.remembered_base import Remembered
@@ -22,7 +21,7 @@ from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LAYER_FORMAT, LockedWheel, PairingLock
 from vllm_mods.formats.receipt import TOOL
-from vllm_mods.images.model import Base
+from vllm_mods.images.model import Base, children
 from vllm_mods.images.oci import is_for, platform_of
 from vllm_mods.images.open import demand_platform, in_engine, open_base
 from vllm_mods.library import trust

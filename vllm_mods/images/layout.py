@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 import weakref
 from functools import partial
@@ -126,8 +127,7 @@ class _Tar:
         plain = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115
         weakref.finalize(self, plain.close)
         source = streams.Forward(streams.unpacked(self._file))
-        while data := source.read(1 << 20):
-            plain.write(data)
+        shutil.copyfileobj(source, plain, streams.CHUNK)
         self._file.close()
         self._file = plain
         plain.seek(0)

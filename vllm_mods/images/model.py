@@ -6,7 +6,8 @@ root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from vllm_mods.base import limits
@@ -104,6 +105,15 @@ def environment(found: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables of an image's settings."""
     given = (one for one in found.get("Env") or () if isinstance(one, str))
     return dict(one.partition("=")[::2] for one in given)
+
+
+def children(base: Base, folder: str) -> Iterator[ImageEntry]:
+    """Yield what lies directly in a folder, nothing where there is none."""
+    there = base.entry(folder)
+    if there is not None and there.kind == DIR:
+        for entry in base.paths(folder):
+            if posixpath.dirname(entry.path) == folder:
+                yield entry
 
 
 def resolve(base: Base, path: str) -> str:

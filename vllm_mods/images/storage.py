@@ -79,14 +79,9 @@ def _file_name(key: str) -> str:
     return key if plain else "=" + base64.b64encode(key.encode()).decode()
 
 
-def is_there(tool: str) -> bool:
-    """Tell whether a tool is installed."""
-    return shutil.which(tool) is not None
-
-
 def open_image(tool: str, name: str, *, reference: str) -> StoredImage:
     """Open an image of podman or buildah. Raises ``UsageError`` if there is none of that name."""
-    if not is_there(tool):
+    if shutil.which(tool) is None:
         raise UsageError(f"{reference}: {tool} is not installed here", hint=f"apt install {tool}")
     return StoredImage(tool, name, reference=reference)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats import pairing_lock, tree_names
-from vllm_mods.images.model import DIR, FILE, LINK, Base, environment, resolve, settings
+from vllm_mods.images.model import DIR, FILE, LINK, Base, children, environment, resolve, settings
 
 _MARKER = "vllm/__init__.py"
 _SKIPPED = frozenset({".vllm-mods", "__pycache__"})
@@ -244,11 +244,7 @@ def _unusable(base: Base, folder: str, fault: str) -> UsageError:
 
 def _files(base: Base, folders: Iterable[str]) -> Iterator[str]:
     """Yield the paths of what lies in folders that are there."""
-    for folder in folders:
-        entry = base.entry(folder) if folder else None
-        if entry is not None and entry.kind == DIR:
-            found = (one.path for one in base.paths(folder))
-            yield from (path for path in found if posixpath.dirname(path) == folder)
+    return (one.path for folder in folders if folder for one in children(base, folder))
 
 
 def _behind_pth(base: Base, folders: list[str]) -> Iterator[str]:
