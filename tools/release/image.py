@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from vllm_mods.build import layer, oci, tarball
-from vllm_mods.build.building import Built
 from vllm_mods.build.outputs.files import layout
 from vllm_mods.images.model import Base
 from vllm_mods.images.open import open_base
@@ -90,7 +89,7 @@ def write(
             labels=labels,
             epoch=epoch,
         )
-        images.append((Built(image, f"vllm-mods:{version}", ()), base))
+        images.append((image, base))
     layout(images, str(folder), f"vllm-mods:{version}")
     index = json.loads((folder / "index.json").read_bytes())
     return str(index["manifests"][0]["digest"])

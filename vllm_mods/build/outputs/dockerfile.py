@@ -9,14 +9,14 @@ from typing import Any
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.output import write_folder
-from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.files import refusing
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.images import names
 from vllm_mods.images.model import Base
 
 
-def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
+def write(built: BuiltImage, base: Base, lock: PairingLock, folder: str) -> None:
     """Make a folder with a Dockerfile and its context. Raises ``Refused`` if there is one already."""
     if os.path.lexists(folder) and os.listdir(folder):
         raise Refused(
@@ -24,8 +24,8 @@ def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
         )
     folder = os.path.abspath(folder)
     with refusing(folder):
-        text = _text(base, lock, built.image.annotations)
-        write_folder(folder, {"Dockerfile": text.encode(), "layer.tar": built.image.layer})
+        text = _text(base, lock, built.annotations)
+        write_folder(folder, {"Dockerfile": text.encode(), "layer.tar": built.layer})
 
 
 def _text(base: Base, lock: PairingLock, labels: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import archive
-from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.images import names
 
 # What opens an image store, by the place that a base lies in.
@@ -42,7 +42,7 @@ def tagged(where: str, tag: str) -> str | None:
     return found if ":" in found else f"sha256:{found}"
 
 
-def write(built: Built, where: str, tag: str, asked: TagLookup) -> str:
+def write(image: BuiltImage, where: str, tag: str, asked: TagLookup) -> str:
     """Load an image under a tag into the engine ``where`` its base lies, and return its ID.
 
     ``asked`` is what looks the tag up. Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
@@ -50,7 +50,6 @@ def write(built: Built, where: str, tag: str, asked: TagLookup) -> str:
     fails. The tag is then as it was.
     """
     program = PROGRAMS[where]
-    image = built.image
     if image.manifest is None and where != _DOCKER:
         raise Refused(
             f"{where} wants to be told how a registry names the base's layers, and does not know "

@@ -13,7 +13,6 @@ from typing import Any
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import archive, oci
-from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.blobs import Blobs, open_blobs
 from vllm_mods.build.outputs.engine import moved
@@ -21,7 +20,7 @@ from vllm_mods.images.model import Base, digest_of
 from vllm_mods.images.oci import TAG
 
 
-def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
+def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> None:
     """Add an image to an OCI layout, which is made if it is not there; an index of several if there are.
 
     Blobs of the base are linked where that goes, else copied. index.json comes last and in one
@@ -31,7 +30,7 @@ def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
     others = _others(folder)
     with refusing(folder), contextlib.ExitStack() as stack:
         below = [stack.enter_context(open_blobs(base, folder)) for _, base in images]
-        ours = [blobs.named(one.image) for (one, _), blobs in zip(images, below, strict=True)]
+        ours = [blobs.named(one) for (one, _), blobs in zip(images, below, strict=True)]
         top = ours[0].manifest if len(ours) == 1 else oci.platforms(ours)
         if top is None:
             raise ValueError("an image in a layout has a manifest")
@@ -67,10 +66,10 @@ def _fill(folder: str, image: BuiltImage, blobs: Blobs, made: list[str]) -> None
         _put(place, blobs.pieces(blob), made)
 
 
-def archived(built: Built, base: Base, file: str, tag: str) -> None:
+def archived(built: BuiltImage, base: Base, file: str, tag: str) -> None:
     """Write an image as one tar, an OCI archive and a docker archive at once."""
     with refusing(file), open_blobs(base, file) as blobs:
-        image = blobs.named(built.image)
+        image = blobs.named(built)
         below = ((one, blobs.pieces(one)) for one in blobs.descriptors)
         whole_or_nothing(file, archive.whole(image, tag, below))
 

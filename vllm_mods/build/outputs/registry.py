@@ -12,7 +12,6 @@ import requests
 
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.build import oci
-from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.engine import moved
 from vllm_mods.images import names, referrers
@@ -61,7 +60,7 @@ class Pushed(NamedTuple):
     sent: int
 
 
-def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
+def prepare(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Push:
     """Ask what a push of an image, or of an index of several, to ``ref`` needs; without a tag in it, under ``tag``.
 
     Raises ``Refused`` for a tag that is taken and for a base that no registry's name is known of,
@@ -72,7 +71,7 @@ def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
         target = target._replace(tag=tag.rpartition(":")[2])
     source = _source(images[0][1], target)
     client = Pusher(target, os.environ, source)
-    ours = tuple(oci.with_layers(built.image, _layers(base, source)) for built, base in images)
+    ours = tuple(oci.with_layers(built, _layers(base, source)) for built, base in images)
     written = [one.manifest or b"" for one in ours]
     manifests = tuple(map(oci.described, written))
     top = written[0] if len(ours) == 1 else oci.platforms(ours)
