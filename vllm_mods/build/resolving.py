@@ -52,18 +52,18 @@ def resolve(
     *,
     epoch: int,
     wheels: Callable[[Sequence[str], str], tuple[LockedWheel, ...]],
-    tool: str = receipt.TOOL,
-    layer_format: int = LAYER_FORMAT,
-    locked: str | None = None,
+    locked: PairingLock | None = None,
 ) -> Resolved:
     """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
 
     ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if
-    they do; ``tool`` is who locks, or has locked, ``layer_format`` what the layer is to be written in.
-    ``locked`` is the command of a lock: one from before pairings took
-    anything over of their mods stays as it is. Raises ``Refused`` unless every mod is trusted and
-    would end up in, ``ManifestError`` for a pairing that no image may be made of.
+    they do. Of a lock, ``locked``, these, the manifests of mods, who made it and the format of its layer are
+    taken from there; and one from before pairings took anything over of their mods stays as it is. Raises
+    ``Refused`` unless every mod is trusted and would end up in, ``ManifestError`` for a pairing that no image
+    may be made of.
     """
+    if locked is not None:
+        mods = as_locked(mods, locked)
     trust.demand(mods)
     if problems := container.problems(wanted):
         raise ManifestError(f"pairing {wanted.name}", problems)
@@ -83,10 +83,13 @@ def resolve(
     ]
     templates = {file.file: f"{folder}/{file.file}" for file in files}
     served = wanted
-    if locked is None or locked != pairing.serve_script(wanted, templates):
+    if locked is None or locked.command != pairing.serve_script(wanted, templates):
         served = taken_over(wanted, mods).pairing
     platform = platform_of(base.config)
     requirements = [text for one in planned.mods for text in _requirements(one)]
+    needed: tuple[LockedWheel, ...] = ()
+    if requirements:
+        needed = wheels(requirements, platform) if locked is None else locked.wheels
     return Resolved(
         lock=PairingLock(
             pairing=wanted.name,
@@ -105,11 +108,11 @@ def resolve(
                 LockedTemplate(path=f"{folder}/{file.file}", sha256=sha256(file.data) or "")
                 for file in files
             ),
-            wheels=wheels(requirements, platform) if requirements else (),
+            wheels=needed,
             command=pairing.serve_script(served, templates),
             epoch=epoch,
-            tool=tool,
-            layer_format=layer_format,
+            tool=receipt.TOOL if locked is None else locked.tool,
+            layer_format=LAYER_FORMAT if locked is None else locked.layer_format,
         ),
         planned=planned,
         there=there,

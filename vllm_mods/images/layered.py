@@ -40,10 +40,9 @@ class LayeredImage(Base):
     ) -> None:
         self.reference = reference
         self.blobs = blobs
-        self._downwards = blobs[::-1]
         self._cache = cache
         self._progress = progress
-        self._layers: list[Layer] = []
+        self._layers: dict[int, Layer] = {}
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
@@ -58,12 +57,12 @@ class LayeredImage(Base):
         if found is None or found[1].kind != FILE:
             return None
         number, _ = found
-        layer = self._layer(number)
+        layer = self.layer(number)
         if path in layer.names:
             return self.read(layer.names[path])
         data = layer.content(path)
         if data is None:
-            blob = self._downwards[number]
+            blob = self.blobs[number]
             with blob.open() as file:
                 data = layers.extract(file, path, self._name(blob))
         return data
@@ -73,8 +72,8 @@ class LayeredImage(Base):
         seen: set[str] = set()
         covered: set[str] = set()
         top = f"{under}/" if under else ""
-        for number in range(len(self._downwards)):
-            layer = self._layer(number)
+        for number in reversed(range(len(self.blobs))):
+            layer = self.layer(number)
             covered_here = set(layer.gone) | set(layer.opaque)
             for path, entry in layer.entries.items():
                 if entry.kind != DIR:
@@ -93,8 +92,8 @@ class LayeredImage(Base):
 
     def _find(self, path: str) -> tuple[int, ImageEntry] | None:
         parents = above(path)[:-1]
-        for number in range(len(self._downwards)):
-            layer = self._layer(number)
+        for number in reversed(range(len(self.blobs))):
+            layer = self.layer(number)
             if path in layer.entries:
                 if any(p in layer.entries and layer.entries[p].kind != DIR for p in parents):
                     return None
@@ -109,28 +108,23 @@ class LayeredImage(Base):
 
     def layer(self, number: int) -> Layer:
         """Return a layer, counted from the lowest."""
-        return self._layer(len(self.blobs) - 1 - number)
-
-    def _layer(self, number: int) -> Layer:
-        while len(self._layers) <= number:
-            blob = self._downwards[len(self._layers)]
-            layer = self._read_layer(blob)
+        if number not in self._layers:
+            blob = self.blobs[number]
+            layer = layers.load(self._cache, blob.digest) or self._read_layer(number)
             if layer.diff_id != blob.diff_id:
                 raise TreeError(
                     f"{self._name(blob)}: it unpacks to {layer.diff_id}, and the configuration says "
                     f"{blob.diff_id}: somebody has put another layer in its place",
                     hint="do not use this image: get it again from where it was made",
                 )
-            self._layers.append(layer)
+            self._layers[number] = layer
         return self._layers[number]
 
-    def _read_layer(self, blob: Blob) -> Layer:
-        known = layers.load(self._cache, blob.digest)
-        if known is not None:
-            return known
+    def _read_layer(self, number: int) -> Layer:
+        blob = self.blobs[number]
         what = self._name(blob)
         with blob.open() as file:
-            checked = streams.CheckedStream(file, blob.digest, blob.size, what, self._tell(blob))
+            checked = streams.CheckedStream(file, blob.digest, blob.size, what, self._tell(number))
             layer = layers.scan(checked, what)
             checked.finish()
         layers.keep(self._cache, blob.digest, layer)
@@ -139,11 +133,9 @@ class LayeredImage(Base):
     def _name(self, blob: Blob) -> str:
         return f"{self.reference}: layer {blob.digest[:19]}"
 
-    def _tell(self, blob: Blob) -> Callable[[int], None] | None:
+    def _tell(self, number: int) -> Callable[[int], None] | None:
         if self._progress is None:
             return None
-        show = self._progress
-        place = (
-            f"reading layer {len(self._downwards) - len(self._layers)} of {len(self._downwards)}"
-        )
-        return lambda done: show(place, done, blob.size)
+        show, size = self._progress, self.blobs[number].size
+        place = f"reading layer {number + 1} of {len(self.blobs)}"
+        return lambda done: show(place, done, size)
