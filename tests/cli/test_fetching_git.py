@@ -223,6 +223,12 @@ def test_more_than_a_mod_may_have_is_not_taken(
         fetching.take_repository((shelf.url, "main", 0), str(tmp_path))
 
 
+def test_a_machine_without_git_is_no_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TreeError, match="No such file or directory: 'git'"):
+        fetching.take_repository(("https://git.example/x", "HEAD", 0), str(tmp_path))
+
+
 @pytest.mark.parametrize("url", ["file:///", "http://git.example/x", "ext::sh -c touch% /tmp/x"])
 def test_no_other_protocol_is_spoken(tmp_path: Path, url: str) -> None:
     with pytest.raises(TreeError, match=r"not allowed|ext"):
