@@ -100,10 +100,21 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
 def transition(ground: Ground, whole: Plan, root: str) -> Transition:
     """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
     assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
-    forward = transitions.forward(whole, None)
+    there = anew(root, ground.left, whole)
+    return there._replace(undone=ground.undone.paths, aside=undone.free_name(root))
+
+
+def anew(root: str, there: Receipt, made: Plan, *, discard_edits: bool = False) -> Transition:
+    """Return what brings a tree to what a plan of its untouched form says."""
+    forward = transitions.forward(made, None)
     return transitions.revert_transition(
-        root, ground.left, mods=forward.mods, changes=whole.changes, sources=forward.sources
-    )._replace(undone=ground.undone.paths, aside=undone.free_name(root))
+        root,
+        there,
+        mods=forward.mods,
+        changes=made.changes,
+        sources=forward.sources,
+        discard_edits=discard_edits,
+    )
 
 
 def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:

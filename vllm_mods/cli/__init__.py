@@ -95,6 +95,9 @@ _MODULES = {
     "import": "import_command",
     "run": "run_command",
     "serve-check": "serve_check",
+    "completion": "shell_completion",
+    **dict.fromkeys(("add", "remove", "update"), "project"),
+    **dict.fromkeys(("ps", "logs", "stop"), "containers"),
 }
 
 
@@ -108,7 +111,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command: click.Command = module.command
+        command: click.Command = getattr(module, "command", None) or getattr(module, cmd_name)
         manner.accept(command)
         if COMPLETE in os.environ:
             from vllm_mods.cli.shell_completion import know_values  # noqa: PLC0415
@@ -193,7 +196,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    # What the report of a bug should have: `options.remember` puts more in.
+    # What the report of a bug should have: `answers.remember` puts more in.
     made: dict[str, object] = {"arguments": tuple(arguments)}
     try:
         if COMPLETE in os.environ:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK
-from vllm_mods.base.model import Tree
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, manner, options
 from vllm_mods.grid import bisect
 from vllm_mods.report import bisect as report
-from vllm_mods.trees.release import Releases
 
 
 @click.command(name="bisect")
@@ -21,26 +18,16 @@ from vllm_mods.trees.release import Releases
 )
 @click.option("--variant", metavar="ID", help="Ask for this variant of the mod alone.")
 @options.libraries
-@options.offline
-@options.json_output
-def command(
-    mod: str,
-    good: str,
-    bad: str,
-    libraries: tuple[str, ...],
-    *,
-    repo: str | None,
-    variant: str | None,
-    offline: bool,
-    as_json: bool,
-) -> int:
+@manner.offline
+@manner.json_output
+def command(mod: str, good: str, bad: str, *, repo: str | None, variant: str | None) -> int:
     """Find the commit or release at which a mod's verdict changes.
 
     Nothing is checked out: a repository is read from its objects, along first parents, and only
     commits that touch a file that the verdict rests on are planned. Exit code 0 if a change was
     found, 1 if the verdict is the same at both ends.
     """
-    mods = options.open_library(libraries).select((mod,))
+    mods = options.open_library().select((mod,))
     if variant is not None:
         mods = (*mods[:-1], bisect.narrowed(mods[-1], variant))
     if repo is not None:
@@ -48,14 +35,12 @@ def command(
 
         found = bisect.over_commits(mods, Repository(repo), good, bad)
     else:
-        releases = Releases(offline=offline, progress=options.progress(), note=options.note)
-
-        def opener(name: str) -> Tree:
-            return releases.open(name.removeprefix("pypi:"))
-
-        found = bisect.over_releases(mods, releases.files(), opener, good, bad)
-    if as_json:
-        options.print_json(report.outcome_data(found, repository=repo))
-    else:
-        click.echo(report.outcome_text(found, good, bad, repository=repo, paint=options.paint))
-    return EXIT_OK if found.after is not None else EXIT_NO
+        releases = options.open_releases()
+        found = bisect.over_releases(
+            mods, releases.files(), lambda name: options.open_one(name, releases), good, bad
+        )
+    return answers.answer(
+        report.outcome_data(found, repository=repo),
+        report.outcome_text(found, good, bad, repository=repo, paint=answers.paint),
+        ok=found.after is not None,
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import manner
 
 TEXT = "text"
-option = click.option(
+option = manner.kept(
     "--format",
     "form",
     type=click.Choice((TEXT, "github", "sarif", "junit")),
@@ -17,10 +18,12 @@ option = click.option(
 )
 
 
-def alone(form: str, *, as_json: bool) -> None:
-    """Raise ``UsageError`` for two forms at once."""
-    if as_json and form != TEXT:
+def chosen() -> str:
+    """Return which one is wanted. Raises ``UsageError`` for two at once."""
+    form: str = manner.given("form")
+    if manner.as_json() and form != TEXT:
         raise UsageError(
             f"--json and --format {form} are two answers, and stdout has room for one",
             hint="take one of them away",
         )
+    return form

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
 from vllm_mods.base.model import Level, Mod, Plan, Tree
-from vllm_mods.cli import options
+from vllm_mods.cli import answers
 from vllm_mods.formats import pairing
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import environment, taken_over
@@ -134,15 +134,15 @@ def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> bo
     try:
         found = answer(asked, tree, planned)
     except TreeError as error:
-        options.note(f"the command is not checked: {error.message}")
+        answers.note(f"the command is not checked: {error.message}")
         return False
     for name, said in asked.brought:
-        options.note(f"{name} {said}")
+        answers.note(f"{name} {said}")
     errors = [fault for fault in found.faults if fault.level is Level.ERROR]
     wrong = [fault for fault in errors if fault.code != "mod-flag-absent"]
     for one in errors:
         if one not in wrong:  # vLLM serves, and the mod may do nothing
-            options.note(f"{one.subject}: {one.message}")
+            answers.note(f"{one.subject}: {one.message}")
     if wrong:
         lines = "".join(f"\n  {one.subject}: {one.message} [{one.code}]" for one in wrong)
         of = asked.name

@@ -10,7 +10,7 @@ import click
 from vllm_mods.base.errors import EXIT_OK, EXIT_USAGE, DiffError, ManifestError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.versions import joined
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, manner, options
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.toml_table import BUNDLED
@@ -18,42 +18,40 @@ from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.report import data
 
 T = TypeVar("T")
+_OF_PAIRING = ("name", "summary", "model", "base", "vllm", "mods", "templates", "topology")
 
 
 @click.command(name="list")
 @click.option("--check", is_flag=True, help="Read every patch too, and print only what is faulty.")
 @options.libraries
-@options.json_output
-def command(libraries: tuple[str, ...], *, check: bool, as_json: bool) -> int:
+@manner.json_output
+def command(*, check: bool) -> int:
     """List the mods that can be applied and the pairings, bundled ones and those of --library."""
-    library = options.open_library(libraries)
+    library = options.open_library()
     faults: list[ManifestError] = []
     named = dict(readable(library.names(), lambda name: (name, library.load(name)), faults))
     mods = tuple(named.values())
     if check:
-        faults += filter(None, map(faulty_patches, mods))
+        faults += filter(None, map(_faulty_patches, mods))
     pairings = dict(
         readable(library.pairing_names(), lambda name: (name, library.pairing(name)), faults)
     )
-    if as_json:
-        answer = {
-            "schema": 1,
-            "mods": [{**mod_data(mod), "library": library.owner(mod.directory)} for mod in mods],
-            "pairings": [
-                {
-                    **pairing_data(pairing),
-                    "file": library.pairing_file(name),
-                    "library": library.owner(library.pairing_file(name)),
-                }
-                for name, pairing in pairings.items()
-            ],
-            "faulty": [data.fault(one) for one in faults],
-        }
-        options.print_json(answer)
-    elif not check:
-        click.echo("\n".join(mod_lines(named, library) or ["there are no mods"]))
-        if pairings:
-            click.echo("\n".join(("\npairings", *pairing_lines([*pairings.values()]))))
+    answer = {
+        "mods": [{**_mod_data(mod), "library": library.owner(mod.directory)} for mod in mods],
+        "pairings": [
+            {
+                **data.fields(pairing, *_OF_PAIRING),
+                "file": library.pairing_file(name),
+                "library": library.owner(library.pairing_file(name)),
+            }
+            for name, pairing in pairings.items()
+        ],
+        "faulty": [data.fault(one) for one in faults],
+    }
+    lines = _mod_lines(named, library) or ["there are no mods"]
+    if pairings:
+        lines += ["", "pairings", *_pairing_lines([*pairings.values()])]
+    answers.answer(answer, None if check else "\n".join(lines))
     return told(faults)
 
 
@@ -79,7 +77,7 @@ def readable(
     return found
 
 
-def faulty_patches(mod: Mod) -> ManifestError | None:
+def _faulty_patches(mod: Mod) -> ManifestError | None:
     """Return what is wrong with a mod's patches, the first fault of each, if anything is."""
     problems = []
     for patch in dict.fromkeys(patch for variant in mod.variants for patch in variant.patches):
@@ -90,7 +88,7 @@ def faulty_patches(mod: Mod) -> ManifestError | None:
     return ManifestError(mod.directory, tuple(problems)) if problems else None
 
 
-def mod_data(mod: Mod) -> dict[str, Any]:
+def _mod_data(mod: Mod) -> dict[str, Any]:
     """Return what the list has of a mod."""
     return {
         **data.fields(mod, "name", "version", "summary", "default"),
@@ -99,13 +97,7 @@ def mod_data(mod: Mod) -> dict[str, Any]:
     }
 
 
-def pairing_data(pairing: Pairing) -> dict[str, Any]:
-    """Return what the list has of a pairing."""
-    told = ("name", "summary", "model", "base", "vllm", "mods", "templates", "topology")
-    return data.fields(pairing, *told)
-
-
-def mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
+def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
     """Return two lines per mod, by the name that it has among all: what it is, and whose."""
     width = max(map(len, mods), default=0)
     lines = []
@@ -119,7 +111,7 @@ def mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
     return lines
 
 
-def pairing_lines(pairings: Sequence[Pairing]) -> list[str]:
+def _pairing_lines(pairings: Sequence[Pairing]) -> list[str]:
     """Return two lines per pairing."""
     width = max((len(pairing.name) for pairing in pairings), default=0)
     lines = []

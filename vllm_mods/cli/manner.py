@@ -1,8 +1,10 @@
-"""How every command speaks: options that stand before a command or behind it."""
+"""How every command speaks: options that stand before a command or behind it, and what no command hands on."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -67,3 +69,32 @@ def accept(command: click.Command) -> None:
 def speak() -> None:
     """Say what comes next, however quiet this run is to be: it is an error."""
     vars(sys.stderr)["quiet"] = False
+
+
+def kept(*names: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: ANN401
+    """Declare an option that is no argument of the command: ``given`` tells whoever needs it."""
+
+    def keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
+        context.meta[f"vllm_mods.{parameter.name}"] = value
+
+    return click.option(*names, expose_value=False, callback=keep, **more)
+
+
+def given(name: str) -> Any:  # noqa: ANN401  (as its option reads it)
+    """Return the value of such an option, None where the command has none of that name."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(f"vllm_mods.{name}")
+
+
+json_output = kept("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+offline = kept("--offline", is_flag=True, help="Use only what is cached; open no connection.")
+
+
+def as_json() -> bool:
+    """Tell whether the answer is to be JSON."""
+    return bool(given("as_json"))
+
+
+def is_offline() -> bool:
+    """Tell whether no connection may be opened."""
+    return bool(given("offline"))

@@ -5,25 +5,19 @@ from __future__ import annotations
 import click
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import EXIT_OK, UsageError, refusing
-from vllm_mods.cli import options
+from vllm_mods.base.errors import UsageError, refusing
+from vllm_mods.cli import answers, manner, options
+from vllm_mods.report import data
 
 
 @click.command(name="publish")
 @click.argument("folder", nargs=-1, metavar="[FOLDER]", type=click.Path())
 @click.argument("reference", metavar="HOST/NAME:TAG")
-@click.option(
-    "--sign",
-    "key",
-    metavar="KEY",
-    help="Sign it: a private key of OpenSSH's, or one of cosign's (file or URI).",
-)
+@options.sign
 @click.option("--dry-run", is_flag=True, help="Check everything, list the files, and send nothing.")
-@options.json_output
+@manner.json_output
 @refusing()
-def command(
-    folder: tuple[str, ...], reference: str, *, key: str | None, dry_run: bool, as_json: bool
-) -> int:
+def command(folder: tuple[str, ...], reference: str, *, key: str | None, dry_run: bool) -> int:
     """Put a library into a registry, as an artifact that others add.
 
     FOLDER holds patches/, templates/, pairings/ [the current folder]; what begins with a dot stays out of
@@ -41,38 +35,27 @@ def command(
     sent = 0 if dry_run else artifact.publish(ready).bytes_sent
     library = ready.library
     source = f"oci:{reference}@{ready.digest}"
-    if as_json:
-        options.print_json(
-            {
-                "schema": 1,
-                "reference": str(ready.client.name),
-                "digest": ready.digest,
-                "source": source,
-                "dry_run": dry_run,
-                "there": ready.there,
-                "signed": key is not None,
-                "sent": sent,
-                "mods": [
-                    {"name": one.name, "version": one.version, "license": one.license}
-                    for one in library.mods
-                ],
-                "pairings": library.pairings,
-                "templates": library.templates,
-                "files": {path: sha256(data) for path, data in sorted(library.files.items())},
-            }
-        )
-        return EXIT_OK
-    for mod in library.mods:
-        click.echo(f"{mod.name} {mod.version}  {mod.license}  {mod.summary}")
+    lines = [f"{mod.name} {mod.version}  {mod.license}  {mod.summary}" for mod in library.mods]
     for what, names in (("pairings", library.pairings), ("templates", library.templates)):
-        if names:
-            click.echo(f"{what}: {', '.join(names)}")
+        lines += [f"{what}: {', '.join(names)}"] if names else []
     size = sum(map(len, library.files.values()))
     done = f"published {reference}, {sent:,} bytes sent"
     if dry_run:
         done = f"{reference} is this already" if ready.there else f"would publish {reference}"
-    click.echo(f"{done}: {len(library.files):,} files, {size:,} bytes")
-    for path in sorted(library.files) if dry_run else ():
-        click.echo(f"  {path}")
-    click.echo(f"digest {ready.digest}\nothers type: vllm-mods add {source}")
-    return EXIT_OK
+    lines.append(f"{done}: {len(library.files):,} files, {size:,} bytes")
+    lines += [f"  {path}" for path in sorted(library.files) if dry_run]
+    lines += [f"digest {ready.digest}", f"others type: vllm-mods add {source}"]
+    answer = {
+        "reference": str(ready.client.name),
+        "digest": ready.digest,
+        "source": source,
+        "dry_run": dry_run,
+        "there": ready.there,
+        "signed": key is not None,
+        "sent": sent,
+        "mods": [data.fields(one, "name", "version", "license") for one in library.mods],
+        "pairings": library.pairings,
+        "templates": library.templates,
+        "files": {path: sha256(content) for path, content in sorted(library.files.items())},
+    }
+    return answers.answer(answer, "\n".join(lines))

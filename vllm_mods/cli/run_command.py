@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import click
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, Refused, TreeError, UsageError
-from vllm_mods.cli import command_check, options
+from vllm_mods.cli import answers, command_check, options
 from vllm_mods.cli.evidence import mods_of, say
-from vllm_mods.cli.serving import Asked, asked, serving
+from vllm_mods.cli.serving import Asked, ServingOptions, asked, serving
 from vllm_mods.run import engine, evidence, start, waiting
 from vllm_mods.run.service import LOCK_LABEL
-from vllm_mods.trees.image import open_image
 
 
 @click.command(name="run")
-@click.argument("name", metavar="PAIRING", shell_complete=options.complete_pairings)
+@options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @serving
 @click.option(
@@ -36,16 +34,15 @@ def command(
     env_files: tuple[str, ...],
     shown: bool,
     wait: bool,
-    libraries: tuple[str, ...],
-    **given: Any,  # noqa: ANN401  (what ``serving`` adds)
+    given: ServingOptions,
 ) -> int:
     """Start a pairing's image as a container that serves.
 
     The image is the one that `build` made of the pairing's lock, in docker or podman. ARGUMENTs come
     behind the command in it; what the vLLM in it would not take is refused, as by serve-check. `ps`, `logs` and `stop` are for what this started.
     """
-    library = options.open_library(libraries)
-    found = asked(library, name, arguments, **given)
+    library = options.open_library()
+    found = asked(library, name, arguments, given)
     if found.service.cluster:
         raise UsageError(
             f"{name} is for a cluster: each of its nodes starts a container of its own",
@@ -61,12 +58,12 @@ def command(
     identity = engine.start(start.line(chosen, one, env_files=env_files), one.name)
     click.echo(f"{one.name}: {chosen} {identity[:12]}, http://localhost:{one.port}")
     if not wait:
-        options.hint(f"vllm-mods logs {found.service.name}")
+        answers.hint(f"vllm-mods logs {found.service.name}")
         return EXIT_OK
     waiting.wait(one, chosen)
     there = engine.container(one.name, chosen)
     seen = evidence.of_mods(mods_of(library, (name,)), engine.log(there)[: limits.LOG])
-    return say(seen, as_json=False)
+    return say(seen)
 
 
 def _check(found: Asked, program: str) -> None:
@@ -76,11 +73,10 @@ def _check(found: Asked, program: str) -> None:
     asked = of_lock._replace(argv=(*of_lock.argv, *one.arguments), name=one.pairing)
     reference = f"{program}:{one.image}"
     try:
-        tree = open_image(reference, spec=f"image:{reference}", named=f"/{found.site_root}")
+        tree = options.open_image(f"image:{reference}", reference, in_image=f"/{found.site_root}")
     except (TreeError, UsageError) as error:
-        options.note(f"the command is not checked: {error.message}")
+        answers.note(f"the command is not checked: {error.message}")
         return
-    options.close_later(tree)
     command_check.demand(asked, tree)
 
 

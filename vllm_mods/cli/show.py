@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from vllm_mods.base.errors import EXIT_OK, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Variant
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, manner, options
 from vllm_mods.formats import diff
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
@@ -19,10 +19,10 @@ from vllm_mods.report import data
 @click.command(name="show")
 @click.argument("name", metavar="MOD|PAIRING", shell_complete=options.complete_names)
 @options.libraries
-@options.json_output
-def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
+@manner.json_output
+def command(name: str) -> int:
     """Show one mod or pairing: what it changes and needs, or what is served and how."""
-    library = options.open_library(libraries)
+    library = options.open_library()
     if not library.has_pairing(name):
         mod = library.load(name)
         answer, lines = of_mod(mod), mod_lines(mod)
@@ -35,11 +35,7 @@ def command(name: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
         pairing = library.pairing(name)
         file = library.pairing_file(name)
         answer, lines = of_pairing(pairing, file), pairing_lines(pairing, file)
-    if as_json:
-        options.print_json(answer)
-    else:
-        click.echo("\n".join(lines))
-    return EXIT_OK
+    return answers.answer(answer, "\n".join(lines))
 
 
 def of_mod(mod: Mod) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import click
 
 from vllm_mods.api import apply
 from vllm_mods.base import limits
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, manner, named_files, options
 from vllm_mods.formats import receipt, receipt_diff
 from vllm_mods.report import data, text
 
@@ -32,10 +32,8 @@ from vllm_mods.report import data, text
     metavar="FILE...",
     help="Compare receipts, or what `verify --json` said on the nodes of a cluster.",
 )
-@options.json_output
-def command(
-    mods: tuple[str, ...], target: str | None, receipts: tuple[str, ...], *, as_json: bool
-) -> int:
+@manner.json_output
+def command(mods: tuple[str, ...], target: str | None, receipts: tuple[str, ...]) -> int:
     """Tell whether what mods put into a tree is still as they left it.
 
     Who changed a file since cannot be known. Exit code 1 if anything is not as it was.
@@ -45,35 +43,25 @@ def command(
     of the packages too that vLLM and its mods name. Exit code 1 if anything differs.
     """
     if receipts:
-        return _compare((*receipts, *mods), target, as_json=as_json)
+        return _compare((*receipts, *mods), target)
     target = target or os.environ.get(options.TARGET) or options.active_target()
     there = apply.verify(target, *mods)
-    if as_json:
+    answer = {
+        "tree": {"spec": target, "version": there.version},
+        "ok": there.ok,
+        "mods": [data.applied(entry) for entry in there.mods],
+        "findings": [data.finding(finding) for finding in there.findings],
+    }
+    if manner.as_json():
         node = _of_tree(target)
         kept = None if node.receipt is None else json.loads(receipt.dump(node.receipt))
-        options.print_json(
-            {
-                "schema": data.SCHEMA,
-                "tree": {"spec": target, "version": there.version},
-                "ok": there.ok,
-                "mods": [data.applied(entry) for entry in there.mods],
-                "findings": [data.finding(finding) for finding in there.findings],
-                "receipt": kept,
-                "packages": node.packages,
-            }
-        )
-        return EXIT_OK if there.ok else EXIT_NO
-    click.echo(text.tree_name(there.version, target))
-    for line in text.located(there.findings):
-        click.echo(line)
+        answer |= {"receipt": kept, "packages": node.packages}
+    lines = [text.tree_name(there.version, target), *text.located(there.findings)]
     if there.ok:
         count = len(there.mods)
-        click.echo(
-            f"  {count} mod{'s' * (count != 1)}, every file as it was left"
-            if count
-            else "  no mods are in"
-        )
-    return EXIT_OK if there.ok else EXIT_NO
+        whole = f"  {count} mod{'s' * (count != 1)}, every file as it was left"
+        lines.append(whole if count else "  no mods are in")
+    return answers.answer(answer, "\n".join(lines), ok=there.ok)
 
 
 class _FromNode(NamedTuple):
@@ -89,11 +77,8 @@ def _of_tree(target: str) -> _FromNode:
 
 def _of_file(path: str) -> _FromNode:
     """Read a receipt, or what ``verify --json`` said. Raises ``UsageError``, ``Refused`` for what is neither."""
-    try:
-        with open(path, "rb") as file:
-            raw = limits.bounded(file, limits.RECEIPT, path)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
+    with named_files.opened(path) as file:
+        raw = limits.bounded(file, limits.RECEIPT, path)
     try:
         said = json_of(raw)
     except ValueError:
@@ -107,7 +92,7 @@ def _of_file(path: str) -> _FromNode:
     return _FromNode(None if kept is None else receipt.parse(kept, path), packages)
 
 
-def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> int:
+def _compare(files: tuple[str, ...], target: str | None) -> int:
     names = list(files)
     nodes = [_of_file(path) for path in files]
     if target is not None:
@@ -120,24 +105,16 @@ def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> in
         )
     versions = [one.packages for one in nodes]
     if None in versions and any(versions):
-        options.note(
+        answers.note(
             f"{names[versions.index(None)]} is a receipt alone, which does not tell the versions of packages: "
             "`vllm-mods verify --json` on that node does"
         )
     found = receipt_diff.disagreements([one.receipt for one in nodes])
     found += receipt_diff.of_packages(versions)
-    if as_json:
-        options.print_json(
-            {
-                "schema": data.SCHEMA,
-                "ok": not found,
-                "receipts": names,
-                "differences": [data.disagreement(one) for one in found],
-            }
-        )
-        return EXIT_NO if found else EXIT_OK
-    for line in text.disagreements(found, names):
-        click.echo(line)
-    if not found:
-        click.echo(f"{len(names)} receipts, all the same")
-    return EXIT_NO if found else EXIT_OK
+    answer = {
+        "ok": not found,
+        "receipts": names,
+        "differences": [data.disagreement(one) for one in found],
+    }
+    lines = text.disagreements(found, names) or [f"{len(names)} receipts, all the same"]
+    return answers.answer(answer, "\n".join(lines), ok=not found)
