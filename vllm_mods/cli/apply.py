@@ -14,6 +14,7 @@ from vllm_mods.api.outcomes import Applied
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.cli import answers, manner, options, plan_arguments
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.plan_arguments import PlanArguments, choose, told
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
@@ -26,22 +27,15 @@ from vllm_mods.report import data, text
 @click.command(name="apply")
 @plan_arguments.declared
 @options.target_folder
-@click.option(
+@option(
     "--keep-links",
-    is_flag=True,
-    help="Refuse to replace a hard-linked file, whose other names would stay as they are.",
+    "Refuse to replace a hard-linked file, whose other names would stay as they are.",
 )
-@click.option(
-    "--break-links",
-    is_flag=True,
-    help="Replace a hard-linked file by one of this tree's own: what is done anyway.",
+@option(
+    "--break-links", "Replace a hard-linked file by one of this tree's own: what is done anyway."
 )
-@click.option(
-    "--without-files",
-    is_flag=True,
-    help="Leave out, and name, the files of mods that only an image gets.",
-)
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+@option("--without-files", "Leave out, and name, the files of mods that only an image gets.")
+@option("--dry-run", "Say what would be done, and write nothing.")
 @manner.json_output
 def command(
     asked: PlanArguments,

@@ -5,18 +5,17 @@ from __future__ import annotations
 import click
 
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.grid import bisect
 from vllm_mods.report import bisect as report
 
 
 @click.command(name="bisect")
 @click.argument("mod", shell_complete=options.complete_mods)
-@click.option("--repo", metavar="REPO", help="A clone of vLLM's repository [releases, without it].")
-@click.option("--good", required=True, metavar="REV", help="A revision or release, the older one.")
-@click.option(
-    "--bad", required=True, metavar="REV", help="One with another verdict, the newer one."
-)
-@click.option("--variant", metavar="ID", help="Ask for this variant of the mod alone.")
+@option("--repo REPO", "A clone of vLLM's repository [releases, without it].")
+@option("--good REV", "A revision or release, the older one.", required=True)
+@option("--bad REV", "One with another verdict, the newer one.", required=True)
+@option("--variant ID", "Ask for this variant of the mod alone.")
 @options.libraries
 @manner.offline
 @manner.json_output

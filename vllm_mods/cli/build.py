@@ -17,6 +17,7 @@ from vllm_mods.build.building import Built
 from vllm_mods.build.outputs import Output, Ready
 from vllm_mods.build.reproduction import build_again
 from vllm_mods.cli import answers, manner, options, pairing_arguments
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -44,30 +45,23 @@ class BuiltFor(NamedTuple):
 @click.command(name="build")
 @options.pairing_name
 @options.base
-@click.option(
-    "--lock", "lock_file", metavar="FILE", help="The lock [NAME.lock beside the pairing]."
-)
-@click.option(
-    "--output",
-    metavar="WHERE",
-    help="docker, oci:DIR, oci-archive:FILE, docker-archive:FILE, registry:REF, dockerfile:DIR or "
+@option("--lock FILE", "The lock [NAME.lock beside the pairing].", "lock_file")
+@option(
+    "--output WHERE",
+    "docker, oci:DIR, oci-archive:FILE, docker-archive:FILE, registry:REF, dockerfile:DIR or "
     "thin:FILE [the engine that the base lies in].",
 )
-@click.option("--tag", metavar="T", help="Another name than PAIRING:VLLM-LOCK.")
-@click.option("--documents", metavar="DIR", help="Where SBOM and provenance go [beside the lock].")
-@click.option(
-    "--sign",
+@option("--tag T", "Another name than PAIRING:VLLM-LOCK.")
+@option("--documents DIR", "Where SBOM and provenance go [beside the lock].")
+@option(
+    "--sign KEY",
+    "Sign what is pushed: a private key of OpenSSH's, or one of cosign's (file or URI).",
     "key",
-    metavar="KEY",
-    help="Sign what is pushed: a private key of OpenSSH's, or one of cosign's (file or URI).",
 )
-@click.option(
-    "--verify", is_flag=True, help="Build twice more under other conditions, and compare first."
-)
-@click.option(
-    "--platform",
-    metavar="OS/ARCH",
-    help="One of those that the lock is of [all of them, where the base is an index].",
+@option("--verify", "Build twice more under other conditions, and compare first.")
+@option(
+    "--platform OS/ARCH",
+    "One of those that the lock is of [all of them, where the base is an index].",
 )
 @click.option("--afresh", is_flag=True, hidden=True)  # for the builds of --verify
 @options.libraries

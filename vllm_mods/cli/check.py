@@ -9,6 +9,7 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.checkpoints.fitting import of_mod
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.cli import answers, ci_form, manner, options, plan_arguments, shown
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.plan_arguments import PlanArguments
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.report import checkpoint, data, text
@@ -19,16 +20,14 @@ from vllm_mods.report import checkpoint, data, text
 @options.target_tree
 @options.platform
 @options.target_in_image
-@click.option(
-    "--model",
-    metavar="MODEL",
-    help="Hold the mods against this checkpoint too: a folder, or an id on the Hub.",
+@option(
+    "--model MODEL", "Hold the mods against this checkpoint too: a folder, or an id on the Hub."
 )
 @options.commits
 @manner.offline
 @options.verify
 @options.others
-@click.option("--explain", is_flag=True, help="List what was not examined too, and why.")
+@option("--explain", "List what was not examined too, and why.")
 @ci_form.option
 @manner.json_output
 def command(

@@ -10,11 +10,11 @@ from vllm_mods.cli import manner
 TEXT = "text"
 option = manner.kept(
     "--format",
+    "How to print it: for a person, or for a CI.",
     "form",
     type=click.Choice((TEXT, "github", "sarif", "junit")),
     default=TEXT,
     show_default=True,
-    help="How to print it: for a person, or for a CI.",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
+from vllm_mods.cli.manner import option
 from vllm_mods.run import engine
 from vllm_mods.run.service import PAIRING_LABEL
 
@@ -21,7 +22,7 @@ def ps() -> int:
 
 @click.command(name="logs")
 @click.argument("name", metavar="CONTAINER")
-@click.option("--follow", is_flag=True, help="Go on with what it says.")
+@option("--follow", "Go on with what it says.")
 def logs(name: str, *, follow: bool) -> int:
     """Print what a container that `run` started has said. CONTAINER is the pairing's name, if not said otherwise."""
     there = engine.own(name)
@@ -31,7 +32,7 @@ def logs(name: str, *, follow: bool) -> int:
 
 @click.command(name="stop")
 @click.argument("name", metavar="CONTAINER")
-@click.option("--keep", is_flag=True, help="Keep the container, and with it its log.")
+@option("--keep", "Keep the container, and with it its log.")
 def stop(name: str, *, keep: bool) -> None:
     """Stop a container that `run` started, and remove it. Its image stays."""
     there = engine.own(name)

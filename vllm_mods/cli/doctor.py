@@ -10,23 +10,22 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 
 
 @click.command(name="doctor")
-@click.option(
-    "--target",
-    metavar="TREE",
+@option(
+    "--target TREE",
+    "A folder, image:REF, or any other tree [the active environment's vLLM].",
     envvar=options.TARGET,
-    help="A folder, image:REF, or any other tree [the active environment's vLLM].",
 )
 @options.libraries
 @options.workspace
 @manner.offline
-@click.option(
-    "--report",
+@option(
+    "--report FILE",
+    "Write a report for the developers there, without secrets; `-` prints it.",
     "output",
-    metavar="FILE",
-    help="Write a report for the developers there, without secrets; `-` prints it.",
 )
 @manner.json_output
 def command(target: str | None, workspace: str | None, output: str | None) -> int:

@@ -10,6 +10,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.run import engine, evidence
 from vllm_mods.run.evidence import Evidence
@@ -26,8 +27,8 @@ _SAID = {
 @click.argument(
     "names", nargs=-1, metavar="[PAIRING|MOD]...", shell_complete=options.complete_names
 )
-@click.option("--container", metavar="NAME", help="What this container of docker or podman said.")
-@click.option("--log", "file", metavar="FILE", help="A server's log, - for standard input.")
+@option("--container NAME", "What this container of docker or podman said.")
+@option("--log FILE", "A server's log, - for standard input.", "file")
 @options.libraries
 @manner.json_output
 def command(names: tuple[str, ...], container: str | None, file: str | None) -> int:

@@ -11,6 +11,7 @@ import click
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, options, shown
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.named_files import write_new
 from vllm_mods.cli.serving import ServingOptions, asked, serving
 from vllm_mods.formats.taken_over import taken_over
@@ -25,22 +26,16 @@ from vllm_mods.run.service import Service
 
 @click.command(name="export")
 @click.argument("name", metavar="MOD|PAIRING", shell_complete=options.complete_names)
-@click.option(
-    "--output",
-    metavar="PATH",
-    help="Write a pairing to a new file [standard output], a mod to a new folder.",
-)
-@click.option(
-    "--tree", "specs", multiple=True, metavar="TREE", help="Of a mod: one more vLLM that it takes."
-)
-@click.option("--variant", metavar="ID", help="Of a mod: only the vLLMs of this variant [all].")
-@click.option(
+@option("--output PATH", "Write a pairing to a new file [standard output], a mod to a new folder.")
+@option("--tree TREE", "Of a mod: one more vLLM that it takes.", "specs", multiple=True)
+@option("--variant ID", "Of a mod: only the vLLMs of this variant [all].")
+@option(
     "--format",
+    "What a pairing becomes.",
     "form",
     type=click.Choice(("recipe", *files.FORMATS)),
     default="recipe",
     show_default=True,
-    help="What a pairing becomes.",
 )
 @serving
 @options.libraries

@@ -15,6 +15,7 @@ from vllm_mods.build.inspection import Inspection
 from vllm_mods.build.inspection import inspect as look
 from vllm_mods.build.references import plain
 from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli.manner import option
 from vllm_mods.images import names, oci
 from vllm_mods.images.open import platforms_of
 from vllm_mods.report import data, text
@@ -60,11 +61,9 @@ def inspect(reference: str, chosen: _Chosen) -> int:
 
 @command.command(name="verify")
 @_reference
-@click.option("--lock", "lock", metavar="FILE", help="Compare with this lock too.")
-@click.option(
-    "--allowed-signers", "signers", metavar="FILE", help="Signed by one of these (OpenSSH's form)."
-)
-@click.option("--key", metavar="KEY", help="Signed with this key of cosign's (file or URI).")
+@option("--lock FILE", "Compare with this lock too.", "lock")
+@option("--allowed-signers FILE", "Signed by one of these (OpenSSH's form).", "signers")
+@option("--key KEY", "Signed with this key of cosign's (file or URI).")
 @_chosen
 def verify(
     reference: str, lock: str | None, signers: str | None, key: str | None, chosen: _Chosen

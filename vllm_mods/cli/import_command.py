@@ -14,6 +14,7 @@ from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.cli import answers, import_mod, manner, named_files, new, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
 from vllm_mods.making import folder
@@ -26,35 +27,19 @@ from vllm_mods.report import data
 
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
-@click.option("--repair", "mend", is_flag=True, help="Put right what a forum did to it; say each.")
-@click.option("--output", metavar="FILE", help="Write the pairing to a new file.")
-@click.option(
-    "--library",
-    metavar="DIR",
-    help="Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.",
-)
-@click.option("--name", metavar="NAME", help="What to call it [the recipe's or the folder's name].")
-@click.option(
-    "--mod",
-    "mods",
-    multiple=True,
-    metavar="PATH=NAME",
-    help="The mod that a path in the recipe stands for.",
-)
-@click.option("--tree", metavar="TREE", help="Of a mod: the vLLM that it was written for.")
-@click.option("--summary", metavar="TEXT", help="Of a mod: what it is for.")
-@click.option("--license", "terms", metavar="SPDX", help="Of a mod: its licence.")
-@click.option("--vllm", "spec", metavar="SPEC", help="Of a mod: the range that it states.")
-@click.option("--record", is_flag=True, help="Of a mod: run it on a copy of --tree.")
-@click.option(
-    "--each",
-    is_flag=True,
-    help="With --record: a mod for each entry of a list that its Python goes over.",
-)
+@option("--repair", "Put right what a forum did to it; say each.", "mend")
+@option("--output FILE", "Write the pairing to a new file.")
+@option("--library DIR", "Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.")
+@option("--name NAME", "What to call it [the recipe's or the folder's name].")
+@option("--mod PATH=NAME", "The mod that a path in the recipe stands for.", "mods", multiple=True)
+@option("--tree TREE", "Of a mod: the vLLM that it was written for.")
+@option("--summary TEXT", "Of a mod: what it is for.")
+@option("--license SPDX", "Of a mod: its licence.", "terms")
+@option("--vllm SPEC", "Of a mod: the range that it states.", "spec")
+@option("--record", "Of a mod: run it on a copy of --tree.")
+@option("--each", "With --record: a mod for each entry of a list that its Python goes over.")
 @new.recorded
-@click.option(
-    "--fetch", is_flag=True, help="Of a mod: take what its script asks for by https, once."
-)
+@option("--fetch", "Of a mod: take what its script asks for by https, once.")
 @options.others
 @manner.offline
 @manner.json_output

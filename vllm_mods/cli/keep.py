@@ -8,22 +8,19 @@ import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.grid.choose import choose_releases
 
 
 @click.command(name="keep")
 @click.argument("mods", metavar="[MOD]...", nargs=-1)
-@click.option("--library", metavar="DIR", required=True, help="A library in a git repository.")
-@click.option("--since", metavar="RELEASE", help="Look at newer ones [the newest of mod.lock].")
-@click.option("--vllm", "spec", metavar="SPEC", help="Look at these releases only.")
-@click.option("--pre", is_flag=True, help="Pre-releases too.")
-@click.option(
-    "--test", metavar="COMMAND", help="Run it in a copy for each branch; it has VLLM_MODS_RELEASE."
-)
+@option("--library DIR", "A library in a git repository.", required=True)
+@option("--since RELEASE", "Look at newer ones [the newest of mod.lock].")
+@option("--vllm SPEC", "Look at these releases only.", "spec")
+@option("--pre", "Pre-releases too.")
+@option("--test COMMAND", "Run it in a copy for each branch; it has VLLM_MODS_RELEASE.")
 @options.history
-@click.option(
-    "--commits", metavar="REPO", help="The newest commit of a clone of vLLM's repository too."
-)
+@option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
 @manner.offline
 @manner.json_output
 def command(

@@ -11,6 +11,7 @@ from vllm_mods.base.errors import EXIT_OK, EXIT_USAGE, DiffError, ManifestError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.versions import joined
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.toml_table import BUNDLED
@@ -22,7 +23,7 @@ _OF_PAIRING = ("name", "summary", "model", "base", "vllm", "mods", "templates", 
 
 
 @click.command(name="list")
-@click.option("--check", is_flag=True, help="Read every patch too, and print only what is faulty.")
+@option("--check", "Read every patch too, and print only what is faulty.")
 @options.libraries
 @manner.json_output
 def command(*, check: bool) -> int:

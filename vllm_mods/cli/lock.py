@@ -14,6 +14,7 @@ from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.cli import answers, command_check, manner, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingLock
@@ -30,18 +31,13 @@ from vllm_mods.library.catalog import Library
     shell_complete=options.complete_pairings,
 )
 @options.base
-@click.option(
-    "--platform",
-    metavar="OS/ARCH,…",
-    help="Which images of an index, such as linux/arm64 [all of them, in one lock].",
+@option(
+    "--platform OS/ARCH,…",
+    "Which images of an index, such as linux/arm64 [all of them, in one lock].",
 )
 @options.target_in_image
-@click.option(
-    "--output", metavar="FILE", help="Where the lock lies [pairings/NAME.lock beside the pairing]."
-)
-@click.option(
-    "--check", is_flag=True, help="Say what moved since the lock was made; write nothing."
-)
+@option("--output FILE", "Where the lock lies [pairings/NAME.lock beside the pairing].")
+@option("--check", "Say what moved since the lock was made; write nothing.")
 @options.libraries
 @manner.json_output
 @refusing()

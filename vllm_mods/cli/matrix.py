@@ -14,6 +14,7 @@ from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options, shown
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
 from vllm_mods.grid import since as earlier_matrix
@@ -32,59 +33,42 @@ _EVERY = 30.0
 @click.command(name="matrix")
 @options.mods
 @options.pairing
-@click.option("--vllm", "spec", metavar="SPEC", help="Only these releases, such as '>=0.19,<0.22'.")
-@click.option("--pre", is_flag=True, help="Pre-releases too.")
-@click.option(
-    "--tree",
+@option("--vllm SPEC", "Only these releases, such as '>=0.19,<0.22'.", "spec")
+@option("--pre", "Pre-releases too.")
+@option(
+    "--tree TREE",
+    "These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
     "trees",
     multiple=True,
-    metavar="TREE",
-    help="These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
 )
-@click.option(
+@option(
     "--format",
+    "How to print it.",
     "form",
     type=click.Choice(tuple(FORMS)),
     default="text",
     show_default=True,
-    help="How to print it.",
 )
-@click.option("--output", metavar="FILE", help="Write it there, and print the text as well.")
-@click.option(
-    "--explain",
+@option("--output FILE", "Write it there, and print the text as well.")
+@option(
+    "--explain MOD TREE",
+    "Show one cell whole: every hunk beside the target, and what changed upstream.",
     "cell",
     nargs=2,
-    metavar="MOD TREE",
-    help="Show one cell whole: every hunk beside the target, and what changed upstream.",
 )
-@click.option(
-    "--since",
-    metavar="FILE",
-    help="Say what has changed since an earlier matrix: FILE is its answer as JSON.",
-)
-@click.option(
+@option("--since FILE", "Say what has changed since an earlier matrix: FILE is its answer as JSON.")
+@option(
     "--update-lock",
-    is_flag=True,
-    help="Write what was found into each mod's mod.lock; what it says of other releases stays.",
+    "Write what was found into each mod's mod.lock; what it says of other releases stays.",
 )
-@click.option(
+@option(
     "--strict",
-    is_flag=True,
-    help="Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
+    "Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
     "contradict, a tree that got worse, a mod that is needed nowhere.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes to spread over [one per CPU].",
-)
-@click.option(
-    "--executor",
-    metavar="WHERE",
-    help="`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).",
-)
-@click.option("--no-cache", is_flag=True, help="Compute every cell anew, and keep none.")
+@option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1))
+@option("--executor WHERE", "`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).")
+@option("--no-cache", "Compute every cell anew, and keep none.")
 @options.commits
 @options.others
 @options.libraries

@@ -9,6 +9,7 @@ import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli.manner import option
 from vllm_mods.library import mod_folder, writing
 from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making.compose import Composed
@@ -19,25 +20,19 @@ from vllm_mods.report.data import finding
 recorded = options.grouped(
     "limits",
     Limits,
-    click.option(
-        "--also", multiple=True, metavar="PACKAGE", help="Copy this package beside vllm too."
-    ),
-    click.option(
+    option("--also PACKAGE", "Copy this package beside vllm too.", multiple=True),
+    option(
         "--timeout",
+        "How long it may run.",
         "seconds",
         type=click.FloatRange(min=0, min_open=True),
         default=600.0,
         show_default=True,
-        help="How long it may run.",
     ),
-    click.option(
-        "--env",
-        "environ",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A variable of the container that it runs in.",
+    option(
+        "--env NAME=VALUE", "A variable of the container that it runs in.", "environ", multiple=True
     ),
-    click.option("--allow-network", "network", is_flag=True, help="Let it use the network."),
+    option("--allow-network", "Let it use the network.", "network"),
 )
 """The options of what runs a command on a copy of a tree."""
 
@@ -45,18 +40,14 @@ recorded = options.grouped(
 @click.command(name="new")
 @click.argument("name", metavar="NAME")
 @click.argument("argv", nargs=-1, metavar="[-- COMMAND...]")
-@click.option(
-    "--from-diff", "diff_file", metavar="FILE", help="A diff, with any paths; - for stdin."
-)
-@click.option("--from-trees", "trees", nargs=2, metavar="OLD NEW", help="Two trees to compare.")
-@click.option("--record", is_flag=True, help="Run COMMAND on a copy of --tree.")
-@click.option("--tree", "base", metavar="TREE", help="The vLLM of the diff, or to run COMMAND on.")
-@click.option(
-    "--library", "folder", metavar="DIR", default=".", help="Write to DIR/patches/NAME [.]."
-)
-@click.option("--summary", metavar="TEXT", help="What the mod is for.")
-@click.option("--license", "terms", metavar="SPDX", help="The licence of the changes.")
-@click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just that vLLM].")
+@option("--from-diff FILE", "A diff, with any paths; - for stdin.", "diff_file")
+@option("--from-trees OLD NEW", "Two trees to compare.", "trees", nargs=2)
+@option("--record", "Run COMMAND on a copy of --tree.")
+@option("--tree TREE", "The vLLM of the diff, or to run COMMAND on.", "base")
+@option("--library DIR", "Write to DIR/patches/NAME [.].", "folder", default=".")
+@option("--summary TEXT", "What the mod is for.")
+@option("--license SPDX", "The licence of the changes.", "terms")
+@option("--vllm SPEC", "The range that it states [just that vLLM].", "spec")
 @recorded
 @manner.offline
 @manner.json_output

@@ -13,7 +13,7 @@ import click
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.model import Mod, Tree
 from vllm_mods.cli.answers import note, progress
-from vllm_mods.cli.manner import given, is_offline, kept
+from vllm_mods.cli.manner import Declared, given, is_offline, kept, option
 from vllm_mods.library import checksums, project_file
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees import open as trees
@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     from vllm_mods.trees.release import Releases
 
 TARGET = "VLLM_MODS_TARGET"
-Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""What declares options of a command."""
 
 
 def all_of(*options: Declared) -> Declared:
     """Return what declares several options, the last one first in the help."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in options:
-            function = option(function)
+        for one in options:
+            function = one(function)
         return function
 
     return declare
@@ -80,96 +78,79 @@ complete_names = completer(Library.names, Library.pairing_names)
 
 mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=complete_mods)
 pairing_name = click.argument("name", metavar="PAIRING", shell_complete=complete_pairings)
-pairing = click.option(
-    "--pairing",
-    metavar="NAME",
+pairing = option(
+    "--pairing NAME",
+    "The mods and templates of a pairing, then those of MOD.",
     shell_complete=complete_pairings,
-    help="The mods and templates of a pairing, then those of MOD.",
 )
-base = click.option(
-    "--base",
-    metavar="REF",
-    help="The image to build on, wherever it lies [the one that the pairing or its lock names].",
+base = option(
+    "--base REF",
+    "The image to build on, wherever it lies [the one that the pairing or its lock names].",
 )
-platform = click.option(
-    "--platform",
-    metavar="OS/ARCH",
-    help="Which image of an index, such as linux/arm64 [the one for this machine, and a note].",
+platform = option(
+    "--platform OS/ARCH",
+    "Which image of an index, such as linux/arm64 [the one for this machine, and a note].",
 )
-target_in_image = click.option(
-    "--target-in-image",
+target_in_image = option(
+    "--target-in-image DIR",
+    "The folder in the image that holds vllm/, where it is not found or there are several.",
     "in_image",
-    metavar="DIR",
-    help="The folder in the image that holds vllm/, where it is not found or there are several.",
 )
-commits = click.option(
-    "--commits",
-    metavar="REPO",
-    help="Where builds such as pypi:0.22.1rc1.dev124+gace95c9cf are: a clone of vLLM, or an index with a folder per commit.",
+commits = option(
+    "--commits REPO",
+    "Where builds such as pypi:0.22.1rc1.dev124+gace95c9cf are: a clone of vLLM, or an index with a folder per commit.",
 )
-history = click.option(
-    "--history",
-    metavar="REPO",
-    help="A clone of vLLM's repository: its commits tell where files and definitions went.",
+history = option(
+    "--history REPO",
+    "A clone of vLLM's repository: its commits tell where files and definitions went.",
 )
-others = click.option(
-    "--with",
+others = option(
+    "--with NAME==VERSION",
+    "Of a release or wheel: another package beside it [the newest that it took on its day].",
     "others",
-    metavar="NAME==VERSION",
     multiple=True,
-    help="Of a release or wheel: another package beside it [the newest that it took on its day].",
 )
-verify = click.option(
+verify = option(
     "--verify",
-    is_flag=True,
-    help="Have each release's wheel as a whole once, and hold it to the hash that the index states.",
+    "Have each release's wheel as a whole once, and hold it to the hash that the index states.",
 )
-target_folder = click.option(
-    "--target",
-    metavar="DIR",
+target_folder = option(
+    "--target DIR",
+    "The vllm package folder, or the folder that holds it [the active environment's].",
     envvar=TARGET,
     callback=_or_found,
-    help="The vllm package folder, or the folder that holds it [the active environment's].",
 )
-target_tree = click.option(
-    "--target",
-    metavar="TREE",
+target_tree = option(
+    "--target TREE",
+    "A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment's].",
     envvar=TARGET,
     callback=_or_found,
-    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment's].",
 )
-workspace = click.option(
-    "--workspace",
-    metavar="DIR",
+workspace = option(
+    "--workspace DIR",
+    "Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
     envvar="WORKSPACE_DIR",
-    help="Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
 )
-sign = click.option(
-    "--sign",
-    "key",
-    metavar="KEY",
-    help="Sign it: a private key of OpenSSH's, or one of cosign's (file or URI).",
+sign = option(
+    "--sign KEY", "Sign it: a private key of OpenSSH's, or one of cosign's (file or URI).", "key"
 )
 own_libraries = kept(
-    "--library",
+    "--library DIR",
+    "A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
     "libraries",
     multiple=True,
-    metavar="DIR",
-    help="A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
 )
 libraries = all_of(
     kept(
-        "--allowed-signers",
-        metavar="FILE",
+        "--allowed-signers FILE",
+        "Each library's SHA256SUMS has to be signed (ssh-keygen -Y sign) by one of these.",
         envvar="VLLM_MODS_ALLOWED_SIGNERS",
-        help="Each library's SHA256SUMS has to be signed (ssh-keygen -Y sign) by one of these.",
     ),
     kept(
-        "--require-hashes",
+        "--require-hashes FILE|sha256:HEX",
+        "Take nothing of a library but what is in this list, or in its SHA256SUMS of that hash.",
         multiple=True,
-        metavar="FILE|sha256:HEX",
         envvar="VLLM_MODS_REQUIRE_HASHES",
-        help="Take nothing of a library but what is in this list, or in its SHA256SUMS of that hash.",
     ),
     own_libraries,
 )

@@ -11,6 +11,7 @@ from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Plan, Tree
 from vllm_mods.cli import answers, options
+from vllm_mods.cli.manner import option
 from vllm_mods.formats.pairing import Pairing, advice
 from vllm_mods.library.catalog import Library
 
@@ -29,14 +30,8 @@ class PlanArguments(NamedTuple):
 declared = options.grouped(
     "asked",
     PlanArguments,
-    click.option(
-        "--only-supported",
-        is_flag=True,
-        help="Leave out, and name, mods that have no variant for this tree.",
-    ),
-    click.option(
-        "--strict-version", is_flag=True, help="Take a variant only on the vLLM versions it states."
-    ),
+    option("--only-supported", "Leave out, and name, mods that have no variant for this tree."),
+    option("--strict-version", "Take a variant only on the vLLM versions it states."),
     options.workspace,
     options.libraries,
     options.pairing,

@@ -13,6 +13,7 @@ import click
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import writing as library_writing
 from vllm_mods.library.catalog import Library
@@ -46,18 +47,18 @@ class _PortArguments(NamedTuple):
 
 @click.command(name="port")
 @click.argument("mod", metavar="MOD", shell_complete=options.complete_mods)
-@click.option("--to", "target", metavar="TREE", help="A tree, or a range such as '>=0.22,<0.26'.")
-@click.option("--from", "base", metavar="TREE", help="What the variant was written for [mod.lock].")
-@click.option("--variant", metavar="ID", help="The variant to port [the nearest].")
-@click.option("--as", "name", metavar="ID", help="What to call the new variant.")
-@click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just the target].")
-@click.option("--output", metavar="DIR", help="Write a copy of the mod to DIR/patches instead.")
-@click.option("--no-repair", is_flag=True, help="Put nothing right of what would not work.")
+@option("--to TREE", "A tree, or a range such as '>=0.22,<0.26'.", "target")
+@option("--from TREE", "What the variant was written for [mod.lock].", "base")
+@option("--variant ID", "The variant to port [the nearest].")
+@option("--as ID", "What to call the new variant.", "name")
+@option("--vllm SPEC", "The range that it states [just the target].", "spec")
+@option("--output DIR", "Write a copy of the mod to DIR/patches instead.")
+@option("--no-repair", "Put nothing right of what would not work.")
 @options.history
 @options.commits
 @options.others
-@click.option("--continue", "go_on", is_flag=True, help="Take the edited files of a port.")
-@click.option("--abort", is_flag=True, help="Do away with an unfinished port.")
+@option("--continue", "Take the edited files of a port.", "go_on")
+@option("--abort", "Do away with an unfinished port.")
 @options.own_libraries
 @manner.offline
 @manner.json_output

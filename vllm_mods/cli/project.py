@@ -11,6 +11,7 @@ import click
 
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.show import aligned, of_mod, touched
 from vllm_mods.formats.project_lock import RESOLVED, LockedLibrary
 from vllm_mods.sharing import changing
@@ -19,21 +20,12 @@ from vllm_mods.sharing.changing import LibraryUpdate
 
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
-@click.option(
-    "--name", "owner", metavar="NAME", help="What its mods have in front [the owner's name]."
-)
-@click.option(
-    "--mod",
-    "mods",
-    multiple=True,
-    metavar="MOD",
-    help="A mod of it that the default target is to hold.",
-)
-@click.option(
-    "--allowed-signers",
+@option("--name NAME", "What its mods have in front [the owner's name].", "owner")
+@option("--mod MOD", "A mod of it that the default target is to hold.", "mods", multiple=True)
+@option(
+    "--allowed-signers FILE",
+    "One of these has to have signed it, now and whenever it is fetched.",
     "signers",
-    metavar="FILE",
-    help="One of these has to have signed it, now and whenever it is fetched.",
 )
 @manner.json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> int:
@@ -87,7 +79,7 @@ def remove(library: str) -> int:
 
 @click.command(name="update")
 @click.argument("libraries", nargs=-1, metavar="[LIBRARY]...")
-@click.option("--dry-run", is_flag=True, help="Say what is newer, and write nothing.")
+@option("--dry-run", "Say what is newer, and write nothing.")
 @manner.json_output
 def update(libraries: tuple[str, ...], *, dry_run: bool) -> int:
     """Look where the project's libraries are now, show what is new, and lock that. No vLLM is changed.

@@ -7,6 +7,7 @@ import click
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError, refusing
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.report import data
 
 
@@ -14,7 +15,7 @@ from vllm_mods.report import data
 @click.argument("folder", nargs=-1, metavar="[FOLDER]", type=click.Path())
 @click.argument("reference", metavar="HOST/NAME:TAG")
 @options.sign
-@click.option("--dry-run", is_flag=True, help="Check everything, list the files, and send nothing.")
+@option("--dry-run", "Check everything, list the files, and send nothing.")
 @manner.json_output
 @refusing()
 def command(folder: tuple[str, ...], reference: str, *, key: str | None, dry_run: bool) -> int:

@@ -8,12 +8,13 @@ import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.port import recut, writing
 
 
 @click.command(name="refresh")
 @click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
-@click.option("--variant", "chosen", metavar="ID", help="Only this variant [all with patches].")
+@option("--variant ID", "Only this variant [all with patches].", "chosen")
 @options.own_libraries
 @manner.offline
 @manner.json_output

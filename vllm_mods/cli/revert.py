@@ -7,15 +7,14 @@ import click
 from vllm_mods.api import apply
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.apply import source_date_epoch
+from vllm_mods.cli.manner import option
 from vllm_mods.report import data, text
 
 
 @click.command(name="revert")
 @options.mods
 @options.target_folder
-@click.option(
-    "--discard-edits", is_flag=True, help="Also where a file was edited since the mod went in."
-)
+@option("--discard-edits", "Also where a file was edited since the mod went in.")
 @manner.json_output
 def command(mods: tuple[str, ...], target: str, *, discard_edits: bool) -> int:
     """Take mods out again; the others stay as if these had never been in.

@@ -10,6 +10,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, Refused, TreeError, UsageError
 from vllm_mods.cli import answers, command_check, options
 from vllm_mods.cli.evidence import mods_of, say
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.serving import Asked, ServingOptions, asked, serving
 from vllm_mods.run import engine, evidence, start, waiting
 from vllm_mods.run.service import LOCK_LABEL
@@ -19,12 +20,10 @@ from vllm_mods.run.service import LOCK_LABEL
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @serving
-@click.option(
-    "--engine", "program", type=click.Choice(engine.PROGRAMS), help="[what has the image]."
-)
-@click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="Secrets: HF_TOKEN=….")
-@click.option("--print", "shown", is_flag=True, help="Print the line; start nothing.")
-@click.option("--wait", is_flag=True, help="Until it serves; then tell whether the mods' code ran.")
+@option("--engine", "[what has the image].", "program", type=click.Choice(engine.PROGRAMS))
+@option("--env-file FILE", "Secrets: HF_TOKEN=….", "env_files", multiple=True)
+@option("--print", "Print the line; start nothing.", "shown")
+@option("--wait", "Until it serves; then tell whether the mods' code ran.")
 @options.libraries
 def command(
     name: str,

@@ -10,6 +10,7 @@ from packaging.version import Version
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.cli import answers, command_check, manner, options
 from vllm_mods.cli.command_check import ServeArguments
+from vllm_mods.cli.manner import option
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.report import serve as report
 from vllm_mods.report import text
@@ -22,13 +23,12 @@ _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
 @click.command(name="serve-check")
 @click.argument("pairing", required=False)
-@click.option("--command", "line", metavar="TEXT", help="A command line instead of a pairing's.")
-@click.option(
-    "--target",
-    metavar="TREE",
-    help="A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the pairing's vLLM].",
+@option("--command TEXT", "A command line instead of a pairing's.", "line")
+@option(
+    "--target TREE",
+    "A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the pairing's vLLM].",
 )
-@click.option("--vllm", "spec", metavar="SPEC", help="All these releases, such as '>=0.19'.")
+@option("--vllm SPEC", "All these releases, such as '>=0.19'.", "spec")
 @options.libraries
 @manner.offline
 @manner.json_output

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import click
 
 from vllm_mods.cli import options, pairing_arguments
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
@@ -45,36 +46,23 @@ class ServingOptions(NamedTuple):
 serving = options.grouped(
     "given",
     ServingOptions,
-    click.option("--lock", "lock_file", metavar="FILE", help="The pairing's lock [beside it]."),
-    click.option("--image", metavar="REF", help="Its image [the tag that `build` gives]."),
-    click.option("--name", "called", metavar="NAME", help="The container's [the pairing's]."),
-    click.option("--port", type=click.IntRange(1, 65535), help="On the host [the command's own]."),
-    click.option(
-        "--gpus", metavar="WHICH", default="all", show_default=True, help="All, none, or 0,1."
-    ),
-    click.option(
-        "--shm-size",
-        "shm",
-        metavar="SIZE",
-        default="16g",
-        show_default=True,
-        help="Its shared memory.",
-    ),
-    click.option(
-        "--model-cache",
+    option("--lock FILE", "The pairing's lock [beside it].", "lock_file"),
+    option("--image REF", "Its image [the tag that `build` gives]."),
+    option("--name NAME", "The container's [the pairing's].", "called"),
+    option("--port", "On the host [the command's own].", type=click.IntRange(1, 65535)),
+    option("--gpus WHICH", "All, none, or 0,1.", default="all", show_default=True),
+    option("--shm-size SIZE", "Its shared memory.", "shm", default="16g", show_default=True),
+    option(
+        "--model-cache DIR",
+        "Where models of the Hub are kept [$HF_HOME, else ~/.cache/huggingface].",
         "cache",
-        metavar="DIR",
-        help="Where models of the Hub are kept [$HF_HOME, else ~/.cache/huggingface].",
     ),
-    click.option(
-        "--model-folder",
+    option(
+        "--model-folder DIR",
+        "The model's own folder, of a pairing that names a path [that path].",
         "model",
-        metavar="DIR",
-        help="The model's own folder, of a pairing that names a path [that path].",
     ),
-    click.option(
-        "--restart", metavar="POLICY", default="unless-stopped", show_default=True, help="When."
-    ),
+    option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
 )
 
 

@@ -8,17 +8,16 @@ from vllm_mods.api.apply import plan
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.checkpoints.suggestion import suggest
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.report import checkpoint as report
 from vllm_mods.report import data, text
 
 
 @click.command(name="suggest")
 @click.argument("model")
-@click.option("--revision", metavar="REV", help="A commit, tag or branch of it on the Hub [main].")
-@click.option(
-    "--target",
-    metavar="TREE",
-    help="Tell whether these mods go in there too: a folder, pypi:VERSION, image:REF, …",
+@option("--revision REV", "A commit, tag or branch of it on the Hub [main].")
+@option(
+    "--target TREE", "Tell whether these mods go in there too: a folder, pypi:VERSION, image:REF, …"
 )
 @options.libraries
 @manner.offline

@@ -13,6 +13,7 @@ from vllm_mods.api.exactly import Exactly
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.apply import announced, in_words, source_date_epoch
+from vllm_mods.cli.manner import option
 from vllm_mods.doctor import search
 from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust
@@ -24,15 +25,9 @@ from vllm_mods.sharing.editing import DEFAULT
 
 @click.command(name="sync")
 @click.argument("name", required=False, metavar="[TARGET]")
-@click.option(
-    "--target", metavar="DIR", help="The vLLM [the target's path, else the active environment's]."
-)
-@click.option(
-    "--check", is_flag=True, help="Write nothing; exit code 1 if the vLLM holds anything else."
-)
-@click.option(
-    "--fetch", is_flag=True, help="Only have the libraries, as they are locked, on this machine."
-)
+@option("--target DIR", "The vLLM [the target's path, else the active environment's].")
+@option("--check", "Write nothing; exit code 1 if the vLLM holds anything else.")
+@option("--fetch", "Only have the libraries, as they are locked, on this machine.")
 @options.workspace
 @manner.json_output
 def command(

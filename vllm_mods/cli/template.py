@@ -12,6 +12,7 @@ from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import answers, manner, named_files, options, shown
 from vllm_mods.cli.listing import readable, told
+from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.template import check as checking
@@ -28,12 +29,11 @@ def _argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.argument(name, metavar=name.upper(), shell_complete=_complete)
 
 
-_conversations = click.option(
-    "--conversations",
+_conversations = option(
+    "--conversations NAME|DIR",
+    "Those of this template, or in this folder [those beside the template].",
     "others",
-    metavar="NAME|DIR",
     shell_complete=_complete,
-    help="Those of this template, or in this folder [those beside the template].",
 )
 
 
@@ -61,19 +61,16 @@ def list_() -> int:
 @command.command(name="check")
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
-@click.option(
-    "--parsers",
-    is_flag=True,
-    help="Run the parsers of --target, fenced in: do they read what the template writes?",
+@option(
+    "--parsers", "Run the parsers of --target, fenced in: do they read what the template writes?"
 )
-@click.option("--target", metavar="TREE", help="The vLLM for --parsers: a folder, pypi:VERSION, …")
-@click.option("--tool-call-parser", "tool", metavar="NAME", help="This one [template.toml's; all].")
-@click.option("--reasoning-parser", "reasoner", metavar="NAME", help="The same for reasoning.")
-@click.option(
-    "--in",
+@option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
+@option("--tool-call-parser NAME", "This one [template.toml's; all].", "tool")
+@option("--reasoning-parser NAME", "The same for reasoning.", "reasoner")
+@option(
+    "--in TREE",
+    "TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
     "place",
-    metavar="TREE",
-    help="TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
 )
 @options.libraries
 @manner.offline
@@ -121,13 +118,12 @@ def check(
 @command.command(name="render")
 @_argument("template")
 @click.argument("messages")
-@click.option(
-    "--chat-template-kwargs",
+@option(
+    "--chat-template-kwargs JSON",
+    "Arguments of the template, as in a request and for `vllm serve`.",
     "kwargs",
-    metavar="JSON",
-    help="Arguments of the template, as in a request and for `vllm serve`.",
 )
-@click.option("--no-generation-prompt", is_flag=True, help="Do not begin the answer.")
+@option("--no-generation-prompt", "Do not begin the answer.")
 @options.libraries
 @manner.json_output
 def render(template: str, messages: str, kwargs: str | None, *, no_generation_prompt: bool) -> int:

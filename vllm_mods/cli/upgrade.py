@@ -15,6 +15,7 @@ from vllm_mods.cli import answers, command_check, manner, options, pairing_argum
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.cli.build import attached_of, build_all, check_room, documents_of, image_lines
 from vllm_mods.cli.lock import looked_at
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.pairing_arguments import ReadLock
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
@@ -24,16 +25,13 @@ from vllm_mods.report import data
 
 @click.command(name="upgrade")
 @options.pairing_name
-@click.option("--to", metavar="VERSION", help="The vLLM to move to [the one that it is on].")
-@click.option(
-    "--base",
-    metavar="REF",
-    help="The image to build on, wherever it lies [the pairing's, with that version in its tag].",
+@option("--to VERSION", "The vLLM to move to [the one that it is on].")
+@option(
+    "--base REF",
+    "The image to build on, wherever it lies [the pairing's, with that version in its tag].",
 )
-@click.option(
-    "--output", metavar="WHERE", help="As `build` has it [the engine that the base lies in]."
-)
-@click.option("--rollback", is_flag=True, help="Back to what pairing and lock were before.")
+@option("--output WHERE", "As `build` has it [the engine that the base lies in].")
+@option("--rollback", "Back to what pairing and lock were before.")
 @options.libraries
 @manner.json_output
 @refusing()

@@ -6,6 +6,7 @@ import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.grid import upstream
 from vllm_mods.planning.origins import Origins
 from vllm_mods.report import upstream as report
@@ -14,10 +15,8 @@ from vllm_mods.site.state_folder import receipt_of
 
 @click.command(name="upstream")
 @click.argument("mod", shell_complete=options.complete_mods)
-@click.option("--vllm", "spec", metavar="SPEC", help="Only these releases, such as '>=0.19,<0.22'.")
-@click.option(
-    "--tree", "trees", multiple=True, metavar="TREE", help="These trees instead, oldest first."
-)
+@option("--vllm SPEC", "Only these releases, such as '>=0.19,<0.22'.", "spec")
+@option("--tree TREE", "These trees instead, oldest first.", "trees", multiple=True)
 @options.libraries
 @manner.offline
 @manner.json_output

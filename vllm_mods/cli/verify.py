@@ -14,23 +14,22 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import receipt, receipt_diff
 from vllm_mods.report import data, text
 
 
 @click.command(name="verify")
 @options.mods
-@click.option(
-    "--target",
-    metavar="DIR",
-    help="The vllm package folder, or the folder that holds it [the active environment's].",
+@option(
+    "--target DIR",
+    "The vllm package folder, or the folder that holds it [the active environment's].",
 )
-@click.option(
-    "--receipt",
+@option(
+    "--receipt FILE...",
+    "Compare receipts, or what `verify --json` said on the nodes of a cluster.",
     "receipts",
     multiple=True,
-    metavar="FILE...",
-    help="Compare receipts, or what `verify --json` said on the nodes of a cluster.",
 )
 @manner.json_output
 def command(mods: tuple[str, ...], target: str | None, receipts: tuple[str, ...]) -> int:
