@@ -15,16 +15,17 @@ import subprocess
 import tempfile
 from collections import Counter
 from functools import cached_property
+from itertools import combinations, count, islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import strategies as st
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff
-from vllm_mods.placing import target
+from vllm_mods.placing import locate, target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 PY = "vllm/x.py"
 OTHER = "vllm/x.jinja"
@@ -73,6 +74,16 @@ class Text(NamedTuple):
         found = (part for block in self.blocks for part in block.parts if part.number == number)
         return next(found, None)
 
+    def living(self, part: Part) -> str:
+        """Return the text of the last definition of the part's name, which is the one that counts."""
+        (head,) = {block.head for block in self.blocks if part in block.parts}
+        *_, last = (block for block in self.blocks if block.head == head)
+        defined = part.text.partition("(")[0]
+        among = self.blocks if not head else (last,)
+        texts = [one.text for block in among if block.head == head for one in block.parts]
+        same = [text for text in texts if text.partition("(")[0] == defined]
+        return same[-1] if same else part.text
+
 
 # --- operations -------------------------------------------------------------------------------------
 
@@ -103,7 +114,8 @@ def change(part: Part, new: str) -> Operation:
         )
 
     def done(text: Text) -> bool:
-        return text.part(part.number) == part._replace(text=new)
+        there = text.part(part.number)
+        return there is not None and new in {there.text, text.living(there)}
 
     return Operation(do, done)
 
@@ -137,7 +149,24 @@ def insert(block: Block, above: int | None, below: int | None) -> Operation:
             if at is not None
         )
 
-    return Operation(do, lambda text: all(text.part(one.number) == one for one in block.parts))
+    def done(text: Text) -> bool:
+        by_it = all(text.part(one.number) == one for one in block.parts)
+        return by_it or _by_another(text, do)
+
+    return Operation(do, done)
+
+
+def _by_another(text: Text, do: Callable[[Text], tuple[Text, ...]]) -> bool:
+    """Tell whether somebody else put the same text where ``do`` would put it."""
+    return any(way.data() == text.data() for other in _without_one(text) for way in do(other))
+
+
+def _without_one(text: Text) -> Iterator[Text]:
+    """Leave out each block in turn, and each part of one."""
+    for at, block in enumerate(text.blocks):
+        for parts in ((), *combinations(block.parts, len(block.parts) - 1)):
+            left = block._replace(parts=parts)
+            yield text.having((*text.blocks[:at], left, *text.blocks[at + 1 :]))
 
 
 def insert_part(owner: int, part: Part, above: int | None, below: int | None) -> Operation:
@@ -159,7 +188,7 @@ def insert_part(owner: int, part: Part, above: int | None, below: int | None) ->
             for way in made
         )
 
-    return Operation(do, lambda text: text.part(part.number) == part)
+    return Operation(do, lambda text: text.part(part.number) == part or _by_another(text, do))
 
 
 def end_line(final: bool) -> Operation:  # noqa: FBT001
@@ -177,7 +206,8 @@ STATEMENTS = st.sampled_from(["a = 1", "a = 2", "b = 1", "if True:\n    a = 1", 
 BODIES = st.lists(STATEMENTS, min_size=1, max_size=5).map(tuple)
 FUNCTIONS = st.sampled_from(["f", "g", "h"])
 CLASSES = st.sampled_from(["A", "B"])
-NUMBERS = st.integers(0, 1 << 30)
+NUMBERS = count()
+"""No two things have one number; drawn, they would where a failing example is made small."""
 
 
 def function(name: str, body: tuple[str, ...], *, method: bool = False) -> str:
@@ -212,31 +242,32 @@ def plain_parts(draw: st.DrawFn) -> str:
 @st.composite
 def blocks(draw: st.DrawFn) -> Block:
     if draw(st.integers(0, 2)):
-        return Block(draw(NUMBERS), "", (Part(draw(NUMBERS), draw(plain_parts())),))
+        return Block(next(NUMBERS), "", (Part(next(NUMBERS), draw(plain_parts())),))
     parts = draw(st.lists(functions(method=True), min_size=1, max_size=3))
     return Block(
-        draw(NUMBERS),
+        next(NUMBERS),
         f"class {draw(CLASSES)}:\n",
-        tuple(Part(draw(NUMBERS), text) for text in parts),
+        tuple(Part(next(NUMBERS), text) for text in parts),
     )
 
 
-def anew(block: Block, numbers: Callable[[], int]) -> Block:
+def anew(block: Block) -> Block:
     """The same text again, as a thing of its own."""
     return block._replace(
-        number=numbers(), parts=tuple(part._replace(number=numbers()) for part in block.parts)
+        number=next(NUMBERS),
+        parts=tuple(part._replace(number=next(NUMBERS)) for part in block.parts),
     )
 
 
 @st.composite
 def files(draw: st.DrawFn) -> Text:
     """A file, often with a block twice, or with a twin of which one token differs."""
-    if draw(st.integers(0, 15)) == 15:
-        line = Block(draw(NUMBERS), "", (Part(draw(NUMBERS), "X = 1\n"),))
+    if draw(st.integers(0, 9)) == 9:
+        line = Block(next(NUMBERS), "", (Part(next(NUMBERS), "X = 1\n"),))
         return Text((line,), "\n\n", draw(st.booleans()))
     made = draw(st.lists(blocks(), min_size=draw(st.integers(0, 9)) > 0, max_size=5))
     for _ in range(draw(st.integers(0, 2)) if made else 0):
-        twin = anew(draw(st.sampled_from(made)), lambda: draw(NUMBERS))
+        twin = anew(draw(st.sampled_from(made)))
         twin = draw(st.sampled_from([twin, renamed(twin), token_changed(twin), quoted(twin)]))
         made.insert(draw(st.integers(0, len(made))), twin)
     gap = draw(st.sampled_from(["\n\n", "\n\n", "\n", ""]))
@@ -317,7 +348,7 @@ def operations(draw: st.DrawFn, text: Text) -> Operation:  # noqa: C901, PLR0911
         return drop(draw(st.sampled_from([(part,), block.parts])))
     if kind == "part" and block.head:
         below = block.parts[at + 1].number if at + 1 < len(block.parts) else None
-        added = Part(draw(NUMBERS), draw(functions(method=True)))
+        added = Part(next(NUMBERS), draw(functions(method=True)))
         return insert_part(block.number, added, part.number, below)
     below = there[edge + 1].number if edge + 1 < len(there) else None
     return insert(new, block.number, below)
@@ -354,17 +385,17 @@ def upstream(draw: st.DrawFn, text: Text) -> Text:  # noqa: C901  (a table of ki
     elif kind == "rename":
         there[i] = renamed(there[i])
     elif kind == "double":
-        there.insert(j, anew(there[i], lambda: draw(NUMBERS)))
+        there.insert(j, anew(there[i]))
     elif kind == "redefine":
         # the function lives on behind its old text, with another body
-        there.append(token_changed(anew(there[i], lambda: draw(NUMBERS))))
+        there.append(token_changed(anew(there[i])))
     elif kind == "quote":
         # the code is in a string from now on, and the real one is another
         code = there[i].text("")
         if '"""' not in code:
-            quoted = Part(draw(NUMBERS), f'TEXT = """\\\n{code}"""\n')
+            quoted = Part(next(NUMBERS), f'TEXT = """\\\n{code}"""\n')
             there[i] = token_changed(there[i])
-            there.insert(j, Block(draw(NUMBERS), "", (quoted,)))
+            there.insert(j, Block(next(NUMBERS), "", (quoted,)))
     else:
         owners = [one for one in there if one.head]
         if len(owners) > 1:
@@ -437,6 +468,16 @@ class Case:
     @cached_property
     def by_git(self) -> bytes | None:
         return self._tool("git", "apply", "-")
+
+    @cached_property
+    def by_text(self) -> frozenset[bytes | None]:
+        """What the patch makes of the target, at whichever places its text stands."""
+        places = [target.matches(self.target, hunk.old) for hunk in self.hunks]
+        lines = line_diff.split(self.target)
+        ways = islice(product(*places), 1000)
+        return frozenset(
+            locate.splice(lines, list(zip(way, self.hunks, strict=True))) for way in ways
+        )
 
     @cached_property
     def by_patch(self) -> bytes | None:

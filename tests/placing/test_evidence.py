@@ -272,6 +272,43 @@ def test_a_method_that_was_to_go_is_gone_only_where_its_class_has_none_of_its_na
     assert put(patch, moved).verdict is not Verdict.APPLIED
 
 
+BLOCK, OTHER = "def f():\n    a = 1\n    b = 2\n", "def g():\n    c = 3\n    b = 2\n"
+CONSTANT = "X = 1\n"
+WITHOUT = "def f():\n    a()\n    b()\n    c()\n"
+
+
+@pytest.mark.parametrize("path", [PATH, "vllm/x.jinja"])
+@pytest.mark.parametrize(
+    ("base", "target"),
+    [
+        ([CONSTANT, BLOCK], [BLOCK, CONSTANT]),
+        ([BLOCK, CONSTANT], [CONSTANT, BLOCK]),
+        ([BLOCK, CONSTANT, OTHER], [BLOCK, OTHER, CONSTANT]),
+        ([BLOCK, CONSTANT], [CONSTANT + "Y = 1\n", BLOCK]),
+        ([BLOCK, CONSTANT[:-1]], [CONSTANT, BLOCK]),
+    ],
+)
+def test_what_a_mod_removes_is_not_gone_where_upstream_moved_it(
+    base: list[str], target: list[str], path: str
+) -> None:
+    gap = "\n\n"
+    gone = gap.join(one for one in base if one not in {CONSTANT, CONSTANT[:-1]})
+    one_of = mod(variant(diff_of(path, gap.join(base), gone)))
+    assert one(one_of, MemoryTree({path: gone.encode()})).verdict is Verdict.APPLIED
+    assert not one(one_of, MemoryTree({path: gap.join(target).encode()})).verdict.ok
+
+
+def test_a_statement_is_not_gone_where_its_function_has_it_further_down() -> None:
+    removed = diff_of(PATH, "def f():\n    a()\n    x()\n    b()\n    c()\n", WITHOUT)
+    assert put(removed, WITHOUT).verdict is Verdict.APPLIED
+    assert not put(removed, f"{WITHOUT}    d()\n    x()\n").verdict.ok
+    # in another function it says nothing, nor where the mod itself moves it
+    assert put(removed, f"{WITHOUT}\n\ndef g():\n    x()\n").verdict is Verdict.APPLIED
+    moved = f"{WITHOUT}    x()\n"
+    patch = diff_of(PATH, "def f():\n    a()\n    x()\n    b()\n    c()\n", moved)
+    assert put(patch, moved).verdict is Verdict.APPLIED
+
+
 # --- definitions ----------------------------------------------------------------------------------
 
 

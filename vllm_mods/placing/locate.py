@@ -20,6 +20,7 @@ statement of the same scope binds again proves nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -91,19 +92,25 @@ def place(file: FileDiff, target: Target, *, back: bool = False) -> tuple[Locate
     for i, (hunk, one) in enumerate(zip(file.hunks, options, strict=True)):
         held = stated and bool(proven) and proven[0] < i < proven[-1]
         found = lost[i] if i in lost else _answer(hunk, one, places[i], target, held=held)
-        if isinstance(found, Located) and (why := _doubt(hunk, target, found.line, back=back)):
+        if isinstance(found, Located) and (
+            why := _doubt(hunk, file, target, found.line, back=back)
+        ):
             found = Lost(*why, found.scope or None, (found.line,))
         answers.append(found)
     return tuple(answers)
 
 
-def _doubt(hunk: Hunk, target: Target, line: int, *, back: bool) -> tuple[str, str] | None:
+def _doubt(
+    hunk: Hunk, file: FileDiff, target: Target, line: int, *, back: bool
+) -> tuple[str, str] | None:
     """Return the code and the words for what is against a place that is the only one left, if anything."""
     if fault := _fault(hunk, target, line):
         return "elsewhere", fault
     if _is_in(hunk, target):
         return "both-ways", _BOTH
-    if back and (_slides(hunk) or _still_there(hunk, target, line)):
+    if back and (
+        _slides(hunk) or _still_there(hunk, target, line) or _moved(hunk, file, target, line)
+    ):
         return "both-ways", _BOTH
     return None
 
@@ -150,6 +157,37 @@ def _still_there(back: Hunk, target: Target, line: int) -> bool:
             if last == name and (home in homes if inner else not home):
                 return True
     return False
+
+
+def _moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
+    """Tell whether lines that a hunk removed, and no hunk put back, stand elsewhere in the same scope.
+
+    What was around them stands together in a file that only moved them, too.
+    """
+    put = b"".join(_ended(text) for hunk in file.hunks for kind, text in hunk.lines if kind == "-")
+    own = range(line, line + len(back.old))
+    at = line
+    for kept, group in groupby(back.lines, key=lambda one: one[0] == " "):
+        run = list(group)
+        around = {target.home(max(at - 1, 1)), target.home(at)}
+        if not kept and {kind for kind, _ in run} == {"+"}:
+            removed = _without_blank_ends([_ended(text) for _, text in run])
+            others = (one for one in matches(_ended(target.data), removed) if one not in own)
+            if b"".join(removed) not in put and any(
+                not removed[0][:1].isspace() or target.home(there) in around for there in others
+            ):
+                return True
+        at += sum(kind != "+" for kind, _ in run)
+    return False
+
+
+def _ended(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") else text + b"\n"
+
+
+def _without_blank_ends(lines: list[bytes]) -> list[bytes]:
+    told = [i for i, text in enumerate(lines) if text.strip()]
+    return lines[told[0] : told[-1] + 1] if told else []
 
 
 class _Options(NamedTuple):

@@ -37,6 +37,11 @@ class Target:
         known = self.scopes
         return {one.head: one for one in known.definitions()} if known else {}
 
+    def home(self, line: int) -> str:
+        """Return the chain of classes and functions around a line; ``""`` where there are none."""
+        chain = self.scopes.at(line) if self.scopes else ""
+        return "" if chain.endswith((" =", " import")) else chain
+
     @cached_property
     def tops(self) -> list[int]:
         """The numbers of the lines that begin in column 0 as git's do, in order."""
