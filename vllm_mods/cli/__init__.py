@@ -89,15 +89,16 @@ _MEANT = {
 }
 """What other tools call it."""
 _HELP = frozenset({"-h", "--help"})
-# A submodule named `list` or `run` would stand in for what has that name in this package; `import` is no name.
+# A submodule named `list` would stand in for what has that name in this package; `import` is no name.
 _MODULES = {
     "list": "listing",
     "import": "import_command",
-    "run": "run_command",
     "serve-check": "serve_check",
     "completion": "shell_completion",
     **dict.fromkeys(("add", "remove", "update"), "project"),
-    **dict.fromkeys(("ps", "logs", "stop"), "containers"),
+    **dict.fromkeys(("status", "verify", "revert"), "installed"),
+    **dict.fromkeys(("bisect", "upstream"), "history"),
+    **dict.fromkeys(("run", "ps", "logs", "stop"), "containers"),
 }
 
 
@@ -111,7 +112,8 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, "command", None) or getattr(module, cmd_name)
+        found = (one for one in vars(module).values() if isinstance(one, click.Command))
+        command = next(one for one in found if one.name == cmd_name)
         manner.accept(command)
         if COMPLETE in os.environ:
             from vllm_mods.cli.shell_completion import know_values  # noqa: PLC0415

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
@@ -52,22 +52,21 @@ def of_pairing(library: Library, found: Pairing) -> ServeArguments:
     Raises ``ManifestError`` for a mod that is there and faulty, and as ``taken_over`` does.
     """
     missing: list[tuple[str, str]] = []
-    there = []
-    for name in found.mods:
-        try:
-            library.select([name])
-            there.append(name)
-        except UsageError as error:
-            missing.append((name, error.message))
-    templates = []
-    for name in found.templates:
-        try:
-            library.mods_of(found._replace(mods=tuple(there), templates=(name,)))
-            templates.append(name)
-        except UsageError as error:
-            missing.append((name, error.message))
-    whole = found._replace(mods=tuple(there), templates=tuple(templates))
-    mods = library.select(library.mods_of(whole))
+
+    def there(names: Sequence[str], read: Callable[[str], object]) -> Iterator[str]:
+        for name in names:
+            try:
+                read(name)
+                yield name
+            except UsageError as error:
+                missing.append((name, error.message))
+
+    whole = found._replace(templates=())
+    whole = whole._replace(mods=tuple(there(found.mods, lambda name: library.select([name]))))
+    templates = there(
+        found.templates, lambda name: library.mods_of(whole._replace(templates=(name,)))
+    )
+    mods = library.select(library.mods_of(whole._replace(templates=tuple(templates))))
     served, said = taken_over(found, mods)
     serving, script = pairing.serve_command(served)
     return ServeArguments(

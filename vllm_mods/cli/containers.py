@@ -1,13 +1,103 @@
-"""``vllm-mods ps``, ``logs`` and ``stop``: the containers that ``run`` started."""
+"""``vllm-mods run``, ``ps``, ``logs`` and ``stop``: containers that serve."""
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK
+from vllm_mods.base import limits
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, TreeError, UsageError
+from vllm_mods.cli import answers, command_check, options
+from vllm_mods.cli.evidence import mods_of, say
 from vllm_mods.cli.manner import option
-from vllm_mods.run import engine
-from vllm_mods.run.service import PAIRING_LABEL
+from vllm_mods.cli.serving import Asked, ServingOptions, asked, serving
+from vllm_mods.run import engine, evidence, start, waiting
+from vllm_mods.run.service import LOCK_LABEL, PAIRING_LABEL
+
+
+@click.command(name="run")
+@options.pairing_name
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
+@serving
+@option("--engine", "[what has the image].", "program", type=click.Choice(engine.PROGRAMS))
+@option("--env-file FILE", "Secrets: HF_TOKEN=….", "env_files", multiple=True)
+@option("--print", "Print the line; start nothing.", "shown")
+@option("--wait", "Until it serves; then tell whether the mods' code ran.")
+@options.libraries
+def run(
+    name: str,
+    arguments: tuple[str, ...],
+    *,
+    program: str | None,
+    env_files: tuple[str, ...],
+    shown: bool,
+    wait: bool,
+    given: ServingOptions,
+) -> int:
+    """Start a pairing's image as a container that serves.
+
+    The image is the one that `build` made of the pairing's lock, in docker or podman. ARGUMENTs come
+    behind the command in it; what the vLLM in it would not take is refused, as by serve-check. `ps`, `logs` and `stop` are for what this started.
+    """
+    library = options.open_library()
+    found = asked(library, name, arguments, given)
+    if found.service.cluster:
+        raise UsageError(
+            f"{name} is for a cluster: each of its nodes starts a container of its own",
+            hint=f"vllm-mods export {name} --format compose",
+        )
+    if shown:
+        first = program or next(iter(engine.found()), engine.PROGRAMS[0])
+        click.echo(shlex.join(start.line(first, found.service, env_files=env_files)))
+        return EXIT_OK
+    chosen = _with_image(found, program)
+    _check(found, chosen)
+    one = found.service
+    identity = engine.start(start.line(chosen, one, env_files=env_files), one.name)
+    click.echo(f"{one.name}: {chosen} {identity[:12]}, http://localhost:{one.port}")
+    if not wait:
+        answers.hint(f"vllm-mods logs {found.service.name}")
+        return EXIT_OK
+    waiting.wait(one, chosen)
+    there = engine.container(one.name, chosen)
+    seen = evidence.of_mods(mods_of(library, (name,)), engine.log(there)[: limits.LOG])
+    return say(seen)
+
+
+def _check(found: Asked, program: str) -> None:
+    """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
+    one = found.service
+    of_lock = command_check.of_script(one.command, f"the command of {one.image}", "vllm-mods ps")
+    asked = of_lock._replace(argv=(*of_lock.argv, *one.arguments), name=one.pairing)
+    reference = f"{program}:{one.image}"
+    try:
+        tree = options.open_image(f"image:{reference}", reference, in_image=f"/{found.site_root}")
+    except (TreeError, UsageError) as error:
+        answers.note(f"the command is not checked: {error.message}")
+        return
+    command_check.demand(asked, tree)
+
+
+def _with_image(found: Asked, program: str | None) -> str:
+    """Return the engine that has the image; it has to be the one of the lock."""
+    image = found.service.image
+    for one in engine.installed(program):
+        labels = engine.labels(one, image)
+        if labels is None:
+            continue
+        if labels.get(LOCK_LABEL) != found.lock:
+            raise Refused(
+                f"{one} has {image}, and it is not of this lock ({labels.get(LOCK_LABEL) or 'of none'}); "
+                "nothing was started",
+                hint=f"vllm-mods build {found.wanted.name}",
+            )
+        return one
+    raise UsageError(
+        f"{' and '.join(engine.installed(program))}: no image {image}",
+        hint=f"vllm-mods build {found.wanted.name}",
+    )
+
 
 _TABLE = "table {{.Names}}\t{{.Image}}\t{{.Status}}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import click
@@ -90,13 +90,12 @@ def run(asked: ImportArguments) -> int:
         return _each(asked, source)
     fetcher = Fetcher(answers.note)
     tree = asked.opened()
-    effects: tuple[Effect, ...]
+
+    def read(fetched: Mapping[str, bytes]) -> tuple[Effect, ...]:
+        return reading.read(source.name, source.files, tree, fetched)
+
     try:
-        if asked.fetch:
-            fetcher.until_read(
-                lambda fetched: reading.read(source.name, source.files, tree, fetched)
-            )
-        effects = reading.read(source.name, source.files, tree, fetcher.taken)
+        effects = _effects(asked, fetcher, read)
     except BashError as error:
         if asked.limits is None:
             raise UsageError(
@@ -105,6 +104,17 @@ def run(asked: ImportArguments) -> int:
             ) from error
         effects = (Left(ScriptPlace(folder.SCRIPT, error.line), folder.SCRIPT, error.why),)
     return _finish(asked, source, effects, tree, fetcher)
+
+
+def _effects(
+    asked: ImportArguments,
+    fetcher: Fetcher,
+    read: Callable[[Mapping[str, bytes]], tuple[Effect, ...]],
+) -> tuple[Effect, ...]:
+    """Read what a script does, with what it fetches if that is to be taken."""
+    if asked.fetch:
+        fetcher.until_read(read)
+    return read(fetcher.taken)
 
 
 def _built(asked: ImportArguments) -> int:
@@ -123,9 +133,7 @@ def _built(asked: ImportArguments) -> int:
             shell = reading.ReadShell(source.name, source.files, tree, fetched)
             return building.read(shell, text, source.script)
 
-        if asked.fetch:
-            fetcher.until_read(read)
-        effects = read(fetcher.taken)
+        effects = _effects(asked, fetcher, read)
     except BashError as error:
         why = f"{asked.path}: line {error.line}: {error.why}"
         raise UsageError(why, hint="docker build --check") from error
@@ -181,9 +189,7 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
         return reading.read(source.name, source.files, None, fetched)
 
     with contextlib.suppress(BashError):  # the run says what is wrong with the script
-        if asked.fetch:
-            fetcher.until_read(read)
-        wanted = advice.stated(wanted, read(fetcher.taken))
+        wanted = advice.stated(wanted, _effects(asked, fetcher, read))
     limits = (asked.limits or Limits())._replace(fetched=fetcher.taken)
     takes = fetcher if asked.fetch else None
     made, handed = from_folder.make(source, wanted, releases, limits, _progress, fetcher=takes)
@@ -199,8 +205,7 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
 def _each(asked: ImportArguments, source: LauncherFolder) -> int:
     """Make a mod of each entry of a registry."""
     tree = asked.opened()
-    if tree is None or asked.limits is None:
-        raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
+    assert tree is not None and asked.limits is not None  # noqa: PT018, S101  (the options were held against each other)
     name = asked.name or _slug(source.name)
     wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
     made = each_entry.make(source, wanted, tree, asked.limits, _progress)
@@ -257,8 +262,7 @@ def _recorded(
     fetcher: Fetcher,
 ) -> Made:
     """Make a mod of what the script does when it is run; say what else it did."""
-    if tree is None or asked.limits is None:
-        raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
+    assert tree is not None and asked.limits is not None  # noqa: PT018, S101  (the options were held against each other)
     fed = fetcher if asked.fetch else None
     done = recording.fed(source.name, source.files, tree, asked.limits, fed)
     wanted = wanted._replace(fetched=fetcher.files())

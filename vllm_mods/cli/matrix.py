@@ -289,23 +289,16 @@ def _own(library: Library, chosen: Sequence[Mod], named: Sequence[str]) -> tuple
 def _say_written(mod: Mod, made: locks.Updated) -> None:
     click.echo(f"wrote {os.path.join(mod.directory, 'mod.lock')}", err=True)
     if made.kept:
-        answers.note(
-            f"kept {_releases(made.kept)} as {'it was' if len(made.kept) == 1 else 'they were'}"
-        )
+        what = "it was" if len(made.kept) == 1 else "they were"
+        answers.note(f"kept {_releases(made.kept)} as {what}")
     if made.why is not None:
-        _say_lost(mod, made)
-
-
-def _say_lost(mod: Mod, made: locks.Updated) -> None:
-    if not made.lost:
-        answers.note(f"the mod.lock that was there {made.why}: nothing of it is kept")
-        return
-    named = ", ".join(made.lost)
-    answers.note(
-        f"the mod.lock that was there {made.why}: what it said of {_releases(made.lost)} is gone ({named})"
-    )
-    wanted = f">={made.lost[0]},<={made.lost[-1]}"
-    click.echo(f"\nhint: vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock", err=True)
+        what = "nothing of it is kept"
+        if made.lost:
+            what = f"what it said of {_releases(made.lost)} is gone ({', '.join(made.lost)})"
+        answers.note(f"the mod.lock that was there {made.why}: {what}")
+        if made.lost:
+            wanted = f">={made.lost[0]},<={made.lost[-1]}"
+            answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")
 
 
 def _releases(labels: Sequence[str]) -> str:

@@ -70,15 +70,16 @@ def command(
         raise in_words(error, error.plan) from error
     for note in done.notes:
         answers.note(note)
-    if check and not done.settled:
-        words = [*([name] if name else ()), *(("--target", target) if target else ())]
-        answers.hint(shlex.join(["vllm-mods", "sync", *words]))
     lines = [*_lines(done, check=check), *text.serve_arguments(done.plan, done.templates)]
-    return answers.answer(
+    code = answers.answer(
         _data(project, wanted, done, check=check),
         "\n".join(lines),
         ok=done.settled or not check,
     )
+    if check and not done.settled:
+        words = [*([name] if name else ()), *(("--target", target) if target else ())]
+        answers.hint(shlex.join(["vllm-mods", "sync", *words]))
+    return code
 
 
 def chosen(project: ProjectFile, name: str | None) -> SyncTarget:

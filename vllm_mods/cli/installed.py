@@ -1,4 +1,4 @@
-"""``vllm-mods verify``."""
+"""``vllm-mods status``, ``verify`` and ``revert``: which mods are in a vLLM, as they went in, and out again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,45 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.cli.manner import option
 from vllm_mods.formats import receipt, receipt_diff
 from vllm_mods.report import data, text
+
+
+@click.command(name="status")
+@options.mods
+@options.target_folder
+@manner.json_output
+def status(mods: tuple[str, ...], target: str) -> int:
+    """Tell which mods are in a vLLM tree: what its receipt says, and whether each file is so.
+
+    Exit code 0 if and only if all that went in is in, as it was left; with MOD, if all of them are.
+    """
+    mods = tuple(name.rpartition("/")[2] for name in mods)  # whose they are, no tree says
+    there = apply.status(target, *mods)
+    absent = [name for name in mods if name not in {entry.name for entry in there.mods}]
+    found = [(one, there.standing(one)) for one in there.mods if not mods or one.name in mods]
+    ok = there.ok and not absent
+    answer = {
+        "tree": {"spec": target, "version": there.version},
+        "ok": ok,
+        "unfinished": there.unfinished,
+        "mods": [{**data.applied(entry), "standing": standing} for entry, standing in found],
+        "absent": absent,
+        "findings": [data.finding(finding) for finding in there.findings],
+        "hint": there.hint,
+    }
+    lines = [text.tree_name(there.version, target)]
+    for entry, standing in found:
+        lines.append(
+            f"  {entry.name} {entry.version} (variant {entry.variant}){text.STANDING[standing]}"
+        )
+        lines += [f"    {file.path}" for file in entry.files]
+    lines += [] if there.mods else ["  no mods are in"]
+    lines += [f"  {name}: is not in" for name in absent]
+    lines += text.located(there.findings)
+    return answers.answer(answer, "\n".join(lines), ok=ok, next_step=there.hint)
 
 
 @click.command(name="verify")
@@ -32,7 +68,7 @@ from vllm_mods.report import data, text
     multiple=True,
 )
 @manner.json_output
-def command(mods: tuple[str, ...], target: str | None, receipts: tuple[str, ...]) -> int:
+def verify(mods: tuple[str, ...], target: str | None, receipts: tuple[str, ...]) -> int:
     """Tell whether what mods put into a tree is still as they left it.
 
     Who changed a file since cannot be known. Exit code 1 if anything is not as it was.
@@ -117,3 +153,29 @@ def _compare(files: tuple[str, ...], target: str | None) -> int:
     }
     lines = text.disagreements(found, names) or [f"{len(names)} receipts, all the same"]
     return answers.answer(answer, "\n".join(lines), ok=not found)
+
+
+@click.command(name="revert")
+@options.mods
+@options.target_folder
+@option("--discard-edits", "Also where a file was edited since the mod went in.")
+@manner.json_output
+def revert(mods: tuple[str, ...], target: str, *, discard_edits: bool) -> int:
+    """Take mods out again; the others stay as if these had never been in.
+
+    Without MOD, all of them: every byte, mode and time is as before the first apply.
+    """
+    done = apply.revert(
+        target, *mods, discard_edits=discard_edits, source_date_epoch=source_date_epoch()
+    )
+    for note in done.notes:
+        answers.note(note)
+    answer = {
+        "tree": {"spec": target, "version": done.version},
+        "reverted": list(done.reverted),
+        "mods": [data.applied(entry) for entry in done.mods],
+        "changed": list(done.changed),
+    }
+    lines = [text.tree_name(done.version, target)]
+    lines += [f"  {name} is out" for name in done.reverted]
+    return answers.answer(answer, "\n".join((*lines, text.done(done.changed))))
