@@ -24,7 +24,9 @@ def opened(path: str) -> Iterator[BinaryIO]:
             with open(path, "rb") as file:
                 yield file
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint=f"ls -la {path}"
+        ) from error
 
 
 def write(path: str, data: bytes) -> None:
