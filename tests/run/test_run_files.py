@@ -17,7 +17,7 @@ import yaml
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.run import files, start
-from vllm_mods.run.service import Service, head, service, worker
+from vllm_mods.run.service import Service, StartOptions, head, service, worker
 
 COMMAND = "export A='b c'\nvllm serve org/m \\\n  --template 'x y' $HOME 50% $(id)"
 WANTED = Pairing(
@@ -31,7 +31,11 @@ WANTED = Pairing(
 
 
 def made(wanted: Pairing = WANTED, **given: Any) -> Service:
-    return service(wanted, image="small:1-abc", command=COMMAND, cache="/cache", **given)
+    arguments = given.pop("arguments", ())
+    asked = StartOptions(**given)
+    return service(
+        wanted, asked, image="small:1-abc", command=COMMAND, cache="/cache", arguments=arguments
+    )
 
 
 def test_the_line_has_what_a_server_of_models_needs() -> None:

@@ -11,9 +11,9 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, TreeError, UsageErr
 from vllm_mods.cli import answers, command_check, options
 from vllm_mods.cli.evidence import mods_of, say
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.serving import Asked, ServingOptions, asked, serving
+from vllm_mods.cli.serving import Asked, asked, serving
 from vllm_mods.run import engine, evidence, start, waiting
-from vllm_mods.run.service import LOCK_LABEL, PAIRING_LABEL
+from vllm_mods.run.service import LOCK_LABEL, PAIRING_LABEL, StartOptions
 
 
 @click.command(name="run")
@@ -33,7 +33,7 @@ def run(
     env_files: tuple[str, ...],
     shown: bool,
     wait: bool,
-    given: ServingOptions,
+    given: StartOptions,
 ) -> int:
     """Start a pairing's image as a container that serves.
 

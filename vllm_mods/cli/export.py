@@ -13,7 +13,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, options, shown
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.named_files import write_new
-from vllm_mods.cli.serving import ServingOptions, asked, serving
+from vllm_mods.cli.serving import asked, serving
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust, writing
 from vllm_mods.library.catalog import Library
@@ -21,7 +21,7 @@ from vllm_mods.making import exporting
 from vllm_mods.planning import planner
 from vllm_mods.recipes import writer
 from vllm_mods.run import files
-from vllm_mods.run.service import Service
+from vllm_mods.run.service import Service, StartOptions
 
 
 @click.command(name="export")
@@ -48,7 +48,7 @@ def command(
     specs: tuple[str, ...],
     variant: str | None,
     form: str,
-    given: ServingOptions,
+    given: StartOptions,
 ) -> int:
     """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
 
@@ -105,7 +105,7 @@ def _refuse_unused() -> None:
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     for one in context.command.params:
-        if one.name in ServingOptions._fields and context.get_parameter_source(one.name) is typed:
+        if one.name in StartOptions._fields and context.get_parameter_source(one.name) is typed:
             raise UsageError(
                 f"{max(one.opts, key=len)} says how a container is started, and a recipe or a mod does not",
                 hint=f"--format {files.FORMATS[0]}",

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.cli import answers, import_mod, manner, named_files, new, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
@@ -71,7 +71,7 @@ def command(
     # an empty folder becomes a library by what is written to it
     is_new = library is not None and os.path.isdir(library) and not os.listdir(library)
     there = options.open_library(*((library,) if library and not is_new else ()))
-    imported, changes = read(text, path, there, name=asked.name, mods=named(mods), mend=mend)
+    imported, changes = _read(text, path, there, name=asked.name, mods=_named(mods), mend=mend)
     pairing = imported.pairing
     if library:
         if pairing.name in there.pairing_names():
@@ -80,7 +80,7 @@ def command(
                 hint="give this one another name with --name",
             )
         output = os.path.join(
-            make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
+            _make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
         )
     made = pairings.dump(pairing)
     if output:
@@ -88,11 +88,20 @@ def command(
     sound = imported.ok and (mend or not changes)
     if output is None and not manner.as_json():
         shown.file(made.decode())
-    code = answers.answer(
-        answer(imported, changes, made, path, output, mend=mend, ok=sound), None, ok=sound
-    )
-    say(imported, changes, path, mend=mend)
-    return code
+    answer = {
+        "kind": "recipe",
+        "path": path,
+        "ok": sound,
+        "name": pairing.name,
+        "file": output,
+        "pairing": made.decode(),
+        "repaired": mend,
+        "changes": [one._asdict() for one in changes],
+        "findings": [data.finding(found) for found in imported.findings],
+    }
+    answers.answer(answer, None)
+    _say(imported, changes, path, mend=mend)
+    return EXIT_OK if sound else EXIT_NO
 
 
 def _check_options(asked: ImportArguments) -> None:
@@ -147,7 +156,7 @@ def recipe_text(path: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def named(mods: tuple[str, ...]) -> dict[str, str]:
+def _named(mods: tuple[str, ...]) -> dict[str, str]:
     """Read ``--mod PATH=NAME``."""
     found = {}
     for one in mods:
@@ -160,7 +169,7 @@ def named(mods: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def read(
+def _read(
     text: str, path: str, library: Library, *, name: str | None, mods: Mapping[str, str], mend: bool
 ) -> tuple[ImportedRecipe, tuple[TextRepair, ...]]:
     """Read a recipe; tell what a repair changed, or would change."""
@@ -184,7 +193,7 @@ def read(
         raise ManifestError(path, problems, hint=f"vllm-mods import {path} --repair") from error
 
 
-def say(
+def _say(
     imported: ImportedRecipe, changes: tuple[TextRepair, ...], path: str, *, mend: bool
 ) -> None:
     """Say on stderr what was changed and what is to be known."""
@@ -200,34 +209,10 @@ def say(
     if changes and not mend:
         for line in pasted_text.summary(changes):
             click.echo(f"{path}: error: needs repair, and was read as it is: {line}", err=True)
-        click.echo(f"\nhint: vllm-mods import {path} --repair", err=True)
+        answers.hint(f"vllm-mods import {path} --repair")
 
 
-def answer(
-    imported: ImportedRecipe,
-    changes: tuple[TextRepair, ...],
-    made: bytes,
-    path: str,
-    output: str | None,
-    *,
-    mend: bool,
-    ok: bool,
-) -> dict[str, Any]:
-    """Return what was made of a recipe, for scripts."""
-    return {
-        "kind": "recipe",
-        "path": path,
-        "ok": ok,
-        "name": imported.pairing.name,
-        "file": output,
-        "pairing": made.decode(),
-        "repaired": mend,
-        "changes": [one._asdict() for one in changes],
-        "findings": [data.finding(found) for found in imported.findings],
-    }
-
-
-def make_folder(path: str) -> str:
+def _make_folder(path: str) -> str:
     """Make a folder if it is not there, and return its path. Raises ``UsageError``."""
     try:
         os.makedirs(path, exist_ok=True)

@@ -158,24 +158,14 @@ def _finish(
         made = _recorded(asked, wanted, source, tree, fetcher)
     elif not understood.left:
         made = _made(wanted, understood, tree)
-    place = None
-    if made is not None:
-        _check_others(asked, name, made)
-    if made is not None and asked.library is not None:
-        place = new.write(asked.library, name, made.files)
-    _tell(asked, name, understood, made, place)
-    return EXIT_NO if made is None else EXIT_OK
+    return _written(asked, name, understood, made)
 
 
 def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     """Make a mod of what the script does on every release asked for: read where that tells, else run."""
     index = options.open_releases()
-    specs = [
-        one
-        for one in choose_releases((), index.files(), asked.spec or _OLDEST)
-        if one[-4:] != ".whl"
-    ]
-    versions = [one.removeprefix("pypi:") for one in specs]
+    specs = choose_releases((), index.files(), asked.spec or _OLDEST)
+    versions = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
     finals = [one for one in versions if is_final(one)] or versions
     if not finals:
         raise UsageError(f"no release of vLLM is in {asked.spec}", hint="--vllm '>=0.19,<0.22'")
@@ -196,10 +186,7 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     if handed:
         answers.note(f"it was run, because reading does not tell: {handed}")
     told = Made(made.files, None, made.unknown, made.told, made.rows)
-    _check_others(asked, name, told)
-    place = None if asked.library is None else new.write(asked.library, name, made.files)
-    _tell(asked, name, Understood((), {}), told, place)
-    return EXIT_OK
+    return _written(asked, name, Understood((), {}), told)
 
 
 def _each(asked: ImportArguments, source: LauncherFolder) -> int:
@@ -234,9 +221,7 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
     options.beside(asked.others, (mod,))
     if (tree := asked.opened()) is not None:
         planned = planner.plan_alone(mod, tree)
-    place = None if asked.library is None else new.write(asked.library, mod.name, files)
-    _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)
-    return EXIT_OK
+    return _written(asked, mod.name, Understood((), {}), Made(files, planned, ()))
 
 
 def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> Made:
@@ -248,10 +233,18 @@ def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> 
     return Made(files, None, tuple(compose.unknown(wanted, None)))
 
 
-def _check_others(asked: ImportArguments, name: str, made: Made) -> None:
-    """Raise ``UsageError`` for a version of a package that the mod does not change."""
-    if asked.others:
+def _written(asked: ImportArguments, name: str, understood: Understood, made: Made | None) -> int:
+    """Write the mod where one was made and a library is named, and say what it is.
+
+    Raises ``UsageError`` for a version of a package that the mod does not change.
+    """
+    place = None
+    if made is not None and asked.others:
         options.beside(asked.others, (mod_folder.load_files(name, made.files),))
+    if made is not None and asked.library is not None:
+        place = new.write(asked.library, name, made.files)
+    _tell(asked, name, understood, made, place)
+    return EXIT_NO if made is None else EXIT_OK
 
 
 def _recorded(

@@ -21,6 +21,7 @@ from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingL
 from vllm_mods.images.open import platforms_of
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
+from vllm_mods.report.data import fields
 
 
 @click.command(name="lock")
@@ -162,7 +163,7 @@ def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
         "platform": lock.base.platform,
         "platforms": list(pairing_lock.by_platform(lock)),
         "vllm": lock.vllm.version,
-        "mods": [{"name": mod.name, "version": mod.version} for mod in lock.mods],
+        "mods": [fields(mod, "name", "version") for mod in lock.mods],
     }
 
 
@@ -171,8 +172,6 @@ def _text(lock: PairingLock, data: bytes) -> str:
     for one in pairing_lock.by_platform(lock).values():
         base = f"{one.base.ref} ({one.base.config[:19]}…, {one.base.platform})"
         lines.append(f"{one.pairing} on {base}, vLLM {one.vllm.version}")
-        lines += [
-            f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})" for mod in one.mods
-        ]
+        lines += pairing_arguments.mod_lines(one)
         lines += [f"  {wheel.filename}" for wheel in one.wheels]
     return "\n".join((*lines, f"builds {pairing_lock.tag(lock, data)}"))

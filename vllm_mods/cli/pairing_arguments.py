@@ -204,3 +204,10 @@ def writing(files: Mapping[str, bytes], hint: str) -> Iterator[None]:
         yield
     for path in files:
         answers.note(f"wrote {path}")
+
+
+def mod_lines(lock: PairingLock) -> list[str]:
+    """Return a line for each mod of a lock."""
+    return [
+        f"  {one.name} {one.version}  {one.verdict} (variant {one.variant})" for one in lock.mods
+    ]

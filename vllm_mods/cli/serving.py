@@ -14,7 +14,7 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.run.service import Service, service
+from vllm_mods.run.service import Service, StartOptions, service
 
 
 class Asked(NamedTuple):
@@ -29,23 +29,9 @@ class Asked(NamedTuple):
     site_root: str
 
 
-class ServingOptions(NamedTuple):
-    """How a container is to be started; None for what the pairing or its lock says."""
-
-    lock_file: str | None
-    image: str | None
-    called: str | None
-    port: int | None
-    gpus: str
-    shm: str
-    cache: str | None
-    model: str | None
-    restart: str
-
-
 serving = options.grouped(
     "given",
-    ServingOptions,
+    StartOptions,
     option("--lock FILE", "The pairing's lock [beside it].", "lock_file"),
     option("--image REF", "Its image [the tag that `build` gives]."),
     option("--name NAME", "The container's [the pairing's].", "called"),
@@ -66,7 +52,7 @@ serving = options.grouped(
 )
 
 
-def asked(library: Library, name: str, arguments: tuple[str, ...], given: ServingOptions) -> Asked:
+def asked(library: Library, name: str, arguments: tuple[str, ...], given: StartOptions) -> Asked:
     """Read a pairing and its lock, and return what is to be started."""
     named = library.pairing(name)
     wanted = taken_over(named, library.select(library.mods_of(named))).pairing
@@ -79,15 +65,10 @@ def asked(library: Library, name: str, arguments: tuple[str, ...], given: Servin
     own = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     made = service(
         wanted,
-        image=given.image or pairing_lock.tag(kept.lock, kept.data),
+        given._replace(model=given.model and os.path.abspath(given.model)),
+        image=pairing_lock.tag(kept.lock, kept.data),
         command=kept.lock.command,
         cache=os.path.abspath(given.cache or own),
-        model=given.model and os.path.abspath(given.model),
-        name=given.called,
-        port=given.port,
-        gpus=given.gpus,
-        shm=given.shm,
-        restart=given.restart,
         arguments=arguments,
     )
     return Asked(wanted, made, f"sha256:{pairing_lock.digest(kept.data)}", kept.lock.vllm.site_root)

@@ -174,8 +174,6 @@ def _answer(
     lines = [
         f"{lock.pairing}: vLLM {before.vllm.version} → {lock.vllm.version}, now {_tag(now)} on {lock.base.ref}"
     ]
-    lines += [
-        f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})" for mod in lock.mods
-    ]
-    lines += ["what moved:", *(f"  {one}" for one in found), *said]
+    lines += [*pairing_arguments.mod_lines(lock), "what moved:"]
+    lines += [*(f"  {one}" for one in found), *said]
     return answers.answer(answer, "\n".join(lines))

@@ -54,44 +54,55 @@ class Service(NamedTuple):
     cluster: bool
 
 
+class StartOptions(NamedTuple):
+    """What is asked of a container; None for what the pairing, its lock or the host's environment says.
+
+    ``model`` is the folder of this very model, where the pairing names a path.
+    """
+
+    lock_file: str | None = None
+    image: str | None = None
+    called: str | None = None
+    port: int | None = None
+    gpus: str = "all"
+    shm: str = "16g"
+    cache: str | None = None
+    model: str | None = None
+    restart: str = "unless-stopped"
+
+
 def service(
     wanted: Pairing,
+    asked: StartOptions,
     *,
     image: str,
     command: str,
     cache: str,
-    model: str | None = None,
-    name: str | None = None,
-    port: int | None = None,
-    gpus: str = "all",
-    shm: str = "16g",
-    restart: str = "unless-stopped",
     arguments: tuple[str, ...] = (),
 ) -> Service:
-    """Return how a pairing's ``image`` is started.
+    """Return how a pairing's ``image`` is started, ``image`` being the one where no other is asked for, ``cache`` the host's folder of models.
 
-    ``cache`` is the host's folder of models from the Hub, ``model`` that of this very model where the pairing names a
-    path. Raises ``UsageError`` for what no engine would take.
+    Raises ``UsageError`` for what no engine would take.
     """
-    if not _GPUS.match(gpus):
-        raise UsageError(f"--gpus {gpus}: neither all, none nor numbers", hint="--gpus 0,1")
-    if not _SHM.match(shm):
-        raise UsageError(f"--shm {shm}: no size", hint="--shm 16g")
-    if not _RESTART.match(restart):
+    if not _GPUS.match(asked.gpus):
+        raise UsageError(f"--gpus {asked.gpus}: neither all, none nor numbers", hint="--gpus 0,1")
+    if not _SHM.match(asked.shm):
+        raise UsageError(f"--shm {asked.shm}: no size", hint="--shm 16g")
+    if not _RESTART.match(asked.restart):
         raise UsageError(
-            f"--restart {restart}: no policy of an engine",
+            f"--restart {asked.restart}: no policy of an engine",
             hint="no, always, unless-stopped, on-failure or on-failure:N",
         )
     words = (*pairings.arguments(wanted), *arguments)
     inside = _number(words, _PORT, "--port")
     at_path = wanted.model.startswith("/")
-    if model is not None and not at_path:
+    if asked.model is not None and not at_path:
         raise UsageError(
             f"--model is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub",
             hint="--model-cache DIR",
         )
     mount = (
-        Mount(model or wanted.model, wanted.model, read_only=True)
+        Mount(asked.model or wanted.model, wanted.model, read_only=True)
         if at_path
         else Mount(cache, CACHE)
     )
@@ -100,18 +111,18 @@ def service(
     )
     cluster = wanted.topology == "cluster"
     return Service(
-        name=name or wanted.name,
+        name=asked.called or wanted.name,
         pairing=wanted.name,
-        image=image,
+        image=asked.image or image,
         command=command,
         env=wanted.env,
         mounts=(mount,),
-        port=port or inside,
+        port=asked.port or inside,
         inside=inside,
-        gpus=gpus,
+        gpus=asked.gpus,
         per_node=-(-ranks // 2) if cluster else ranks,
-        shm=shm,
-        restart=restart,
+        shm=asked.shm,
+        restart=asked.restart,
         arguments=arguments,
         cluster=cluster,
     )
