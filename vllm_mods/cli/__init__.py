@@ -91,11 +91,12 @@ _MEANT = {
 _HELP = frozenset({"-h", "--help"})
 # A submodule named `list` would stand in for what has that name in this package; `import` is no name.
 _MODULES = {
-    "list": "listing",
+    **dict.fromkeys(("list", "show"), "listing"),
     "import": "import_command",
     "serve-check": "serve_check",
     "completion": "shell_completion",
-    **dict.fromkeys(("add", "remove", "update"), "project"),
+    **dict.fromkeys(("add", "remove", "update", "publish"), "project"),
+    "refresh": "port",
     **dict.fromkeys(("status", "verify", "revert"), "installed"),
     **dict.fromkeys(("bisect", "upstream"), "history"),
     **dict.fromkeys(("run", "ps", "logs", "stop"), "containers"),

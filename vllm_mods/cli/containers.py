@@ -12,7 +12,7 @@ from vllm_mods.cli import answers, command_check, options
 from vllm_mods.cli.evidence import mods_of, say
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.serving import Asked, asked, serving
-from vllm_mods.run import engine, evidence, start, waiting
+from vllm_mods.run import engine, evidence, service, waiting
 from vllm_mods.run.service import LOCK_LABEL, PAIRING_LABEL, StartOptions
 
 
@@ -49,12 +49,12 @@ def run(
         )
     if shown:
         first = program or next(iter(engine.found()), engine.PROGRAMS[0])
-        click.echo(shlex.join(start.line(first, found.service, env_files=env_files)))
+        click.echo(shlex.join(service.line(first, found.service, env_files=env_files)))
         return EXIT_OK
     chosen = _with_image(found, program)
     _check(found, chosen)
     one = found.service
-    identity = engine.start(start.line(chosen, one, env_files=env_files), one.name)
+    identity = engine.start(service.line(chosen, one, env_files=env_files), one.name)
     click.echo(f"{one.name}: {chosen} {identity[:12]}, http://localhost:{one.port}")
     if not wait:
         answers.hint(f"vllm-mods logs {found.service.name}")

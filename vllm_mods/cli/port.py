@@ -1,4 +1,4 @@
-"""``vllm-mods port``."""
+"""``vllm-mods port`` and ``refresh``: a variant for another vLLM, and patches cut anew."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import job as porting
-from vllm_mods.port import span, writing
+from vllm_mods.port import recut, span, writing
 from vllm_mods.port import variant as making
 from vllm_mods.port.job import Job, PortOutcome
 from vllm_mods.port.writing import Unfinished
@@ -62,7 +62,7 @@ class _PortArguments(NamedTuple):
 @options.own_libraries
 @manner.offline
 @manner.json_output
-def command(
+def port_command(
     *,
     mod: str,
     target: str | None,
@@ -297,3 +297,45 @@ def _told(
     return answers.answer(
         report.data(outcome, work, wrote), report.text(outcome, work, wrote, notes), ok=ok
     )
+
+
+@click.command(name="refresh")
+@click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
+@option("--variant ID", "Only this variant [all with patches].", "chosen")
+@options.own_libraries
+@manner.offline
+@manner.json_output
+def refresh(name: str, chosen: str | None) -> int:
+    """Cut a mod's patches anew without changing what they do.
+
+    Line numbers, context and section headers become those of a release that mod.lock records, and
+    every recorded release has to get the same bytes as before. A patch that is so already stays
+    as it is, to the byte.
+    """
+    library = options.own_library()
+    mod = library.load(name)
+    options.check_own(library, mod)
+    variants = [one for one in mod.variants if one.patches and chosen in {None, one.id}]
+    if not variants:
+        known = ", ".join(one.id for one in mod.variants if one.patches)
+        what = f"no variant `{chosen}` with patches" if chosen else "no patches"
+        raise UsageError(f"{name} has {what}", hint=f"--variant {known}" if known else None)
+    releases = options.open_releases()
+    told = []
+    for variant in variants:
+        done = recut.run(mod, variant, releases.open, library.roots)
+        if done.files:
+            writing.overwrite(mod, done.files)
+            mod = library.load(name)
+        patches = sorted(done.files.keys() & {patch.source for patch in variant.patches})
+        told.append(
+            (variant.id, [os.path.join(mod.directory, one) for one in patches], done.releases)
+        )
+    keys = ("variant", "wrote", "releases")
+    rows = [dict(zip(keys, row, strict=True)) for row in told]
+    lines = []
+    for variant_id, wrote, seen in told:
+        what = "cut anew" if wrote else "is so already"
+        lines.append(f"{name} {variant_id}: {what}, on {len(seen)} releases")
+        lines += [f"  wrote {path}" for path in wrote]
+    return answers.answer({"mod": name, "variants": rows}, "\n".join(lines))

@@ -1,9 +1,10 @@
-"""What a container of a pairing is started with, in whatever form: image, port, mounts, GPUs. Pure."""
+"""What a container of a pairing is started with, in whatever form: image, port, mounts, GPUs; and the line for it. Pure."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
@@ -16,6 +17,7 @@ LOCK_LABEL = "vllm-mods.lock"
 CACHE = "/root/.cache/huggingface"
 """Where the Hub's client keeps models in vLLM's images."""
 RAY_PORT = 6379
+PODMAN = "podman"
 _PORT = 8000
 _GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z", re.ASCII)
 _SHM = re.compile(r"[0-9]+([kmgt]i?)?b?\Z", re.IGNORECASE | re.ASCII)
@@ -126,6 +128,29 @@ def service(
         arguments=arguments,
         cluster=cluster,
     )
+
+
+def line(program: str, one: Service, *, env_files: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the words of ``docker run`` or ``podman run``."""
+    words = [program, "run", "--detach", "--name", one.name]
+    words += ["--label", f"{PAIRING_LABEL}={one.pairing}", "--restart", one.restart]
+    words += [*_gpus(program, one.gpus), "--shm-size", one.shm]
+    words += ["--publish", f"{one.port}:{one.inside}"]
+    for source, target, read_only in one.mounts:
+        # a model has to be there; docker would make an empty folder of a --volume that is not
+        bind = f"type=bind,source={source},target={target},readonly"
+        words += ["--mount", bind] if read_only else ["--volume", f"{source}:{target}"]
+    for path in env_files:
+        words += ["--env-file", os.path.abspath(path)]
+    return (*words, one.image, *one.arguments)
+
+
+def _gpus(program: str, gpus: str) -> list[str]:
+    if gpus == "none":
+        return []
+    if program == PODMAN:  # by CDI, as nvidia-ctk writes it
+        return [word for each in gpus.split(",") for word in ("--device", f"nvidia.com/gpu={each}")]
+    return ["--gpus", "all" if gpus == "all" else f'"device={gpus}"']
 
 
 def head(one: Service) -> str:
