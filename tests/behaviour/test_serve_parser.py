@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from vllm_mods.base.model import Level
-from vllm_mods.serve import configs
+from vllm_mods.serve import command, configs
 from vllm_mods.serve.check import Serving, check
 from vllm_mods.serve.known import KnownFlags
 from vllm_mods.trees.open import open_tree
