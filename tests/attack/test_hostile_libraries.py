@@ -266,6 +266,7 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(
     assert SECRET not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [True, False])
 def test_git_asks_its_own_helpers_and_what_they_say_appears_nowhere(
     call: Call, place: Path, tmp_path: Path, alice: Path, *, right: bool
@@ -302,6 +303,7 @@ def test_what_a_transport_says_is_repeated_without_secrets(
     assert SECRET not in told
 
 
+@pytest.mark.slow
 def test_nobody_is_asked_where_nobody_is(call: Call, tmp_path: Path, alice: Path) -> None:
     assert alice.exists()
     with served(tmp_path, password="x") as host:  # noqa: S106

@@ -92,6 +92,7 @@ def test_names_that_turn_text_around_turn_nothing() -> None:
         assert not {"\u061c", "\u202e", "\u2066"} & set(text)
 
 
+@pytest.mark.slow
 def test_no_mods_and_very_many_are_pages() -> None:
     assert html.render(MatrixResult(()), {}).endswith("</html>\n")
     page = html.render(*large(500, 46))
@@ -126,6 +127,7 @@ def test_an_index_with_errors_says_so_and_the_next_run_goes_on(
     assert (code, [one["verdict"] for one in said["cells"]]) == (0, ["applies"] * 2)
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_on_one_cache_give_the_same(index: PackageServer, library: Path) -> None:
     command = [sys.executable, "-m", "vllm_mods", "matrix", "one", "--library", str(library), "--json", "--jobs", "1"]  # fmt: skip
     runs = [

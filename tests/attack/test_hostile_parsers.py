@@ -66,6 +66,7 @@ _ATTACKS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.started
 def test_nothing_outside_of_the_process_can_be_reached(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret")
@@ -109,6 +110,7 @@ def test_what_is_said_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "they say more than 1 MiB" in _said("while True: sys.stdout.write('x' * 10000)")
 
 
+@pytest.mark.slow
 def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PARSER_SECONDS", 1)
     monkeypatch.setattr(

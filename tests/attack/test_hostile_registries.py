@@ -49,6 +49,7 @@ def loaded(one: each_entry.EntryMod) -> Mod:
     return mod_folder.load_files(one.name, one.files)
 
 
+@pytest.mark.slow
 def test_no_entrys_name_leads_anywhere() -> None:
     rows = ["../../x", "/etc/passwd", "..", "con\x1b[2J", "x" * 500, "a b"]
     made = taken(
@@ -62,6 +63,7 @@ def test_no_entrys_name_leads_anywhere() -> None:
         assert all(not path.startswith(("/", "..")) for path in one.files)
 
 
+@pytest.mark.slow
 def test_an_entry_that_writes_beside_vllm_when_alone_is_not_taken_as_it_is_alone() -> None:
     made = taken(
         "def first():\n    put('a.py', 'A = 1', 'A = 2')\n"
@@ -73,6 +75,7 @@ def test_an_entry_that_writes_beside_vllm_when_alone_is_not_taken_as_it_is_alone
     assert [one.requires for one in made.mods] == [(), ("mine-first",)]
 
 
+@pytest.mark.slow
 def test_an_entry_that_waits_for_another_ends() -> None:
     made = taken(
         "def first():\n    put('a.py', 'A = 1', 'A = 2')\n"
@@ -93,6 +96,7 @@ def test_more_entries_than_are_taken_apart_are_refused_at_once() -> None:
         )
 
 
+@pytest.mark.slow
 def test_what_a_program_itself_says_of_its_entries_is_not_believed() -> None:
     false = [
         {"point": "edit.py:1:0:list", "index": i, "names": [["key", f"n{i}"]]} for i in range(5)
@@ -125,6 +129,7 @@ def test_no_line_that_is_said_of_entries_breaks_anything(line: bytes) -> None:
         assert len(set(entry_places.names(place, "mine"))) == 2
 
 
+@pytest.mark.slow
 def test_a_program_that_knows_that_it_is_run_with_one_entry_has_to_make_the_whole_all_the_same() -> (
     None
 ):
@@ -138,6 +143,7 @@ def test_a_program_that_knows_that_it_is_run_with_one_entry_has_to_make_the_whol
     assert change.after == b"# A\nA = 2\nB = 2\n"
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "trace",

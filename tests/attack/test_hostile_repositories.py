@@ -173,6 +173,7 @@ def test_a_changelog_keeps_its_line_ends_and_its_bytes(tmp_path: Path) -> None:
     assert log.read_bytes() == b"# Log \xe9\r\n\r\n## [Unreleased]\r\n\r\n- newer\r\n- older\r\n"
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_there_is_the_whole_branch_or_none(library: Path) -> None:
     code = (
         "import sys, pathlib; sys.path.insert(0, sys.argv[2])\n"

@@ -126,6 +126,7 @@ def test_a_file_beyond_all_measure_is_refused_and_not_read(
         )
 
 
+@pytest.mark.slow
 def test_a_circle_of_renames_ends(tmp_path: Path) -> None:
     folder = tmp_path / "upstream"
     folder.mkdir()

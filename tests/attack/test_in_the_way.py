@@ -134,6 +134,7 @@ def in_child(work: Callable[[], object], soft: int, hard: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 def test_more_folders_than_the_usual_limit_of_open_files(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

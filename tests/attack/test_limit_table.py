@@ -525,6 +525,7 @@ def test_each_limit_has_its_attack() -> None:
     assert list(ENOUGH) == list(limits.table())
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(21)
 @pytest.mark.parametrize("name", ENOUGH)
 def test_a_limit_is_met(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

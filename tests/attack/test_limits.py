@@ -327,6 +327,7 @@ def test_a_path_with_a_zero_in_it() -> None:
         manifest.from_toml(b'[[variant]]\npatches = ["\\u0000"]\n', "mod.toml")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 5000, 'a: "\\ud800"', "? " * 5000])
 def test_yaml_that_is_nested_deeply_or_holds_half_a_character(text: str) -> None:

@@ -284,6 +284,7 @@ def test_a_page_that_unpacks_to_anything(monkeypatch: pytest.MonkeyPatch) -> Non
         http_of().page(f"{url}/x", "*/*")
 
 
+@pytest.mark.slow
 def test_a_page_of_half_a_million_links_is_not_read_to_its_end() -> None:
     for page in (
         b'<a href="x">x</a>' * 500_000,
@@ -302,6 +303,7 @@ def test_a_page_of_half_a_million_links_is_not_read_to_its_end() -> None:
         parse_page(many, "application/json", "https://a.org/")
 
 
+@pytest.mark.slow
 def test_a_time_is_given_to_the_body_that_is_read_later() -> None:
     with site({"/x": lambda one: one.say(200, b"here")}) as (url, _), sessions.session(0) as asking:
         with sessions.until(time.monotonic() + 0.3):

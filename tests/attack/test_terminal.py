@@ -105,6 +105,7 @@ def terminal(*arguments: str, cwd: Path) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 def test_a_mod_neither_steers_nor_colours_a_terminal_and_we_still_do(tmp_path: Path) -> None:
     for name in ("plain", "evil"):
         (tmp_path / "mods/patches" / name).mkdir(parents=True)

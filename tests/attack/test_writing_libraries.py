@@ -84,6 +84,7 @@ def killed(at: int, work: Callable[[], object]) -> bool:
     return os.waitpid(child, 0)[1] != 0
 
 
+@pytest.mark.slow
 def test_locks_of_several_mods_are_all_written_or_none(library: Path) -> None:
     before = files(library)
     new = {f"patches/{name}/mod.lock": b"new\n" for name in ("one", "two", "three")}

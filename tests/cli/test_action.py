@@ -95,6 +95,7 @@ def test_every_input_is_used_and_every_used_one_is_there() -> None:
     assert all("description" in one for one in action()["inputs"].values())
 
 
+@pytest.mark.slow
 def test_a_matrix_is_printed_summed_up_and_written(
     run: Run, library: Path, site: Path, tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_matrix_is_printed_summed_up_and_written(
     assert (tmp_path / "work/r.xml").read_text().startswith("<?xml")
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_fails_the_step_and_is_summed_up(
     run: Run, library: Path, site: Path, tmp_path: Path
 ) -> None:
@@ -121,6 +123,7 @@ def test_what_does_not_fit_fails_the_step_and_is_summed_up(
     assert "~~~~~~~~text\nvLLM " in (tmp_path / "summary.md").read_text()
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_one_tree_is_shown_in_the_change_and_written_for_code_scanning(
     run: Run, library: Path, site: Path, tmp_path: Path
 ) -> None:
@@ -142,6 +145,7 @@ def test_what_does_not_fit_one_tree_is_shown_in_the_change_and_written_for_code_
     assert run(**inputs | {"format": "html"}).returncode == 2  # which only a matrix has
 
 
+@pytest.mark.slow
 def test_what_lint_finds_is_shown_in_the_change(run: Run, tmp_path: Path) -> None:
     for name, script in {"bad one": "patch -p1 < x.patch || true\n", "good": "exit 0\n"}.items():
         (tmp_path / "work" / name).mkdir()
@@ -162,6 +166,7 @@ def test_a_step_is_one_command(run: Run, site: Path) -> None:
     assert run(lint="nowhere").returncode == 2
 
 
+@pytest.mark.slow
 def test_strict_and_versions_reach_the_tool(run: Run, library: Path, site: Path) -> None:
     strict = run(library=str(library), mods="fast", tree=str(site), strict="true")
     assert strict.returncode == 1

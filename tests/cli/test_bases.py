@@ -276,6 +276,7 @@ def upgrade(folder: Path, where: str = "next") -> tuple[str, ...]:
     return "upgrade", NAME, "--to", "0.20.0", "--base", base, "--output", f"oci:{folder}/made"
 
 
+@pytest.mark.slow
 def test_an_upgrade_of_several_platforms_is_one_lock_and_one_index(
     call: Call, locked: Path, tmp_path: Path
 ) -> None:

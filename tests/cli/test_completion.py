@@ -107,6 +107,7 @@ def typed(shell: str, folder: Path, lines: list[str]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", START)
 def test_in_a_terminal(shell: str, folder: Path) -> None:
     if shutil.which(shell) is None:
@@ -154,6 +155,7 @@ def test_all_commands_and_all_options() -> None:
     assert versions.index("pypi:0.15.0") < versions.index("pypi:0.33.0")
 
 
+@pytest.mark.slow
 def test_no_command_loads_what_is_slow() -> None:
     script = (
         "import os, sys\n"

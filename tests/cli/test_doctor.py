@@ -17,6 +17,7 @@ from small_site import RECORD, snapshot
 
 import vllm_mods as vm
 from vllm_mods.site import journal
+from vllm_mods.site.journal_text import Journal
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.site import Site
 
@@ -229,6 +230,7 @@ def test_an_edit_by_hand(call: Call, site: Path) -> None:
     assert left.startswith("vllm/a.py.orig, vllm/mine.py: ")
 
 
+@pytest.mark.slow
 def test_only_a_release_that_an_installer_took_from_an_index_is_installed_anew_from_one(
     call: Call, site: Path
 ) -> None:
@@ -340,7 +342,7 @@ def interrupted(site: Path) -> None:
     """Leave what a transaction leaves that was killed before its first change."""
     root = os.open(site, os.O_RDONLY)
     held = Held(Site(root=str(site)), root)
-    journal.save(held, journal.open_work(held), journal.Journal((), (), (), ()))
+    journal.save(held, journal.open_work(held), Journal((), (), (), ()))
     os.close(root)
 
 

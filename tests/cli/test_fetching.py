@@ -103,6 +103,7 @@ def test_it_is_taken_once_and_pinned(
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 def test_what_only_a_run_asks_for_is_taken_and_the_run_made_again(
     call: Call, site: Path, tmp_path: Path, server: PackageServer
 ) -> None:

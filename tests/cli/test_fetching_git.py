@@ -13,7 +13,7 @@ from mod_folders import FAST, LOADER, SITE, TOP
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.making import fetching, fetching_git, from_folder, over_releases, served_git
+from vllm_mods.making import fetching, fetching_git, from_folder, over_releases, served
 from vllm_mods.making import folder as launcher
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.recording import Limits
@@ -90,6 +90,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_it_is_taken_once_and_pinned_by_its_commit(
@@ -112,6 +113,7 @@ def test_it_is_taken_once_and_pinned_by_its_commit(
     assert len(shelf.asked) == before
 
 
+@pytest.mark.slow
 def test_it_is_taken_once_for_all_releases(tmp_path: Path, shelf: Shelf) -> None:
     text = FORMS["cherry-pick"].replace("{url}", shelf.url)
     source = launcher.read(str(folder(tmp_path, text)))
@@ -135,6 +137,7 @@ def test_it_is_taken_once_for_all_releases(tmp_path: Path, shelf: Shelf) -> None
     )
 
 
+@pytest.mark.slow
 def test_without_it_nothing_is_taken(call: Call, site: Path, tmp_path: Path, shelf: Shelf) -> None:
     text = FORMS["cherry-pick"].replace("{url}", shelf.url)
     answer = call("import", folder(tmp_path, text), "--tree", site, "--record")
@@ -143,6 +146,7 @@ def test_without_it_nothing_is_taken(call: Call, site: Path, tmp_path: Path, she
     assert shelf.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "line",
@@ -182,6 +186,7 @@ def test_what_is_not_known_refuses_by_line(
     assert not (tmp_path / "lib").exists()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_repository_runs_here(
     tmp_path: Path, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +213,7 @@ def test_nothing_of_a_repository_runs_here(
     assert not os.listdir(place / "hooks") if (place / "hooks").exists() else True
 
 
+@pytest.mark.slow
 def test_more_than_a_mod_may_have_is_not_taken(
     tmp_path: Path, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +229,7 @@ def test_no_other_protocol_is_spoken(tmp_path: Path, url: str) -> None:
         fetching_git.take((url, "HEAD", 0), str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_redirect_is_not_followed(tmp_path: Path, shelf: Shelf) -> None:
     with pytest.raises(TreeError):
         fetching_git.take((shelf.url.replace("vllm.git", "moved.git"), "HEAD", 0), str(tmp_path))
@@ -247,14 +254,12 @@ def test_a_redirect_is_not_followed(tmp_path: Path, shelf: Shelf) -> None:
         ("clone --depth x https://h/x", None),
     ],
 )
-def test_only_uses_that_ask_for_one_ref_are_known(
-    words: str, asked: served_git.Asked | None
-) -> None:
-    assert served_git.parse(words.split(), {"origin": "https://o/x"}.get) == asked
+def test_only_uses_that_ask_for_one_ref_are_known(words: str, asked: served.Asked | None) -> None:
+    assert served.parse_git(words.split(), {"origin": "https://o/x"}.get) == asked
 
 
 def test_what_a_recording_says_that_it_asked_for_is_looked_at(tmp_path: Path) -> None:
-    (tmp_path / served_git.ASKED).write_bytes(
+    (tmp_path / served.ASKED).write_bytes(
         b'["https://h/x", "--upload-pack=touch x", 0]\n["--upload-pack=x", "HEAD", 0]\nnot json\n{}\n'
         b'[1, 2, 3]\n["https://h/x", "HEAD", -1]\n["https://h/x", "HEAD", true]\n["https://h/x", "a", 2]\n'
     )

@@ -53,6 +53,7 @@ def test_help_shows_them(path: str, call: Call) -> None:
         assert call("help", *path.split()).out == answer.out
 
 
+@pytest.mark.slow
 def test_help_of_no_command_loads_what_talks_to_a_server() -> None:
     code = (
         "import sys\n"

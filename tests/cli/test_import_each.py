@@ -41,6 +41,7 @@ def mine(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_they_are_written_and_apply_one_by_one_and_together(
     call: Call, site: Path, mine: Path, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_they_are_written_and_apply_one_by_one_and_together(
     assert (site / "vllm/loader.py").read_text() == LOADER
 
 
+@pytest.mark.slow
 def test_where_one_is_there_already_none_is_written(
     call: Call, site: Path, mine: Path, tmp_path: Path
 ) -> None:
@@ -76,6 +78,7 @@ def test_where_one_is_there_already_none_is_written(
     assert [path.name for path in (made / "patches").iterdir()] == ["mine-close"]
 
 
+@pytest.mark.slow
 def test_what_is_no_registry_says_why_and_how_else(
     call: Call, site: Path, mine: Path, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def lock(call: Call, library: Path) -> None:
     git(library, "commit", "-qm", "first")
 
 
+@pytest.mark.slow
 def test_each_new_release_is_a_branch_on_the_one_before_until_a_person_is_needed(
     call: Call, kept: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_each_new_release_is_a_branch_on_the_one_before_until_a_person_is_needed
     assert git(kept, "for-each-ref") == tips
 
 
+@pytest.mark.slow
 def test_what_a_person_finished_is_gone_on_from(call: Call, kept: Path) -> None:
     lock(call, kept)
     assert call("keep", "fast", "--library", kept).code == 1
@@ -234,6 +236,7 @@ def upstreams(folder: Path, *steps: tuple[str, str, str]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_body_names_the_commit_that_the_mod_met(call: Call, kept: Path, tmp_path: Path) -> None:
     lock(call, kept)
     history = upstreams(

@@ -322,6 +322,7 @@ def test_the_time_is_that_of_the_lock(
     assert "epoch: 86400 → 7" in call("lock", NAME, "--check", "--base", call.base, code=1).out
 
 
+@pytest.mark.slow
 def test_built_again_from_a_layout(call: Caller, tmp_path: Path) -> None:
     call("lock", NAME, "--base", call.base)
     relative = f"oci:{os.path.relpath(call.base.removeprefix('oci:'))}"

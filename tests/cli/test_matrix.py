@@ -106,6 +106,7 @@ def test_nothing_changed_asks_nobody_and_plans_nothing(
     assert index.requests == []
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bytes(call: Call, index: PackageServer) -> None:
     serial = call("matrix", "limit", "--json", "--jobs", "1", "--no-cache")
     spread, err = start("--jobs", "2", "--no-cache").communicate()
@@ -312,6 +313,7 @@ def test_what_was_applied_to_a_folder_is_not_taken_for_upstreams(call: Call, sit
     assert "receipt" in cell["findings"][0]["message"]
 
 
+@pytest.mark.slow
 def test_a_bad_patch_is_told_as_ever(call: Call, index: PackageServer, library: Path) -> None:
     folder = write_mod(library, "limit", b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ nonsense @@\n")
     answer = call("matrix", "limit", "--jobs", "1")
@@ -529,6 +531,7 @@ def _wait_for(index: PackageServer, name: str, process: subprocess.Popen[bytes])
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interrupted_run_goes_on_where_it_was(

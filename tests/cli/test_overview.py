@@ -247,6 +247,7 @@ def test_an_engine_that_talks_nonsense_is_told(call: Call, tmp_path: Path, said:
     assert "\ndocker" in answer.out
 
 
+@pytest.mark.slow
 def test_an_engine_that_hangs_is_not_waited_for(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,6 +190,7 @@ def test_it_cannot_write_elsewhere(record: Callable[..., Answer], command: str) 
     assert not os.path.lexists("/etc/here")
 
 
+@pytest.mark.slow
 def test_it_cannot_read_what_is_not_its_own(
     record: Callable[..., Answer], tmp_path: Path, site: Path
 ) -> None:
@@ -215,6 +216,7 @@ def test_it_has_no_network_unless_asked(record: Callable[..., Answer]) -> None:
         assert record(script, "--allow-network").code == 0
 
 
+@pytest.mark.slow
 def test_it_ends_in_time_and_leaves_nothing_behind(record: Callable[..., Answer]) -> None:
     mark = f"{os.getpid()}{id(record)}"
     answer = record(f"(exec -a m{mark} sleep 1000) & exec -a n{mark} sleep 1000", "--timeout", "1")
@@ -336,6 +338,7 @@ def test_where_a_script_failed_is_said_though_it_says_nothing(
     assert "the last step: run.sh:4: `grep -q nowhere run.sh.none" in answer.err
 
 
+@pytest.mark.slow
 def test_it_answers_as_the_container_does(call: Call, tmp_path: Path, site: Path) -> None:
     asks = (
         'test "$(python3 -c "import site; print(site.getsitepackages()[0])")" = "$PYTHON_ROOT"\n'

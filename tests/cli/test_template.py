@@ -78,6 +78,7 @@ def test_a_template_alone_is_enough(call: Call, small: Path) -> None:
     assert call("template", "render", "small", "hello").out == "hi\n"
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "many"), [("qwen3.5-enhanced", 36), ("qwen3.6-enhanced", 40)])
 def test_the_bundled_ones_are_as_they_should_be(call: Call, name: str, many: int) -> None:
@@ -297,6 +298,7 @@ def release(tmp_path: Path) -> str:
     return str(tmp_path / "site")
 
 
+@pytest.mark.slow
 def test_parsers_of_a_release_read_what_a_template_writes(
     call: Call, tmp_path: Path, release: str
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_row_per_tree_and_where_it_can_go(call: Call, trees: list[str]) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_json_agrees_with_matrix(call: Call, trees: list[str]) -> None:
     found = call("upstream", "both", *asked(trees), "--json").json
     assert (found["schema"], found["mod"], found["needed"]) == (1, "both", True)

@@ -31,6 +31,7 @@ def test_the_corpus_has_the_forms_that_people_have() -> None:
     assert len(python) * 10 >= len(SCRIPTS) * 3
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_mod_does_what_its_script_does(name: str) -> None:

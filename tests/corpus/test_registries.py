@@ -37,6 +37,7 @@ def loaded(one: each_entry.EntryMod) -> Mod:
     return mod_folder.load_files(one.name, one.files)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", REGISTRIES)
 def test_each_entry_becomes_a_mod(name: str) -> None:

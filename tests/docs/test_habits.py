@@ -32,6 +32,7 @@ echo 'import os' >a.py
 """
 
 
+@pytest.mark.slow
 def test_ruff_and_lint_end_alike_where_something_is_found(tmp_path: Path) -> None:
     ruff = Path(sys.prefix, "bin/ruff")
     assert say(
@@ -59,6 +60,7 @@ done
 """
 
 
+@pytest.mark.slow
 def test_quilt_is_content_where_apply_is_not(tmp_path: Path) -> None:
     if shutil.which("quilt") is None:
         assert "CI" not in os.environ

@@ -25,6 +25,7 @@ def _page(page: Page) -> object:
     return pytest.param(page, marks=marks, id=page.path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [_page(page) for page in PAGES if any(block.runs for block in page.blocks)]
 )

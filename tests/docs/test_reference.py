@@ -31,6 +31,7 @@ def _text(page: str) -> str:
     return (ROOT / "docs" / page).read_text()
 
 
+@pytest.mark.slow
 def test_every_mark_in_the_docs_is_filled_in_and_every_part_is_used() -> None:
     marks = [
         name for page in pages() for name in reference.MARK.findall((ROOT / page.path).read_text())
@@ -91,11 +92,11 @@ def test_what_verdicts_and_exit_codes_are() -> None:
 
 
 def test_the_examples_have_every_key() -> None:
-    for reader, parse, page in (
-        (manifest, manifest.from_toml, "reference/mod-toml.md"),
-        (pairing, pairing.parse, "pairings.md"),
+    for parse, page in (
+        (manifest.from_toml, "reference/mod-toml.md"),
+        (pairing.parse, "pairings.md"),
     ):
-        asked = keys.asked(reader, parse)
+        asked = keys.asked(parse)
         assert asked["schema"] == ("an integer", "yes")
         text = _text(page)
         missing = [key for key in asked if not re.search(rf"\b{key.rpartition('.')[2]}\b", text)]
@@ -131,6 +132,7 @@ def test_the_variables_that_matter_are_explained() -> None:
     assert not set(missing) - elsewhere
 
 
+@pytest.mark.slow
 def test_the_codes_in_the_pages_are_codes() -> None:
     made = {one.code for one in messages.findings()}
     assert {
@@ -151,6 +153,7 @@ def test_the_codes_in_the_pages_are_codes() -> None:
         )
 
 
+@pytest.mark.slow
 def test_messages_in_troubleshooting_are_messages_of_the_code() -> None:
     made = f"{messages.codes()}{messages.errors()}{''.join(_literals())}"
     made = re.sub(r"&#(\d+);", lambda sign: chr(int(sign[1])), made).replace("`", "")

@@ -323,6 +323,7 @@ def wrong(seed: int) -> str | None:
     return "" if got(form, done) == wanted else "\n---\n".join([*sides, done])
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("start", range(0, 1500, 500))
 def test_drawn_edits_of_one_bracket_are_all_there_or_refused(start: int) -> None:

@@ -215,6 +215,7 @@ def wrong(seed: int) -> str | None:
     return "\n---\n".join([*sides, done.decode(), source(both)])
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("start", range(0, 1500, 250))
 def test_what_comes_out_runs_as_the_mods_edit_of_the_target(start: int) -> None:

@@ -359,6 +359,7 @@ def drawn(seed: int) -> Drawn:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one tr
     return Drawn(base, target, ours, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("start", range(0, 400, 100))
 def test_drawn_renames_are_followed_or_left_alone(start: int) -> None:

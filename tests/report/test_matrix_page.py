@@ -100,6 +100,7 @@ def test_nothing_of_others_is_markup() -> None:
     ).replace("\udcff", "\ufffd")
 
 
+@pytest.mark.slow
 def test_what_releases_share_is_written_once() -> None:
     few, many = (len(html.render(*large(4, trees))) for trees in (100, 200))
     assert (many - few) / (4 * 100) < 400  # bytes per further cell, of four hunks each

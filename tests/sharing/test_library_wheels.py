@@ -69,6 +69,7 @@ def call(tmp_path: Path, python: Path) -> Call:
     return do
 
 
+@pytest.mark.slow
 def test_a_library_that_pip_installs_upgrades_and_takes_away(
     call: Call, python: Path, tmp_path: Path
 ) -> None:

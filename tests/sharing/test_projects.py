@@ -166,6 +166,7 @@ def test_another_order_of_the_mods_is_said(call: Call, place: Path, site: Path) 
     assert call("sync", "--check", "--target", site).code == 0
 
 
+@pytest.mark.slow
 def test_one_project_gives_one_tree_on_every_machine(
     call: Call,
     place: Path,
@@ -197,6 +198,7 @@ def test_one_project_gives_one_tree_on_every_machine(
     assert trees[0]["vllm/fast.py"][0] == b"X = 1\n"
 
 
+@pytest.mark.slow
 def test_update_says_that_a_tag_moved_and_which_mods_changed(
     call: Call, place: Path, alice: Path, site: Path
 ) -> None:
@@ -219,6 +221,7 @@ def test_update_says_that_a_tag_moved_and_which_mods_changed(
     assert "nothing is new" in call("update").out
 
 
+@pytest.mark.slow
 def test_an_annotated_tag_a_branch_and_a_commit_are_revisions(call: Call, alice: Path) -> None:
     old = git(alice, "rev-parse", "HEAD")
     git(alice, "tag", "-a", "-m", "t", "release")
@@ -295,6 +298,7 @@ def test_the_file_above_counts_in_a_repository_only(
     assert "fast" in call("list").out
 
 
+@pytest.mark.slow
 def test_a_library_that_was_not_fetched_is_not_fetched_by_reading(
     call: Call, site: Path, tmp_path: Path
 ) -> None:
@@ -367,6 +371,7 @@ def test_a_distribution_brings_a_library_and_runs_nothing(
     assert call("add", "package:click").code == 2
 
 
+@pytest.mark.slow
 def test_a_library_from_a_registry(
     call: Call, place: Path, alice: Path, site: Path, tmp_path: Path
 ) -> None:
@@ -402,6 +407,7 @@ def test_a_library_from_a_registry(
         assert call("update", "team").code == 3
 
 
+@pytest.mark.slow
 def test_a_server_that_has_files_alone(call: Call, alice: Path, site: Path, tmp_path: Path) -> None:
     git(alice, "update-server-info")
     handler = functools.partial(Quiet, directory=str(tmp_path))
@@ -517,6 +523,7 @@ def started(place: Path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_two_that_add_at_once_both_do(call: Call, place: Path) -> None:
     running = [started(place, "add", "git+../alice@v1", "--name", name) for name in ("one", "two")]
     assert [one.wait(60) for one in running] == [0, 0]
@@ -524,6 +531,7 @@ def test_two_that_add_at_once_both_do(call: Call, place: Path) -> None:
     assert call("show", "one/fast").code == call("show", "two/slow").code == 0
 
 
+@pytest.mark.slow
 def test_two_that_sync_at_once_leave_it_whole(call: Call, place: Path, site: Path) -> None:
     call("add", "git+../alice@v1", "--mod", "fast", "--mod", "slow")
     running = [started(place, "sync", "--target", str(site)) for _ in range(2)]
@@ -534,6 +542,7 @@ def test_two_that_sync_at_once_leave_it_whole(call: Call, place: Path, site: Pat
     assert vm.verify(site).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("add", "git+../alice@v1", "--mod", "fast"), ("sync",)])
 def test_who_is_killed_leaves_it_whole(
     call: Call, place: Path, site: Path, words: tuple[str, ...]
@@ -565,6 +574,7 @@ def test_who_is_killed_leaves_it_whole(
     assert ended
 
 
+@pytest.mark.slow
 def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a_note(
     call: Call, site: Path, tmp_path: Path
 ) -> None:

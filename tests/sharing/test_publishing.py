@@ -240,6 +240,7 @@ def key(folder: Path, name: str = "me", namespace: str = "vllm-mods") -> tuple[s
     return str(private), str(signers)
 
 
+@pytest.mark.slow
 def test_a_signature_is_attached_and_verified(
     registry: SmallRegistry, mods: Path, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ NAIVE = """\
 {%- endfor %}{{ '<|im_start|>assistant\\n' if add_generation_prompt }}"""
 
 
+@pytest.mark.slow
 def test_the_bundled_templates_fall_to_none_but_their_choices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

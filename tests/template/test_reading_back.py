@@ -29,6 +29,7 @@ def _checked(
     return check.check(Template("t.jinja", "t.jinja", text), (), release, pair)
 
 
+@pytest.mark.slow
 def test_every_answer_comes_back_whole_and_streamed() -> None:
     found = _checked()
     assert found.back is not None
@@ -91,6 +92,7 @@ def test_what_only_a_rare_delta_loses_is_a_note() -> None:
     assert found.back.ok
 
 
+@pytest.mark.slow
 def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -152,6 +154,7 @@ def test_what_is_not_installed_is_named_with_the_command(monkeypatch: pytest.Mon
     assert caught.value.hint.startswith(f"pip install {' '.join(wanted)} ")
 
 
+@pytest.mark.slow
 def test_a_whole_process_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PARSER_SECONDS", 1)
     with pytest.raises(TreeError, match="they compute for more than 1 seconds"):

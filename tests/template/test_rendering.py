@@ -150,6 +150,7 @@ def test_a_conversation_that_is_nested_too_deeply_is_refused() -> None:
 # ---- limits --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.started
 def test_endless_computing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "TEMPLATE_SECONDS", 1)

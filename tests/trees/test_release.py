@@ -340,6 +340,7 @@ def test_a_home_that_cannot_be_written_does_no_harm(server: PackageServer, tmp_p
         assert len([note for note in notes if note.startswith("working without a cache")]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.usefixtures("server")
 def test_several_processes_fill_one_cache(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""JSON, TOML and headers that anybody may have written: a value, or one kind of error whatever is wrong. Pure.
+"""JSON, TOML, headers and paths that anybody may have written: a value, or one kind of error whatever is wrong. Pure.
 
 The parsers recurse, so text that is nested deeply enough would come out as a ``RecursionError``; and
 JSON can spell half a character, which no file name and no file can hold.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from vllm_mods.base import limits
@@ -33,6 +34,11 @@ def json_of(data: bytes | str) -> Any:  # noqa: ANN401  (as ``json.loads`` has i
 def number_of(text: str) -> int | None:
     """Read a number out of a header, which may hold digits of any script, and any number of them."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def is_plain_path(path: str) -> bool:
+    """Tell whether a path has nothing in it that leads elsewhere: no ``.`` and ``..``, nothing empty, no NUL."""
+    return "\0" not in path and {"", ".", ".."}.isdisjoint(path.split("/"))
 
 
 def is_whole(text: str) -> bool:
@@ -61,28 +67,23 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
 
 def is_deep(value: object) -> bool:
     """Tell whether a value is nested more than ``limits.NESTING``."""
+    return any(depth == limits.NESTING for depth, _ in enumerate(_levels(value)))
+
+
+def _check(value: object) -> None:
+    for level in _levels(value):
+        if not all(is_whole(one) for one in level if isinstance(one, str)):
+            raise ValueError("there is half of a character in it")
+
+
+def _levels(value: object) -> Iterator[list[object]]:
+    """Yield a value, then all that stands in it, level by level; a key stands beside its value."""
     level = [value]
-    for _ in range(limits.NESTING):
+    while level:
+        yield level
         level = [
             inner
             for one in level
             if isinstance(one, dict | list | tuple)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for inner in ((*one, *one.values()) if isinstance(one, dict) else one)
         ]
-        if not level:
-            return False
-    return True
-
-
-def _check(value: object) -> None:
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            if not is_whole(one):
-                raise ValueError("there is half of a character in it")
-        elif isinstance(one, dict):
-            pending += one
-            pending += one.values()
-        elif isinstance(one, list):
-            pending += one

@@ -13,7 +13,7 @@ import click
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
 from vllm_mods.build import archive, building, documents, outputs
-from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs import Output, Ready
 from vllm_mods.build.reproduction import build_again
 from vllm_mods.cli import options, pairing_arguments
@@ -37,7 +37,7 @@ class BuiltFor(NamedTuple):
     """An image, what it is built on, and the lock as it is for its platform."""
 
     lock: PairingLock
-    built: Built
+    built: BuiltImage
     base: Base
 
 
@@ -132,7 +132,7 @@ def command(
         for folder in libraries:
             again += ["--library", os.path.abspath(folder)]
         for image in images if verify else ():
-            made = archive.thin(image.built.image, image.built.tag)
+            made = archive.thin(image.built, pairing_lock.tag(image.lock, kept.data))
             build_again([*again, "--platform", image.lock.base.platform], made)
         ready = outputs.prepare(place, [image[1:] for image in images], tag, asked)
         files = documents_of(kept, images, ready, documents)
@@ -174,8 +174,7 @@ def build_all(kept: ReadLock, opened: Sequence[OnBase]) -> list[BuiltFor]:
     return found
 
 
-def _digests(built: Built) -> dict[str, str | None]:
-    image = built.image
+def _digests(image: BuiltImage) -> dict[str, str | None]:
     return {
         "image": image.config_digest,
         "manifest": image.manifest_digest,
@@ -186,7 +185,7 @@ def _digests(built: Built) -> dict[str, str | None]:
 def image_lines(images: Sequence[BuiltFor]) -> list[str]:
     """Say which images there are, and of several for what."""
     ends = [f"  {one.lock.base.platform}" if len(images) > 1 else "" for one in images]
-    ids = (one.built.image.config_digest for one in images)
+    ids = (one.built.config_digest for one in images)
     return [f"image  {image}{end}" for image, end in zip(ids, ends, strict=True)]
 
 

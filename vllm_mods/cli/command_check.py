@@ -91,7 +91,7 @@ def of_script(text: str, what: str, hint: str) -> ServeArguments:
         raise UsageError(f"{what} is not one that bash reads: {error}", hint=hint) from error
     if not script.commands:
         raise UsageError(f"{what} is empty", hint=hint)
-    first = pairing.unwrapped(script.commands[pairing.serving(script)])
+    first = pairing.served_by(script)
     env = {**command_line.exported(script), **dict(first.assignments)}
     return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
 

@@ -13,7 +13,6 @@ from vllm_mods.base.model import Finding
 from vllm_mods.build import inspection
 from vllm_mods.build.inspection import Inspection
 from vllm_mods.build.inspection import inspect as look
-from vllm_mods.build.references import plain
 from vllm_mods.cli import options
 from vllm_mods.images import names, oci
 from vllm_mods.images.open import platforms_of
@@ -205,7 +204,7 @@ def _signature(tree: ImageTree, signers: str | None, key: str | None) -> list[Fi
             f"{tree.base.reference}: a signature is attached to an image in a registry, and this is none ({tree.base.where})",
             hint="vllm-mods image verify registry:HOST/NAME:TAG",
         )
-    name = names.parse(plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
+    name = names.parse(names.plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
     return _said_of(str(name), signers, key)
 
 
@@ -217,7 +216,7 @@ def _index_signature(
         return []
     from vllm_mods.images.registry import Client  # noqa: PLC0415
 
-    name = names.parse(plain(reference))
+    name = names.parse(names.plain(reference))
     client = Client(name, os.environ)
     index = client.manifest(reference)
     raw = oci.parse(oci.document_of(client, index, reference), reference)

@@ -118,7 +118,7 @@ def command(
             },
         )
     said = (written.said, *image_lines(images), f"stays  {_tag(kept)}")
-    more = {"image": images[0].built.image.config_digest, "manifest": written.pushed}
+    more = {"image": images[0].built.config_digest, "manifest": written.pushed}
     return _answer(kept.lock, now, said, as_json=as_json, more=more)
 
 

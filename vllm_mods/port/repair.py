@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.model import FileChange, Finding, Tree
-from vllm_mods.fit.families import classes_in
 from vllm_mods.fit.overrides import Override, overrides_of
+from vllm_mods.fit.search import classes_in
 from vllm_mods.fit.shapes import Kind
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree

@@ -13,15 +13,14 @@ from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange, Finding, Tree
 from vllm_mods.fit.attributes import missing
-from vllm_mods.fit.binding import unbound
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.families import classes_in
-from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.found import Symbol, Thing
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.search import classes_in
 from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
-from vllm_mods.fit.things import Thing
+from vllm_mods.fit.signatures import unbound
 from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
@@ -249,7 +248,7 @@ def _definition(thing: Thing) -> _Definition | None:
     if thing.kind != "function":
         return None
     owner = thing.owner.cls.name if thing.owner is not None else ""
-    return _Definition(thing.found.path, owner, thing.functions[0].name)
+    return _Definition(thing.found.path, owner, thing.function.name)
 
 
 def _parameters(world: World, what: _Definition) -> tuple[Parameter, ...]:

@@ -7,8 +7,7 @@ from typing import Any
 
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
-from vllm_mods.checkpoints.fitting import ModFit
-from vllm_mods.checkpoints.suggestion import Suggestion
+from vllm_mods.checkpoints.fitting import ModFit, Suggestion
 from vllm_mods.report import data
 
 _MOST = 8
