@@ -68,10 +68,8 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     where = world.locate(module)
     if where.exists is not True:
         return where.exists, where.why or f"the tree has no module {module}"
-    if name is None or name == "*" or not where.found[0].module:
-        return True, ""
-    path = where.found[0].module
-    if _defines(world, path, name):
+    path = where.module
+    if name is None or name == "*" or path is None or _defines(world, path, name):
         return True, ""
     answer = world.lookup(path, name)
     return answer.exists, answer.why or f"{path} does not define {name}"

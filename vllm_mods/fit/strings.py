@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing
-from vllm_mods.fit.found import Lookup
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Fault, Faults, Problem, at_site, nearest
@@ -219,13 +218,12 @@ def _lonely(inference: Inference, nodes: Iterable[ast.expr], table: _NameTable) 
 def _qualname(world: World, text: str) -> str:
     """Say what of a dotted path into the tree is not there."""
     dotted_name, _, last = text.partition(":") if ":" in text else text.rpartition(".")
-    wrong = _undefined(world, world.locate(dotted_name), last)
+    wrong = _undefined(world, world.locate(dotted_name).module, last)
     return f"{text!r}: {wrong}" if wrong and not last.islower() else ""
 
 
-def _undefined(world: World, where: Lookup, name: str) -> str:
-    """Say that a module, where it is there, does not define a name."""
-    path = where.found[0].module if where.exists else None
+def _undefined(world: World, path: str | None, name: str) -> str:
+    """Say that a module, if it is one of the tree, does not define a name."""
     if path is None or world.lookup(path, name).exists is not False:
         return ""
     module = world.module(path)
@@ -238,7 +236,7 @@ def _model(world: World, module: str, name: str) -> Faults:
     if found.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
         yield Fault(f"there is no module {whole}{nearest(module, others)}", module)
-    elif wrong := _undefined(world, found, name):
+    elif wrong := _undefined(world, found.module, name):
         yield Fault(wrong, name)
 
 
