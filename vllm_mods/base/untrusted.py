@@ -1,4 +1,4 @@
-"""JSON, TOML and headers that anybody may have written: a value, or one kind of error whatever is wrong. Pure.
+"""JSON, TOML, headers and paths that anybody may have written: a value, or one kind of error whatever is wrong. Pure.
 
 The parsers recurse, so text that is nested deeply enough would come out as a ``RecursionError``; and
 JSON can spell half a character, which no file name and no file can hold.
@@ -33,6 +33,11 @@ def json_of(data: bytes | str) -> Any:  # noqa: ANN401  (as ``json.loads`` has i
 def number_of(text: str) -> int | None:
     """Read a number out of a header, which may hold digits of any script, and any number of them."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def is_plain_path(path: str) -> bool:
+    """Tell whether a path has nothing in it that leads elsewhere: no ``.`` and ``..``, nothing empty, no NUL."""
+    return "\0" not in path and {"", ".", ".."}.isdisjoint(path.split("/"))
 
 
 def is_whole(text: str) -> bool:

@@ -15,7 +15,7 @@ from vllm_mods import __version__
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.untrusted import json_of
+from vllm_mods.base.untrusted import is_plain_path, json_of
 from vllm_mods.formats import record
 from vllm_mods.formats.decode import DecodeError, decode, encode
 
@@ -51,10 +51,7 @@ def _absolute(value: str) -> str | None:
 
 
 def _path(value: str) -> str | None:
-    parts = value.removeprefix("/").split("/")
-    if "\0" in value or any(part in {"", ".", ".."} for part in parts):
-        return f"{value!r} is no plain path"
-    return None
+    return None if is_plain_path(value.removeprefix("/")) else f"{value!r} is no plain path"
 
 
 _Path = Annotated[str, _path]
