@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Fault, Problem, at_site
+from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site
 from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.walk import CodeSite
@@ -152,5 +152,5 @@ def _module_attribute(
     answer = inference.world.member(things[0].found, node.attr)
     if answer.exists is False:
         text = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
-        fault = Fault(text, node.attr)
-        yield at_site(inference.path, site, "fit-import", fault, where, node.attr)
+        misuse = Misuse(text, node.attr)
+        yield at_site(inference.path, site, "fit-import", misuse, where, node.attr)
