@@ -17,6 +17,7 @@ from small_site import RECORD, snapshot
 
 import vllm_mods as vm
 from vllm_mods.site import journal
+from vllm_mods.site.journal_text import Journal
 from vllm_mods.site.open_folders import Held
 from vllm_mods.site.site import Site
 
@@ -341,7 +342,7 @@ def interrupted(site: Path) -> None:
     """Leave what a transaction leaves that was killed before its first change."""
     root = os.open(site, os.O_RDONLY)
     held = Held(Site(root=str(site)), root)
-    journal.save(held, journal.open_work(held), journal.Journal((), (), (), ()))
+    journal.save(held, journal.open_work(held), Journal((), (), (), ()))
     os.close(root)
 
 

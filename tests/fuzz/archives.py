@@ -30,7 +30,7 @@ from vllm_mods.trees.remote import RemoteZip, checked_record
 from vllm_mods.trees.spans import NoRangesError
 
 if TYPE_CHECKING:
-    from vllm_mods.trees.archive import Archive
+    from vllm_mods.trees.other_packages import Archive
 
 
 def _tree(archive: Archive) -> None:

@@ -17,7 +17,7 @@ from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.images import names, oci, registry
 from vllm_mods.images.registry import Client
-from vllm_mods.trees import choosing, index, pip_config, sources
+from vllm_mods.trees import index, pip_config, sources
 from vllm_mods.trees.http import Http
 from vllm_mods.trees.pip_config import PipSettings
 
@@ -50,7 +50,7 @@ def _page(data: bytes, _folder: str) -> None:
             continue
         for file in files:
             for name in (file.filename, file.version):
-                choosing.choose(name, files)
+                index.choose(name, files)
             sources.local_path(file.url)
 
 

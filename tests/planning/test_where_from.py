@@ -127,5 +127,5 @@ def test_without_settings_that_can_be_read_nothing_is_said_to_be_the_origin(
     def broken(**_more: object) -> None:
         raise TreeError("pip.conf cannot be read")
 
-    monkeypatch.setattr("vllm_mods.trees.release.Releases", broken)
+    monkeypatch.setattr("vllm_mods.planning.origins.Releases", broken)
     assert of_tree(MemoryTree({}))(mod(MADE), MADE) is None

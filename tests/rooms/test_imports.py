@@ -28,7 +28,6 @@ HOT = (
     "site/bytecode",
     "site/operations",
     "site/staging",
-    "site/folders",
     "formats/decode",
     "formats/diff",
     "formats/diff_forms",

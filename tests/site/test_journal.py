@@ -13,8 +13,8 @@ from small_site import FILES, OLD, ONE, build, sha, snapshot
 
 from vllm_mods.base.errors import NotRestored
 from vllm_mods.site import journal, journal_text, putting_back
-from vllm_mods.site.journal import FILE, PREFIX, STAMP, Folder, Journal
-from vllm_mods.site.journal_text import JournalPlace
+from vllm_mods.site.journal import FILE, PREFIX, STAMP
+from vllm_mods.site.journal_text import Folder, Journal, JournalPlace
 from vllm_mods.site.site import Site
 from vllm_mods.site.transaction import commit, recover
 
@@ -273,7 +273,7 @@ def test_an_mtime_that_is_right_is_not_set(tmp_path: Path, monkeypatch: pytest.M
 def test_a_folder_is_described_whole(tmp_path: Path) -> None:
     tmp_path.chmod(0o2750)
     info = tmp_path.stat()
-    assert journal.folder("x", info) == Folder(
+    assert Folder.of("x", info) == Folder(
         path="x", mode=0o2750, uid=info.st_uid, gid=info.st_gid, mtime_ns=info.st_mtime_ns
     )
 

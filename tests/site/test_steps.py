@@ -82,7 +82,7 @@ def test_a_new_file_is_owned_as_the_nearest_folder_that_is_there(
     assert a.like is not None
     assert a.like.st_ino == (site / "vllm/a.py").stat().st_ino
     assert (a.attributes_of, a.mode) == (f"{site}/vllm/a.py", 0o755)
-    assert list(steps.folders.made) == ["vllm/sub/deep", "vllm/sub/deep/er", "other"]
+    assert list(steps.made) == ["vllm/sub/deep", "vllm/sub/deep/er", "other"]
 
 
 def test_an_original_with_other_names_is_kept_as_a_copy(steps: Steps, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vllm_mods.formats.receipt import Receipt
+    from vllm_mods.site.journal_text import Journal
     from vllm_mods.site.open_folders import Held
     from vllm_mods.site.operations import Op
     from vllm_mods.site.transaction import Write
@@ -534,7 +535,7 @@ def test_another_program_that_writes_at_the_same_time(
     before = snapshot(site)
     save = journal.save
 
-    def edit_and_save(held: Held, work: str, one: journal.Journal) -> None:
+    def edit_and_save(held: Held, work: str, one: Journal) -> None:
         save(held, work, one)
         (site / "vllm/sub/c.py").write_bytes(b"edited")
 

@@ -48,6 +48,7 @@ def opened(
     ("folder", "environ", "working"),
     [
         (SITE, (), "/"),
+        (SITE, ("PYTHONPATH=/usr/local/lib",), "/"),  # which is looked in as a prefix's, too
         ("usr/lib/python3/dist-packages", (), "/"),
         ("opt/venv/lib/python3.11/site-packages", (), "/"),
         ("srv/env/lib/python3.10/site-packages", ("PATH=/srv/env/bin:/usr/bin",), "/"),

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from vllm_mods.trees.choosing import choose
-from vllm_mods.trees.index import ReleaseFile, parse_page, release_file
+from vllm_mods.trees.index import ReleaseFile, choose, parse_page, release_file
 
 URL = "https://example.org/simple/vllm/"
 SHA = "a" * 64

@@ -36,8 +36,8 @@ def number_of(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-def is_plain(path: str) -> bool:
-    """Tell whether a path is written in the one way there is, and leads nowhere but down."""
+def is_plain_path(path: str) -> bool:
+    """Tell whether a path has nothing in it that leads elsewhere: no ``.`` and ``..``, nothing empty, no NUL."""
     return "\0" not in path and {"", ".", ".."}.isdisjoint(path.split("/"))
 
 

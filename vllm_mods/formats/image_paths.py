@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from vllm_mods.base.untrusted import is_plain
+from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.formats import tree_names
 
 _RULES = (
@@ -46,7 +46,7 @@ _RULES = (
 
 def objection(path: str) -> str | None:
     """Say why a mod may not have a file at a path in an image, None if it may."""
-    if not path.startswith("/") or path.count("/") < 2 or not is_plain(path[1:]):
+    if not path.startswith("/") or path.count("/") < 2 or not is_plain_path(path[1:]):
         return "is no absolute path of a file in a folder"
     if "\\" in path or not path.isprintable():
         return "is no path that everybody reads alike"

@@ -15,7 +15,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, listed
 from vllm_mods.base.model import FileChange
-from vllm_mods.base.untrusted import is_plain, json_of
+from vllm_mods.base.untrusted import is_plain_path, json_of
 from vllm_mods.formats import record
 from vllm_mods.formats.decode import DecodeError, Spelled, decode, encode, matching, repeated
 
@@ -32,7 +32,7 @@ FILE, RECORD, BYTECODE, FOLDER = "file", "record", "bytecode", "folder"
 
 
 def _path(value: str) -> str | None:
-    return None if is_plain(value.removeprefix("/")) else f"{value!r} is no plain path"
+    return None if is_plain_path(value.removeprefix("/")) else f"{value!r} is no plain path"
 
 
 _Path = Annotated[str, _path]

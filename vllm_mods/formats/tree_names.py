@@ -9,8 +9,8 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 
-from vllm_mods.base import untrusted
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.formats import record
 from vllm_mods.formats.receipt import STATE
 
@@ -31,7 +31,7 @@ def split(path: str, spec: str) -> list[str]:
     one way that a file has (``a//b``, ``./a``).
     """
     parts = path.split("/")
-    if not untrusted.is_plain(path):
+    if not is_plain_path(path):
         where = "is absolute" if path.startswith("/") else "does not stay inside the tree"
         if path and "\0" not in path and ".." not in parts and not path.startswith("/"):
             where = "is not a plain relative path"
@@ -44,7 +44,7 @@ def split(path: str, spec: str) -> list[str]:
 
 def is_plain(path: str) -> bool:
     """Tell whether a name in an archive is a plain relative POSIX path."""
-    return untrusted.is_plain(path) and "\\" not in path
+    return is_plain_path(path) and "\\" not in path
 
 
 def is_reserved(path: str) -> bool:
@@ -71,13 +71,16 @@ def dist_info(folder: str) -> tuple[str, str] | None:
     return (match["name"], match["version"]) if match else None
 
 
+def dist_infos(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return what those of some folders say that are named so, by folder."""
+    return {folder: said for folder in folders if (said := dist_info(folder)) is not None}
+
+
 def version_of(folders: Iterable[str], name: str) -> str | None:
     """Return the version of a distribution, out of the names of ``.dist-info`` folders; None if there are several."""
-    found = {
-        said[1]
-        for folder in folders
-        if (said := dist_info(folder)) is not None and canonical(said[0]) == canonical(name)
-    }
+    wanted = canonical(name)
+    said = dist_infos(folders).values()
+    found = {version for one, version in said if canonical(one) == wanted}
     return found.pop() if len(found) == 1 else None
 
 
@@ -121,6 +124,12 @@ def hash_agrees(recorded: str, data: bytes) -> bool | None:
         return None
     digest = hashlib.new(algorithm, data).digest()
     return urlsafe_b64encode(digest).decode().rstrip("=") == expected.rstrip("=")
+
+
+def is_recorded(rows: bytes, path: str, data: bytes) -> bool | None:
+    """Compare ``data`` with what a ``RECORD`` has of ``path``; ``None`` where it has no hash that we know."""
+    recorded = recorded_hash(rows, path)
+    return None if recorded is None else hash_agrees(recorded, data)
 
 
 def sha256_of(recorded: str) -> str | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.untrusted import is_plain
+from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.library import catalog, mod_folder, reading
 
 LAID_OUT, READY = ".vllm-mods.new", ".vllm-mods.ready"
@@ -31,7 +31,7 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
     with _refusing(root), _alone(root):
         _recover(root)
         for name in files:
-            if not is_plain(name):
+            if not is_plain_path(name):
                 raise Refused(
                     f"{name!r} leads out of {root}: nothing was written", hint=f"ls {root}"
                 )

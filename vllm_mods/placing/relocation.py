@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
@@ -15,13 +14,6 @@ from vllm_mods.base.model import Tree
 _REMOTE_LIMIT = 12
 # A release brings about a hundred new files; a port may take the time to ask for them.
 _NEW = 200
-
-
-class Search(Protocol):
-    """A search for a definition; see ``search``."""
-
-    def __call__(self, tree: Tree, name: str, path: str) -> tuple[str, str]:
-        """Tell where ``name`` is: a code and words."""
 
 
 def search(tree: Tree, name: str, path: str) -> tuple[str, str]:

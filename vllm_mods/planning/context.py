@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
-from vllm_mods.base.model import FileChange, Finding, Mod, ModPlan, Tree, Variant, Verdict
+from vllm_mods.base import versions
+from vllm_mods.base.model import Finding, Mod, ModPlan, Tree, Variant, Verdict
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.planning import patching
+from vllm_mods.planning import patching, platforms
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
@@ -80,15 +81,11 @@ class PlanContext:
 
     def platform(self, variant: Variant) -> str | None:
         """Return the platform of the tree, looked up for variants with prebuilt code only."""
-        from vllm_mods.planning import platforms  # noqa: PLC0415  (few have any)
-
         return platforms.of(self.tree) if variant.binary else None
 
     def _is_for_package(self, variant: Variant) -> bool | None:
         if not variant.package:
             return None
-        from vllm_mods.base import versions  # noqa: PLC0415
-
         return versions.in_range(self.package(variant.package), variant.package_version)
 
     def is_for_vllm(self, mod: Mod, variant: Variant) -> bool:
@@ -97,14 +94,10 @@ class PlanContext:
         for tree in locked.trees if locked is not None else ():
             if tree.variant == variant.id and self.tree.version in tree.vllm:
                 return tree.in_range
-        from vllm_mods.base import versions  # noqa: PLC0415  (packaging is slow to import)
-
         return bool(versions.in_range(self.tree.version, variant.vllm))
 
     def nearest(self, mod: Mod) -> tuple[Variant, ...]:
         """Return the variants that are meant for the tree, else the one whose range begins nearest to it."""
-        from vllm_mods.base import versions  # noqa: PLC0415
-
         inside = tuple(one for one in mod.variants if self.in_range(mod, one))
         if inside:
             return inside
@@ -125,10 +118,8 @@ class PlanContext:
     def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
         """Say what a user should know of a variant that goes in."""
         found = [
-            note(
-                "image-only", f"{file.path} is outside of Python's packages: only an image gets it"
-            )
-            for file in mod.files
+            note("image-only", f"{path} is outside of Python's packages: only an image gets it")
+            for path in (file.path for file in mod.files)
         ]
         if variant.package:
             said = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
@@ -149,9 +140,9 @@ class PlanContext:
             found.append(note("version-range", message))
         return found
 
-    def leftovers(self, changes: Sequence[FileChange]) -> list[Finding]:
+    def leftovers(self, paths: Iterable[str]) -> list[Finding]:
         """Point at what GNU patch leaves behind when it stops half-way."""
-        places = [f"{change.path}{suffix}" for change in changes for suffix in (".rej", ".orig")]
+        places = [f"{path}{suffix}" for path in paths for suffix in (".rej", ".orig")]
         why = "is there: a `patch` run stopped half-way here once"
         return [
             note("leftover", f"{path} {why}", path=path)

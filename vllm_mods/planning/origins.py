@@ -27,18 +27,12 @@ def of_tree(tree: Tree) -> Origin:
         if not known:
             mine: Releases | None = getattr(tree, "releases", None)
             try:
-                known.append(Origins(mine or _kept()))
+                known.append(Origins(mine or Releases(offline=True)))
             except VllmModsError:  # the settings of pip, which a folder does without
                 return None
         return known[0](mod, variant)
 
     return origin
-
-
-def _kept() -> Releases:
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
-
-    return Releases(offline=True)
 
 
 class Origins:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from vllm_mods.base.model import Finding, Level, ModPlan, Verdict
+from vllm_mods.base.model import Finding, ModPlan, Verdict
+from vllm_mods.planning.patching import against, note, noted
 
 DECLARED, UNDECLARED = "outside", "undeclared"
 # https://docs.python.org/3/library/site.html, and what installed distributions offer others to load
@@ -32,15 +33,11 @@ def judged(one: ModPlan, workspace: str) -> ModPlan:
             f"{_said(secret)} outside of vllm/, and mod.toml does not say so; if it is meant: "
             f"outside = {value((*one.mod.outside, *secret))}"
         )
-        found = Finding(UNDECLARED, message, path=secret[0])
-        return one._replace(
-            verdict=Verdict.CONFLICT, changes=(), hunks=(), findings=(*one.findings, found)
-        )
+        return against(one, Verdict.CONFLICT, Finding(UNDECLARED, message, path=secret[0]))
     if not paths:
         return one
     message = f"{_said(paths)} outside of vllm/, as mod.toml says"
-    note = Finding(DECLARED, message, path=paths[0], level=Level.NOTE)
-    return one._replace(findings=(*one.findings, note))
+    return noted(one, note(DECLARED, message, path=paths[0]))
 
 
 def _said(paths: Sequence[str]) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
-from vllm_mods.placing import locate
-from vllm_mods.placing.relocation import Search
+from vllm_mods.placing import locate, relocation
 from vllm_mods.placing.target import Target
-from vllm_mods.planning import replacing
 from vllm_mods.planning.layered_tree import LayeredTree
 
 NEW_FILE_MODE = 0o644
@@ -48,13 +47,13 @@ def target_of(path: str, data: bytes) -> Target:
 class PatchingStep:
     """One part on one view: lays the change over the view, or has findings that say why not.
 
-    Without ``search``, what is wrong is not looked into: only whether it would go in is asked.
+    Unless it is to ``explain``, what is wrong is not looked into: only whether it would go in is asked.
     """
 
-    def __init__(self, part: Part, view: LayeredTree, search: Search | None = None) -> None:
+    def __init__(self, part: Part, view: LayeredTree, *, explain: bool = False) -> None:
         self.part = part
         self.view = view
-        self.search = search
+        self.explain = explain
         self.findings: list[Finding] = []
         self.hunks: list[PlacedHunk] = []
 
@@ -81,25 +80,30 @@ class PatchingStep:
         elif self.view.read(part.path) != part.whole:
             self.fail("text", f"{part.path} is not as {part.source} has it", path=part.path)
         else:
-            self.view.lay([FileChange(path=part.path, before=part.whole, after=None)])
+            self.view.lay([FileChange(part.path, part.whole, None)])
 
     def put_other(self, other: TextReplacement) -> None:
-        """Put text in the place of other text."""
+        """Put text in the place of other text: it stands there as often as it has to, or not at all."""
         path, source = other.path, self.part.source
         before = self.view.read(path)
         if before is None:
             if not self.not_held(path):
                 self.fail("file-gone", f"there is no {path}", path=path)
             return
-        done = replacing.replaced(other, before, source)
-        if isinstance(done, Finding):
-            self.findings.append(done)
+        old = other.old.encode()
+        places = [match.start() for match in re.finditer(re.escape(old), before)] if old else []
+        lines = [before.count(b"\n", 0, at) + 1 for at in places]
+        if len(places) != other.times:
+            times = f"{len(places)} times" if places else "nowhere"
+            message = f"{path}: {source}: its text stands {times} in it, and is for {other.times}"
+            code = "ambiguous" if len(places) > other.times else "text"
+            self.fail(code, message, path=path, line=lines[0] if lines else None)
             return
         target = target_of(path, before)
-        for number, line in enumerate(done.lines, 1):
+        for number, line in enumerate(lines, 1):
             scope = "" if target.scopes is None else target.scopes.at(line)
             self.hunks.append(PlacedHunk(source, path, number, line, 0, scope, "file"))
-        self.view.lay([FileChange(path=path, before=before, after=done.after)])
+        self.view.lay([FileChange(path, before, before.replace(old, other.new.encode()))])
 
     def put_whole(self) -> None:
         """Put a whole file in."""
@@ -126,9 +130,8 @@ class PatchingStep:
             return
         renamed = file.new_path not in (None, file.old_path)
         if renamed and self.view.read(file.new_path or "") is not None:
-            message = (
-                f"{file.new_path} is there already, so {file.old_path} cannot be renamed to it"
-            )
+            new = f"{file.new_path} is there already"
+            message = f"{new}, so {file.old_path} cannot be renamed to it"
             self.fail("file-there", message, path=file.new_path)
             return
         if file.new_path is None:
@@ -136,15 +139,15 @@ class PatchingStep:
                 message = f"the patch deletes {file.old_path}, but its content is another"
                 self.fail("text", message, path=file.old_path, line=1)
                 return
-            self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
+            self.view.lay([FileChange(file.old_path, before, None)])
             return
         after = self.place(file, before, back=back)
         if after is None:
             return
         if renamed:
-            self.view.lay([FileChange(path=file.old_path, before=before, after=None)])
+            self.view.lay([FileChange(file.old_path, before, None)])
             before = None
-        self.view.lay([FileChange(path=file.new_path, before=before, after=after, mode=file.mode)])
+        self.view.lay([FileChange(file.new_path, before, after, file.mode)])
 
     def create(self, file: diff.FileDiff) -> None:
         """Put a new file in."""
@@ -183,14 +186,14 @@ class PatchingStep:
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
         label += f" (`{spot.scope}`)" if spot.scope else ""
-        if self.search is None or spot.code != "absent" or len(self.findings) >= limits.EXPLAINED:
+        if not self.explain or spot.code != "absent" or len(self.findings) >= limits.EXPLAINED:
             line = spot.lines[0] if spot.lines else None
             code = "text" if spot.code == "absent" else spot.code
             self.fail(code, f"{label}: {spot.message}", line=line, **place)
             return
         gone = _gone(target, spot.scope)
         if gone is not None:
-            code, found = self.search(self.view, gone, path)
+            code, found = relocation.search(self.view, gone, path)
             self.fail(code, f"{label}: there is no `{gone}` in it any more; {found}", **place)
             return
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
@@ -218,9 +221,8 @@ class PatchingStep:
             return
         named = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
         names = tuple(named)[: limits.EXPLAINED]
-        found = (
-            [] if self.search is None else [self.search(self.view, name, path) for name in names]
-        )
+        looked = names if self.explain else ()
+        found = [relocation.search(self.view, name, path) for name in looked]
         said = "; ".join([f"there is no {path}", *(words for _, words in found)])
         gone = bool(found) and all(code == "superseded" for code, _ in found)
         scope = next(iter(names), None)

@@ -13,11 +13,14 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import DiffError, TreeError
 from vllm_mods.base.model import (
+    BinaryFile,
     FileChange,
     Finding,
     Level,
     Mod,
+    ModPlan,
     OptionalPatch,
+    OverlayFile,
     PlacedHunk,
     Tree,
     Variant,
@@ -56,7 +59,6 @@ class Attempt(NamedTuple):
     """
 
     variant: Variant
-    ok: bool
     verdict: Verdict
     changes: tuple[FileChange, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -65,6 +67,11 @@ class Attempt(NamedTuple):
     proof: str = ""
     unexamined: tuple[tuple[str, str], ...] = ()
     optional: tuple[OptionalPatch, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it goes in, or was in."""
+        return self.verdict.ok
 
 
 def parts_of(
@@ -98,14 +105,12 @@ def parts_of(
         Part(source=f"replace[{i}]", path=one.path, other=one)
         for i, one in enumerate(variant.replace)
     ]
-    parts += [
-        Part(source=file.source, path=file.path, whole=file.data, replaces=file.replaces)
-        for file in variant.overlay
-    ]
     built = [file for file in variant.binary if platform in {None, file.platform}]
+    first_built = {file.path: file for file in reversed(built)}
+    whole: tuple[OverlayFile | BinaryFile, ...] = (*variant.overlay, *first_built.values())
     parts += [
         Part(source=file.source, path=file.path, whole=file.data, replaces=file.replaces)
-        for file in {file.path: file for file in reversed(built)}.values()
+        for file in whole
     ]
     parts += [
         Part(source=file.source, path=f"{workspace}/{file.file}", whole=file.data)
@@ -116,8 +121,6 @@ def parts_of(
 
 def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     """Put the variant in."""
-    from vllm_mods.placing import relocation  # noqa: PLC0415  (for trees that are not as expected)
-
     view = LayeredTree(tree)
     findings: list[Finding] = []
     hunks: list[PlacedHunk] = []
@@ -129,8 +132,8 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
         placed: list[PlacedHunk] = []
         for part in group:
             # for what has no place, the whole file is looked through
-            search = relocation.search if len(findings) + len(wrong) < limits.EXPLAINED else None
-            step = PatchingStep(part, trial, search)
+            explain = len(findings) + len(wrong) < limits.EXPLAINED
+            step = PatchingStep(part, trial, explain=explain)
             try:
                 step.put_in()
             except TreeError as error:
@@ -147,32 +150,20 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
         hunks += placed
         if free:
             view.lay(trial.changes())
-            moved = any(hunk.offset for hunk in placed)
-            optional.append(OptionalPatch(free, Verdict.MOVED if moved else Verdict.APPLIES))
+            optional.append(OptionalPatch(free, as_placed(placed)))
     if left_out and not findings and not view.changes():
         findings = left_out  # nothing of the variant goes in
     if findings:
-        verdict = worst(findings)
-        return Attempt(variant=variant, ok=False, verdict=verdict, findings=tuple(findings))
-    moved = any(hunk.offset for hunk in hunks)
-    return Attempt(
-        variant=variant,
-        ok=True,
-        verdict=Verdict.MOVED if moved else Verdict.APPLIES,
-        changes=view.changes(),
-        findings=(
-            *notes(hunks, view.changes()),
-            *(_left_out(one) for one in optional if one.message),
-        ),
-        hunks=tuple(hunks),
-        optional=tuple(optional),
-    )
+        return Attempt(variant, worst(findings), findings=tuple(findings))
+    changes = view.changes()
+    said = (*notes(hunks, changes), *(_left_out(one) for one in optional if one.message))
+    return Attempt(variant, as_placed(hunks), changes, said, tuple(hunks), optional=tuple(optional))
 
 
 def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     """Take the variant out, last part first. ``ok`` means that all of it was in."""
     needed = tuple(part for part in parts if not part.optional)
-    refused = Attempt(variant=variant, ok=False, verdict=Verdict.CONFLICT)
+    refused = Attempt(variant, Verdict.CONFLICT)
     if all(_only_mode(part) for part in parts) or not _maybe_in(needed, tree):
         return refused
     view = LayeredTree(tree)
@@ -187,7 +178,7 @@ def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
             return refused._replace(verdict=worst(wrong))
     if not (needed or view.changes()):
         return refused
-    return Attempt(variant=variant, ok=True, verdict=Verdict.APPLIED, changes=view.changes())
+    return Attempt(variant, Verdict.APPLIED, view.changes())
 
 
 def _taken_out(group: Sequence[Part], view: LayeredTree) -> list[Finding]:
@@ -218,6 +209,11 @@ def _left_out(one: OptionalPatch) -> Finding:
     )
 
 
+def as_placed(hunks: Sequence[PlacedHunk]) -> Verdict:
+    """Return the verdict of hunks that have their places."""
+    return Verdict.MOVED if any(hunk.offset for hunk in hunks) else Verdict.APPLIES
+
+
 def worst(findings: Sequence[Finding]) -> Verdict:
     """Return the verdict of a plan that has these errors."""
     codes = {finding.code for finding in findings if finding.level is Level.ERROR}
@@ -236,8 +232,8 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
         data = tree.read(path)
         if (data is None) != (file.new_path is None):
             return False
-        if data is not None and not all(
-            not hunk.new or matches(data, hunk.new) for hunk in file.hunks
+        if data is not None and any(
+            hunk.new and not matches(data, hunk.new) for hunk in file.hunks
         ):
             return False
     return all(
@@ -252,13 +248,23 @@ def note(code: str, message: str, **place: object) -> Finding:
     return Finding(code, message, level=Level.NOTE, **place)  # type: ignore[arg-type]
 
 
+def noted(one: ModPlan, *findings: Finding) -> ModPlan:
+    """Return a plan of which more is said."""
+    return one._replace(findings=(*one.findings, *findings))
+
+
+def against(one: ModPlan, verdict: Verdict, *findings: Finding) -> ModPlan:
+    """Return a plan that is refused after all, for what was found."""
+    return noted(one, *findings)._replace(verdict=verdict, changes=(), hunks=())
+
+
 def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Finding]:
     """Say what a user should know of hunks that have their place, and of modes."""
     notes = []
     for change in changes:
         if change.mode is not None and change.before == change.after:
-            why = "whatever it has: a tree does not tell"
-            message = f"{change.path} gets the mode {change.mode:04o}, {why}"
+            gets = f"{change.path} gets the mode {change.mode:04o}"
+            message = f"{gets}, whatever it has: a tree does not tell"
             notes.append(note("mode", message, path=change.path))
     for hunk in hunks:
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}

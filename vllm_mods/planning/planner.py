@@ -13,6 +13,7 @@ from vllm_mods import fit
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import (
+    Finding,
     HunkState,
     Level,
     Mod,
@@ -37,7 +38,7 @@ from vllm_mods.planning import (
     requirements,
 )
 from vllm_mods.planning.context import Origin, PlanContext
-from vllm_mods.planning.patching import Attempt, note
+from vllm_mods.planning.patching import Attempt, as_placed, note, noted
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
@@ -117,15 +118,14 @@ class _Planner(NamedTuple):
             else:
                 one = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
                 one = outside.judged(one, self.context.workspace)
-            if one.variant is not None and one.variant.binary:
-                one = platforms.judged(one, self.context.platform(one.variant))
+            one = platforms.judged(one, self.context.tree)
             one = requirements.judged(one, self.context.tree)
             if mod.name in stale:
                 message = (
                     f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "
                     "`vllm-mods matrix --update-lock` makes it anew"
                 )
-                one = one._replace(findings=(*one.findings, note("stale-lock", message)))
+                one = noted(one, note("stale-lock", message))
             if one.verdict.writes:
                 self.context.view.lay(one.changes)
             done[mod.name] = one
@@ -149,8 +149,7 @@ class _Planner(NamedTuple):
             return refusal.unreadable(mod, error)
 
     def vouched(self, mod: Mod, tree: LockedTree) -> ModPlan | None:
-        witness = known_trees.witness(tree.beside, self.context.view)
-        if witness not in tree.witness:
+        if known_trees.witness(tree.beside, self.context.view) not in tree.witness:
             return None  # the fit was asked beside other files
         variant = next(variant for variant in mod.variants if variant.id == tree.variant)
         parts = self.context.parts(mod, variant, vouched=True)
@@ -158,23 +157,21 @@ class _Planner(NamedTuple):
         if done is None:
             return None
         changes, placed = done
-        verdict = Verdict.MOVED if any(hunk.offset for hunk in placed) else Verdict.APPLIES
-        notes = (*patching.notes(placed, changes), *self.context.notes(mod, variant))
-        return self.context.says(mod, variant, verdict, *notes)._replace(
-            changes=changes,
-            hunks=placed,
-            vouched=True,
-            beside=tree.beside,
-            witness=witness,
-            proof=tree.proof,
-            unexamined=fit.unexamined(
-                self.context.tree,
-                "" if tree.proof == "types" else "the proof in mod.lock is without",
-            ),
-            optional=tuple(
-                OptionalPatch(patch.source, verdict) for patch in variant.patches if patch.optional
-            ),
+        verdict = as_placed(placed)
+        untyped = "" if tree.proof == "types" else "the proof in mod.lock is without"
+        optional = [patch.source for patch in variant.patches if patch.optional]
+        tried = Attempt(
+            variant,
+            verdict,
+            changes,
+            tuple(patching.notes(placed, changes)),
+            placed,
+            tree.beside,
+            tree.proof,
+            fit.unexamined(self.context.tree, untyped),
+            tuple(OptionalPatch(source, verdict) for source in optional),
         )
+        return self.fits(mod, tried)._replace(vouched=True)
 
     def choose(self, mod: Mod) -> ModPlan:
         """Try every variant against the tree's bytes; the range only orders the tries."""
@@ -192,7 +189,10 @@ class _Planner(NamedTuple):
                 return refusal.undecided(mod, good)
             if good:
                 exact = (one for one in good if one.verdict is Verdict.APPLIES)
-                return self.fits(mod, next(exact, good[0]))
+                best = next(exact, good[0])
+                return self.fits(
+                    mod, best, *self.context.leftovers(one.path for one in best.changes)
+                )
             failed += tries
         return refusal.nothing_fits(self.context, mod, inside, failed)
 
@@ -206,7 +206,7 @@ class _Planner(NamedTuple):
         origin = self.context.origin(mod, variant) if near else None
         against = carried_parts.disagreement(tried, parts, origin) if origin else None
         if against is not None:
-            return Attempt(variant, ok=False, verdict=Verdict.MISPLACED, findings=(against,))
+            return Attempt(variant, Verdict.MISPLACED, findings=(against,))
         view, expects, allow = self.context.view, variant.expects, variant.allow
         looked = fit.fit(
             tried.changes, view, expects=expects, allow=allow, cache=self.cache, origin=origin
@@ -216,11 +216,10 @@ class _Planner(NamedTuple):
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
         )
         if any(finding.level is Level.ERROR for finding in found):
-            return tried._replace(ok=False, verdict=Verdict.UNFIT, changes=(), findings=found)
+            return tried._replace(verdict=Verdict.UNFIT, changes=(), findings=found)
         return tried._replace(findings=(*tried.findings, *found))
 
-    def fits(self, mod: Mod, tried: Attempt) -> ModPlan:
-        leftovers = self.context.leftovers(tried.changes)
+    def fits(self, mod: Mod, tried: Attempt, *leftovers: Finding) -> ModPlan:
         findings = (*tried.findings, *leftovers, *self.context.notes(mod, tried.variant))
         return self.context.says(mod, tried.variant, tried.verdict, *findings)._replace(
             changes=tried.changes,

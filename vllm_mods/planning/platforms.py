@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vllm_mods.base.model import Finding, ModPlan, Tree, Variant, Verdict
-from vllm_mods.planning.patching import note
+from vllm_mods.base.model import Finding, ModPlan, Tree, Verdict
+from vllm_mods.planning.patching import against, note, noted
 
 AMD64 = "linux/amd64"
 
@@ -14,34 +14,24 @@ def of(tree: Tree) -> str | None:
     return known or (AMD64 if tree.pristine else None)
 
 
-def judged(one: ModPlan, platform: str | None) -> ModPlan:
+def judged(one: ModPlan, tree: Tree) -> ModPlan:
     """Refuse a mod that has no build of a file for the platform of the tree; say where that is not known."""
     variant = one.variant
     if variant is None or not variant.binary or not one.verdict.writes:
         return one
-    lacking = [] if platform is None else _lacking(variant, platform)
-    if lacking:
-        built = ", ".join(dict.fromkeys(file.platform for file in variant.binary))
-        message = f"{', '.join(lacking)}: built for {built}, and this vLLM is for {platform}"
-        found = Finding("platform", message, path=lacking[0])
-        return one._replace(
-            verdict=Verdict.UNFIT, changes=(), hunks=(), findings=(*one.findings, found)
-        )
-    if platform is not None:
-        return one
-    named = sorted({file.platform for file in variant.binary})
+    platform = of(tree)
+    named = dict.fromkeys(file.platform for file in variant.binary)
     paths = dict.fromkeys(file.path for file in variant.binary)
-    message = f"{', '.join(paths)}: built for {', '.join(named)}, and nothing in this tree says what it is for"
-    if len(named) == 1:
-        return one._replace(findings=(*one.findings, note("platform", message)))
-    found = Finding("platform", message, path=next(iter(paths)))
-    return one._replace(
-        verdict=Verdict.UNFIT, changes=(), hunks=(), findings=(*one.findings, found)
-    )
-
-
-def _lacking(variant: Variant, platform: str) -> list[str]:
-    built = {file.path for file in variant.binary if file.platform == platform}
-    return [
-        path for path in dict.fromkeys(file.path for file in variant.binary) if path not in built
-    ]
+    if platform is None:
+        built = f"built for {', '.join(sorted(named))}"
+        message = f"{', '.join(paths)}: {built}, and nothing in this tree says what it is for"
+        if len(named) == 1:
+            return noted(one, note("platform", message))
+        return against(one, Verdict.UNFIT, Finding("platform", message, path=next(iter(paths))))
+    there = {file.path for file in variant.binary if file.platform == platform}
+    lacking = [path for path in paths if path not in there]
+    if not lacking:
+        return one
+    built = f"built for {', '.join(named)}"
+    message = f"{', '.join(lacking)}: {built}, and this vLLM is for {platform}"
+    return against(one, Verdict.UNFIT, Finding("platform", message, path=lacking[0]))

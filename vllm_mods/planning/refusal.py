@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import (
-    FileChange,
     Finding,
     HunkState,
     Level,
@@ -129,6 +128,5 @@ def _labels(some: Sequence[HunkState], every: Sequence[HunkState]) -> list[str]:
     return labels
 
 
-def _touched(tried: Attempt) -> tuple[FileChange, ...]:
-    paths = {finding.path for finding in tried.findings if finding.path}
-    return tuple(FileChange(path=path, before=None, after=None) for path in sorted(paths))
+def _touched(tried: Attempt) -> list[str]:
+    return sorted({finding.path for finding in tried.findings if finding.path})

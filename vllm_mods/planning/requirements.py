@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_mods.base.model import Finding, Level, ModPlan, Tree, Variant, Verdict
-from vllm_mods.planning.patching import note
+from vllm_mods.formats.tree_names import canonical
+from vllm_mods.planning.patching import against, note, noted
 
 UNSTATED, PINNED, OTHER = "python-requirement", "python-pin", "python-conflict"
 
@@ -15,19 +16,15 @@ def judged(one: ModPlan, tree: Tree) -> ModPlan:
 
     What is in already stays in, and the package is named.
     """
-    if one.variant is None or not one.variant.python:
-        return one
-    if one.verdict is Verdict.UPSTREAM or not one.verdict.ok:
+    if one.variant is None or one.verdict is Verdict.UPSTREAM or not one.verdict.ok:
         return one
     if not one.verdict.writes:
         kept = (found._replace(level=Level.NOTE) for found in conflicts(one.variant, tree))
-        return one._replace(findings=(*one.findings, *kept))
+        return noted(one, *kept)
     found = tuple(_findings(one.variant, tree))
     if any(each.level is Level.ERROR for each in found):
-        return one._replace(
-            verdict=Verdict.UNFIT, changes=(), hunks=(), findings=(*one.findings, *found)
-        )
-    return one._replace(findings=(*one.findings, *found))
+        return against(one, Verdict.UNFIT, *found)
+    return noted(one, *found)
 
 
 def conflicts(variant: Variant, tree: Tree) -> tuple[Finding, ...]:
@@ -36,27 +33,24 @@ def conflicts(variant: Variant, tree: Tree) -> tuple[Finding, ...]:
 
 
 def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
+    if not variant.python:
+        return
     from vllm_mods.trees import packages  # noqa: PLC0415  (packaging, for mods that need something)
 
     needs = {text: packages.read(text) for text in variant.python}
-    names = {text: packages.canonical(one.name) for text, one in needs.items() if one}
+    names = {text: canonical(one.name) for text, one in needs.items() if one}
     there = packages.beside(tree, set(names.values()))
     for text, one in needs.items():
         name = names.get(text, "")
         installed, pinned = there.installed.get(name), there.pins.get(name)
         version = installed or pinned
+        needed = f"the patched code imports `{text}`"
         wrong = one and version and not one.specifier.contains(version, prereleases=True)
         if wrong and installed:
-            message = (
-                f"the patched code imports `{text}`, and {name} {installed} is beside this vLLM"
-            )
-            yield Finding(OTHER, message)
+            yield Finding(OTHER, f"{needed}, and {name} {installed} is beside this vLLM")
         elif wrong:
-            message = (
-                f"the patched code imports `{text}`, and this vLLM is released with {name}=={pinned}: "
-                "where that is installed the mod is refused"
-            )
-            yield note(PINNED, message)
+            released = f"this vLLM is released with {name}=={pinned}"
+            where = "where that is installed the mod is refused"
+            yield note(PINNED, f"{needed}, and {released}: {where}")
         elif version is None:
-            message = f"the patched code imports `{text}`, which this tool does not install"
-            yield note(UNSTATED, message)
+            yield note(UNSTATED, f"{needed}, which this tool does not install")

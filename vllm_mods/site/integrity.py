@@ -21,8 +21,6 @@ from vllm_mods.site.state_folder import State, read_state
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree
 
-_LEFTOVERS = (".rej", ".orig")
-
 
 class ReceiptPlace(Protocol):
     """Files by path, as a receipt writes it: from the site root, or absolute in a workspace.
@@ -65,20 +63,15 @@ def findings(there: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
     Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them. ``gone`` are
     the paths that an installer has undone.
     """
-    found: list[Finding] = []
+    found: tuple[Finding, ...] = ()
     if there.unfinished is not None:
-        found.append(
-            Finding(
-                code="unfinished",
-                message="a transaction was interrupted; the next apply or revert undoes it first",
-                path=os.path.basename(there.unfinished),
-            )
-        )
-    if there.receipt is not None:
-        workspace = there.receipt.workspace
-        where = site.Site(root=there.root, workspaces=(workspace,) if workspace else ())
-        found += compare(there.receipt, _FolderPlace(where), gone)
-    return tuple(found)
+        message = "a transaction was interrupted; the next apply or revert undoes it first"
+        found = (Finding("unfinished", message, os.path.basename(there.unfinished)),)
+    if there.receipt is None:
+        return found
+    workspace = there.receipt.workspace
+    where = site.Site(root=there.root, workspaces=(workspace,) if workspace else ())
+    return (*found, *compare(there.receipt, _FolderPlace(where), gone))
 
 
 def compare(there: Receipt, place: ReceiptPlace, gone: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -88,7 +81,7 @@ def compare(there: Receipt, place: ReceiptPlace, gone: Collection[str] = ()) -> 
     ``original-damaged`` (a revert would fail), ``stale-bytecode`` (old code would run),
     ``record-disagrees``; and as a note ``leftover`` (a ``.rej`` or ``.orig`` of ``patch``).
     """
-    return tuple(_findings(there, place, gone))
+    return (*_of_files(there, place, gone), *_of_records(there, place))
 
 
 class _FolderPlace:
@@ -115,7 +108,7 @@ class _FolderPlace:
         return os.path.lexists(self._look.site.absolute(path))
 
 
-def _findings(there: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Iterator[Finding]:
+def _of_files(there: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Iterator[Finding]:
     for file in there.files:
         if file.kind == receipt.FOLDER or (file.kind == receipt.BYTECODE and file.path in gone):
             continue
@@ -130,17 +123,9 @@ def _findings(there: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Ite
                 yield from _bytecode(place, file.path, there)
             yield from _leftovers(place, file.path)
         except VllmModsError as error:
-            yield Finding(
-                code="unreadable", message=error.message.partition("; nothing")[0], path=file.path
-            )
+            yield Finding("unreadable", error.message.partition("; nothing")[0], file.path)
         except OSError as error:
-            yield Finding(code="unreadable", message=str(error), path=file.path)
-    yield from _records(place, there)
-
-
-def _digest(place: ReceiptPlace, path: str) -> str | None:
-    data = place.read(path)
-    return sha256(data)
+            yield Finding("unreadable", str(error), file.path)
 
 
 def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
@@ -148,29 +133,20 @@ def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
         return
     kept = receipt.original(file.path)
     if place.read(kept) is None:
-        yield Finding(
-            code="original-missing",
-            message=f"its original {kept} is gone: a revert would fail",
-            path=file.path,
-        )
+        message = f"its original {kept} is gone: a revert would fail"
+        yield Finding("original-missing", message, file.path)
     elif receipt.untouched(file, place.read) is None:
-        yield Finding(
-            code="original-damaged",
-            message=f"its original {kept} is not what it was: a revert would fail",
-            path=file.path,
-        )
+        message = f"its original {kept} is not what it was: a revert would fail"
+        yield Finding("original-damaged", message, file.path)
 
 
 def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     mode = place.mode(file.path)
-    found = None if mode is None else _digest(place, file.path)
+    found = None if mode is None else sha256(place.read(file.path))
     if found == file.after:
         if mode is not None and file.mode is not None and mode != file.mode:
-            yield Finding(
-                code="mode-changed",
-                message=f"its mode is {mode:04o} and was {file.mode:04o} after the mods went in",
-                path=file.path,
-            )
+            message = f"its mode is {mode:04o} and was {file.mode:04o} after the mods went in"
+            yield Finding("mode-changed", message, file.path)
         return
     if found is None:
         what = "is gone"
@@ -180,22 +156,19 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
         what = "is as it was before the mods went in, and what it belongs to is not"
     else:
         what = "was changed after the mods went in; by whom, nothing here can tell"
-    yield Finding(
-        code="missing" if found is None else "changed-since", message=what, path=file.path
-    )
+    yield Finding("missing" if found is None else "changed-since", what, file.path)
 
 
 def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
     """Say what lies where a mod's file was: the originals are of no use for it, its bytecode is its own."""
-    found = _digest(place, file.path)
-    if found == file.before:
-        what = "is as it was before the mods went in: something put the untouched file back"
-    else:
-        what = "is that of another installation, which came after the mods went in"
+    found = sha256(place.read(file.path))
     if found is None:
         what = "is gone, as it was before the mods went in: an installer took it away"
-    code = "missing" if found is None else "changed-since"
-    return Finding(code=code, message=what, path=file.path)
+        return Finding("missing", what, file.path)
+    what = "is that of another installation, which came after the mods went in"
+    if found == file.before:
+        what = "is as it was before the mods went in: something put the untouched file back"
+    return Finding("changed-since", what, file.path)
 
 
 def _bytecode(place: ReceiptPlace, path: str, there: Receipt) -> Iterator[Finding]:
@@ -209,19 +182,17 @@ def _bytecode(place: ReceiptPlace, path: str, there: Receipt) -> Iterator[Findin
         if data is None:
             continue
         if sha256(data) == removed.get(compiled):
-            yield Finding(
-                code="stale-bytecode",
-                message=f"{name} is what was compiled from the untouched source, and was removed: "
-                "something put it back, and Python may run it in place of the patched code",
-                path=compiled,
+            message = (
+                f"{name} is what was compiled from the untouched source, and was removed: "
+                "something put it back, and Python may run it in place of the patched code"
             )
+            yield Finding("stale-bytecode", message, compiled)
         elif _unchecked(data, source):
-            yield Finding(
-                code="stale-bytecode",
-                message=f"{name} was compiled from another source and tells Python not to check: "
-                "it runs in place of the patched code",
-                path=compiled,
+            message = (
+                f"{name} was compiled from another source and tells Python not to check: "
+                "it runs in place of the patched code"
             )
+            yield Finding("stale-bytecode", message, compiled)
 
 
 def _unchecked(compiled: bytes, source: bytes | None) -> bool:
@@ -235,17 +206,13 @@ def _unchecked(compiled: bytes, source: bytes | None) -> bool:
 
 
 def _leftovers(place: ReceiptPlace, path: str) -> Iterator[Finding]:
-    for ending in _LEFTOVERS:
-        if place.is_there(path + ending):
-            yield Finding(
-                code="leftover",
-                message=f"{path}{ending} lies beside a patched file: left by `patch`, not by us",
-                path=f"{path}{ending}",
-                level=Level.NOTE,
-            )
+    for left in (f"{path}.rej", f"{path}.orig"):
+        if place.is_there(left):
+            message = f"{left} lies beside a patched file: left by `patch`, not by us"
+            yield Finding("leftover", message, left, level=Level.NOTE)
 
 
-def _records(place: ReceiptPlace, there: Receipt) -> Iterator[Finding]:
+def _of_records(there: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
     """Compare each touched file with its row; a changed RECORD itself is found as any file is."""
     for owner in there.files:
         if owner.kind != receipt.RECORD:
@@ -262,12 +229,9 @@ def _records(place: ReceiptPlace, there: Receipt) -> Iterator[Finding]:
             except (VllmModsError, OSError):
                 continue  # it has its finding already
             if data is None:
-                agrees = None if not record.lists(rows, file.path) else False
+                disagrees = record.lists(rows, file.path)
             else:
-                agrees = record.agrees(rows, file.path, sha256(data), len(data))
-            if agrees is False:
-                yield Finding(
-                    code="record-disagrees",
-                    message=f"{owner.path} states another hash than the file has",
-                    path=file.path,
-                )
+                disagrees = record.agrees(rows, file.path, sha256(data), len(data)) is False
+            if disagrees:
+                message = f"{owner.path} states another hash than the file has"
+                yield Finding("record-disagrees", message, file.path)

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import contextmanager
-
-from vllm_mods.base.errors import NotRestored, Refused
-from vllm_mods.site import journal_text, obstacles, site
-from vllm_mods.site.journal_text import Folder, Foreign, Journal, JournalPlace, Step
-from vllm_mods.site.open_folders import Held
-from vllm_mods.site.putting_back import put_back
-from vllm_mods.site.site import Site
-
-__all__ = ["Folder", "Journal", "Step"]
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.site import journal_text, site
+from vllm_mods.site.journal_text import Foreign, Journal, JournalPlace
+from vllm_mods.site.open_folders import Held
+from vllm_mods.site.putting_back import INTERRUPTED, put_back, undoing
+from vllm_mods.site.site import Site
 
 PREFIX = ".vllm-mods.work-"
 ASIDE = ".vllm-mods.aside-"
@@ -33,17 +31,6 @@ _ATTRIBUTE = "user.vllm-mods.mtime"
 FILE = "journal.json"
 STAMP = "stamp"
 _MOST_BYTES = 64 << 20
-
-
-def folder(path: str, info: os.stat_result) -> Folder:
-    """Describe a folder."""
-    return Folder(
-        path=path,
-        mode=stat.S_IMODE(info.st_mode),
-        uid=info.st_uid,
-        gid=info.st_gid,
-        mtime_ns=info.st_mtime_ns,
-    )
 
 
 def find(root: str) -> str | None:
@@ -63,17 +50,14 @@ def unfinished(root: str) -> str | None:
     if not works:
         return None
     descriptor = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    held = Held(Site(root=root), descriptor)
     try:
-        for work in works:
-            try:
-                if _read(held, work) is not None:
-                    return work
-            except Foreign:
-                continue
+        with closing(Held(Site(root=root), descriptor)) as held:
+            for work in works:
+                with suppress(Foreign):
+                    if _read(held, work) is not None:
+                        return work
         return None
     finally:
-        held.close()
         os.close(descriptor)
 
 
@@ -109,8 +93,7 @@ def open_work(held: Held) -> str:
             "the journal that undoes an interrupted transaction; nothing was changed",
             hint=f"findmnt -T {held.root}  # keep vLLM on a local file system of Linux",
         )
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    os.close(os.open(held.at(f"{work}/{STAMP}"), flags, 0o600))
+    os.close(os.open(held.at(f"{work}/{STAMP}"), site.NEW_FILE, 0o600))
     return work
 
 
@@ -202,30 +185,22 @@ def recover(held: Held, note: Callable[[str], object]) -> bool:
     was changed since then by somebody else; everything else is put back, and nothing is thrown away.
     """
     found = False
-    try:
-        with held.naming():
-            for work in _named(held.root):
-                try:
-                    journal = _read(held, work)
-                except Foreign as error:
-                    note(_set_aside(held, work, str(error)))
-                    continue
-                found = True
-                if journal is not None:
-                    held.allow(journal.paths())
-                    put_back(held, work, journal)
-                    finish(held, work)
-                sweep(held, work)
-            if (work_before := _remembered(held.root)) is not None:
-                found = True
-                sweep(held, work_before)  # interrupted between the last two steps of all
-    except OSError as error:
-        raise NotRestored(
-            f"{held.root}: an interrupted transaction could not be undone: {error}; what is "
-            "needed for that lies in the tree",
-            hint=obstacles.hint(error, str(error.filename), held.root)
-            + "  # then run the command again",
-        ) from error
+    with undoing(held, INTERRUPTED):
+        for work in _named(held.root):
+            try:
+                journal = _read(held, work)
+            except Foreign as error:
+                note(_set_aside(held, work, str(error)))
+                continue
+            found = True
+            if journal is not None:
+                held.allow(journal.paths())
+                put_back(held, work, journal)
+                finish(held, work)
+            sweep(held, work)
+        if (work_before := _remembered(held.root)) is not None:
+            found = True
+            sweep(held, work_before)  # interrupted between the last two steps of all
     return found
 
 

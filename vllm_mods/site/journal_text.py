@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
-from vllm_mods.base.untrusted import json_of
+from vllm_mods.base.untrusted import is_plain_path, json_of
 from vllm_mods.formats.decode import decode
 from vllm_mods.site.site import Site
 
@@ -61,6 +62,12 @@ class Folder(NamedTuple):
     uid: Annotated[int, _within(0, _MOST_ID)]
     gid: Annotated[int, _within(0, _MOST_ID)]
     mtime_ns: Annotated[int, _within(-_MOST_NS, _MOST_NS)]
+
+    @classmethod
+    def of(cls, path: str, info: os.stat_result) -> Folder:
+        """Describe a folder."""
+        mode = stat.S_IMODE(info.st_mode)
+        return cls(path, mode, info.st_uid, info.st_gid, info.st_mtime_ns)
 
 
 class Journal(NamedTuple):
@@ -133,8 +140,7 @@ def _step_of(step: Step, where: Site) -> Step:
 
 def _check_path(path: str, *, own: bool) -> None:
     """Raise ``ValueError`` for a path that leads out of the tree; ``""`` is the root."""
-    parts = path.removeprefix("/").split("/") if path else []
-    if "\0" in path or any(part in {"", ".", ".."} for part in parts):
+    if path and not is_plain_path(path.removeprefix("/")):
         raise ValueError(f"{path!r} is no plain path")
     if path.startswith("/") and not own:
         raise Foreign(f"its journal names {path}, outside of the tree, and was not written here")

@@ -45,11 +45,11 @@ def check(files: Iterable[str], folders: Iterable[str]) -> None:
 def hint(error: OSError, place: str, root: str) -> str:
     """Return the command that helps after an error at a place: by what is in the way there, else by its number."""
     if error.errno in {errno.EPERM, errno.EBUSY, errno.EROFS, errno.EACCES}:
+        found = _mounted(place, _mount_points())
         for one in (place, os.path.dirname(place)):
-            found = _mounted(one, _mount_points()) if one == place else None
             found = found or _attributes(one) or _read_only(one)
-            if found is not None:
-                return found[1]
+        if found is not None:
+            return found[1]
     return _HINTS.get(error.errno or 0, "ls -la {root}").format(root=root)
 
 

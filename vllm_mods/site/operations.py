@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple
 
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
-from vllm_mods.site.journal import Journal, Step
+from vllm_mods.site.journal_text import Journal, Step
 
 NEW_FILE_MODE = 0o644
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from vllm_mods.base.errors import NotRestored
 from vllm_mods.site import obstacles, site, undone
@@ -14,6 +15,8 @@ from vllm_mods.site.open_folders import Held
 from vllm_mods.trees.folder import FolderTree
 
 _SHOWN = 20
+_AGAIN = "  # then run the command again"
+INTERRUPTED = "an interrupted transaction"
 
 
 def give_mtime(place: str, mtime_ns: int) -> None:
@@ -33,13 +36,26 @@ def sync_folders(held: Held, folders: Iterable[str]) -> None:
     site.sync([place for place in places if os.stat(place).st_dev != device])
 
 
+@contextmanager
+def undoing(held: Held, what: str) -> Iterator[None]:
+    """Turn an error of the system while ``what`` is undone into ``NotRestored``: the next command tries again."""
+    try:
+        with held.naming():
+            yield
+    except OSError as error:
+        raise NotRestored(
+            f"{held.root}: {what} could not be undone: {error}; what is needed for that lies in the tree",
+            hint=obstacles.hint(error, str(error.filename), held.root) + _AGAIN,
+        ) from error
+
+
 def put_back(
     held: Held,
     work: str,
     journal: Journal,
     *,
     reached: int | None = None,
-    what: str = "an interrupted transaction",
+    what: str = INTERRUPTED,
 ) -> None:
     """Bring every file and folder back to where it was, as far as that can be done.
 
@@ -91,7 +107,7 @@ def put_back(
         raise NotRestored(
             f"{held.root}: {what} could not be undone in full{lines}{more}\n"
             f"everything else is as it was before; what is needed for the rest lies in {work}",
-            hint=problems[0][1] + "  # then run the command again",
+            hint=problems[0][1] + _AGAIN,
         )
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.receipt import STATE, TEMPLATES
 
@@ -24,6 +25,8 @@ _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errn
 _SYNCS = 4
 """How many files are brought to the disk at a time."""
 _NO_LINK_AT_ALL = _NO_LINK | {errno.ENOSYS}
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a file is opened that must not be there yet."""
 
 
 class Site(NamedTuple):
@@ -50,9 +53,7 @@ class Look(NamedTuple):
         through a file, or is no regular file.
         """
         parent, name = self.parent(path)
-        if parent is None:
-            return None
-        info = status(name)
+        info = None if parent is None else status(name)
         if info is None:
             return None
         if stat.S_ISLNK(info.st_mode):
@@ -136,44 +137,36 @@ def check_writable(
     folder's mtime, so being in the right group is not enough.
     """
     if info is not None:
-        _check_owner(path, look.site.absolute(path), info)
-    if info is not None and not info.st_mode & stat.S_IWUSR:
-        raise Refused(
-            f"{path} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed",
-            hint=f"chmod u+w {look.site.absolute(path)}",
-        )
+        _check_mode(path, look.site.absolute(path), info)
     if info is not None and info.st_nlink > 1 and keep_links:
         raise Refused(
             f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package "
             "cache (uv, conda), and --keep-links says that they are to stay one; nothing was changed",
             hint="without --keep-links this tree gets its own copy, and the other names stay as they are",
         )
-    folder = os.path.dirname(path)
-    while True:
+    folder = path
+    while folder not in {"", "/"}:
+        folder = os.path.dirname(folder)
         place = look.site.absolute(folder)
         if place not in look.folders:
             look.folders[place] = status(place)
         parent = look.folders[place]
-        if parent is None and folder not in {"", "/"}:
-            folder = os.path.dirname(folder)  # it will be made in this one
-            continue
-        if parent is not None:
-            _check_owner(f"{path}: its folder {place}", place, parent)
-        if parent is not None and not parent.st_mode & stat.S_IWUSR:
-            raise Refused(
-                f"{path}: its folder {place} is read-only (mode "
-                f"{stat.S_IMODE(parent.st_mode):04o}); nothing was changed",
-                hint=f"chmod u+w {place}",
-            )
-        return
+        if parent is not None:  # else it will be made in the one above
+            _check_mode(f"{path}: its folder {place}", place, parent)
+            return
 
 
-def _check_owner(what: str, place: str, info: os.stat_result) -> None:
+def _check_mode(what: str, place: str, info: os.stat_result) -> None:
     if os.geteuid() not in {0, info.st_uid}:
         raise Refused(
             f"{what} belongs to user {info.st_uid}, and you are user {os.geteuid()}; nothing was "
             "changed",
             hint=f"run the command as its owner or as root: stat -c %U {place}",
+        )
+    if not info.st_mode & stat.S_IWUSR:
+        raise Refused(
+            f"{what} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed",
+            hint=f"chmod u+w {place}",
         )
 
 
@@ -201,8 +194,8 @@ def preserve(source: str, destination: str, *, private: bool = False) -> None:
 def write(
     path: str,
     data: bytes,
-    *,
     like: os.stat_result,
+    *,
     mode: int | None = None,
     mtime_ns: int | None = None,
     attributes_of: str | None = None,
@@ -211,8 +204,7 @@ def write(
 
     Extended attributes (access lists among them) are those of the file ``attributes_of``.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    descriptor = os.open(path, NEW_FILE, 0o600)
     try:
         rest = memoryview(data)
         while rest:
@@ -337,13 +329,12 @@ def _split(site: Site, path: str) -> tuple[str, list[str]]:
                 f"({', '.join(site.workspaces) or 'there is none'}); nothing was changed",
                 hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}",
             )
-    parts = inside.split("/")
-    if "\0" in path or any(part in {"", ".", ".."} for part in parts):
+    if not is_plain_path(inside):
         raise Refused(
             f"{path!r} is no plain path inside the tree; nothing was changed",
             hint="paths start at the site root, e.g. vllm/config/model.py",
         )
-    return base, parts
+    return base, inside.split("/")
 
 
 def check_target(where: Site, path: str, *, restore: bool = False) -> None:

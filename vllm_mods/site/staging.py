@@ -15,7 +15,8 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
-from vllm_mods.site import bytecode, folders, journal, obstacles, site
+from vllm_mods.site import bytecode, obstacles, site
+from vllm_mods.site.journal_text import Journal
 from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition, Write
 from vllm_mods.site.site import Site
 from vllm_mods.site.step_list import Steps
@@ -32,7 +33,7 @@ def draft(
     if there is not None and transition.undone:
         there = receipt.without(there, transition.undone)
     drafter = _Drafter(where, there, transition, keep_links=keep_links)
-    site.check_writable(receipt.STATE, None, drafter.steps.look)
+    site.check_writable(receipt.STATE, None, drafter.look)
     drafter.targets()
     drafter.records()
     drafter.state()
@@ -41,34 +42,32 @@ def draft(
     return drafter.finish()
 
 
-class _Drafter:
+class _Drafter(Steps):
     """One draft in the making."""
 
     def __init__(
         self, where: Site, there: Receipt | None, transition: Transition, *, keep_links: bool
     ) -> None:
+        super().__init__(where, there, keep_links=keep_links)
         self.transition = transition
-        self.steps = Steps(where, there, keep_links=keep_links)
 
     # --- what the caller asked for ------------------------------------------
 
     def targets(self) -> None:
         for write in self.transition.writes:
-            site.check_target(self.steps.site, write.path, restore=write.restore)
-            info = self.steps.look.file(write.path)
-            found = self.steps.digest(write.path, info)
+            site.check_target(self.site, write.path, restore=write.restore)
+            info = self.look.file(write.path)
+            found = self.digest(write.path, info)
             if found != write.expected:
-                raise _changed(self.steps.site, write.path, write.expected, found)
-            missing = self.steps.look.missing(write.path)
-            self.steps.writable(write.path, info)
+                raise _changed(self.site, write.path, write.expected, found)
+            missing = self.look.missing(write.path)
+            self.writable(write.path, info)
             for folder in missing:
                 if folder.split("/", 1)[0] != receipt.STATE:
-                    self.steps.net.setdefault(
-                        folder,
-                        ReceiptFile(path=folder, before=None, after=None, kind=receipt.FOLDER),
-                    )
+                    made = ReceiptFile(folder, None, None, kind=receipt.FOLDER)
+                    self.net.setdefault(folder, made)
             if write.restore:
-                self.steps.restore(write.path)
+                self.restore(write.path)
             else:
                 self.change(write, info, found)
             if write.path.endswith(".py"):
@@ -77,46 +76,42 @@ class _Drafter:
     def change(self, write: Write, info: os.stat_result | None, found: str | None) -> None:
         """Write or delete one file, and keep its original if this is the first touch."""
         path = write.path
-        known = self.steps.old.get(path)
+        known = self.old.get(path)
         if known is None and info is not None:
-            self.steps.keep(path, info)
+            self.keep(path, info)
         if write.data is None:
-            self.steps.remove(path, info)
+            self.remove(path, info)
             after, mode, size = None, None, None
         else:
             after = sha256(write.data)
             kept = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
             mode, size = kept if write.mode is None else write.mode, len(write.data)
-            self.steps.put(path, write.data, info, mode)
+            self.put(path, write.data, info, mode)
         before = found if known is None else known.before
         if before is None and after is None:
-            self.steps.net.pop(path, None)
+            self.net.pop(path, None)
         else:
-            self.steps.net[path] = ReceiptFile(
-                path=path, before=before, after=after, mode=mode, size=size
-            )
+            self.net[path] = ReceiptFile(path, before, after, mode=mode, size=size)
 
     def compiled(self, write: Write) -> None:
         """Remove what interpreters made of the source; bring back what they had made before."""
-        first = write.path not in self.steps.old
+        first = write.path not in self.old
         if write.restore:
-            for path in [path for path in self.steps.old if bytecode.is_of(path, write.path)]:
-                self.steps.restore(path)
-        for path in bytecode.of(self.steps.look, write.path):
-            if path in self.steps.ops:
+            for path in [path for path in self.old if bytecode.is_of(path, write.path)]:
+                self.restore(path)
+        for path in bytecode.of(self.look, write.path):
+            if path in self.ops:
                 continue
-            info = self.steps.look.file(path)
+            info = self.look.file(path)
             if info is None:
                 continue
-            site.check_writable(path, None, self.steps.look)
+            site.check_writable(path, None, self.look)
             if first:
-                self.steps.keep(path, info)
-                digest = self.steps.digest(path, info)
-                self.steps.net[path] = ReceiptFile(
-                    path=path, before=digest, after=None, kind=receipt.BYTECODE
-                )
-            self.steps.remove(path, info)
-        self.steps.folders.maybe_gone.add(bytecode.cache(write.path))
+                self.keep(path, info)
+                before = self.digest(path, info)
+                self.net[path] = ReceiptFile(path, before, None, kind=receipt.BYTECODE)
+            self.remove(path, info)
+        self.maybe_gone.add(bytecode.cache(write.path))
 
     # --- RECORD -------------------------------------------------------------
 
@@ -126,44 +121,36 @@ class _Drafter:
 
         touched = {
             path: None if file.after is None else (file.after, file.size or 0)
-            for path, file in self.steps.net.items()
+            for path, file in self.net.items()
             if file.kind == receipt.FILE and not path.startswith(("/", f"{receipt.STATE}/"))
         }
-        owners = {file.path for file in self.steps.old.values() if file.kind == receipt.RECORD}
+        owners = {file.path for file in self.old.values() if file.kind == receipt.RECORD}
         listed: dict[str, str | None] = {}
         if touched:
-            entries = os.listdir(self.steps.site.root)
+            entries = os.listdir(self.site.root)
             folders = [entry for entry in entries if entry.endswith(".dist-info")]
             bases: dict[str, bytes] = {}
             for path in touched:
-                is_new = self.steps.net[path].before is None
-                listed[path] = self.owner(
-                    path, tree_names.owners_first(folders, path), bases, is_new
-                )
+                listed[path] = self.owner(path, tree_names.owners_first(folders, path), bases)
             owners |= {owner for owner in listed.values() if owner is not None}
         for owner in sorted(owners):
             self.record(owner, {path: touched[path] for path in touched if listed[path] == owner})
 
-    def owner(
-        self,
-        path: str,
-        folders: list[str],
-        bases: dict[str, bytes],
-        is_new: bool,  # noqa: FBT001
-    ) -> str | None:
+    def owner(self, path: str, folders: list[str], bases: dict[str, bytes]) -> str | None:
         """Find the RECORD that lists a file or, for a new one, the package that it goes into."""
+        says = record.takes if self.net[path].before is None else record.lists
         for folder in folders:
             owner = f"{folder}/RECORD"
             if owner not in bases:
                 bases[owner] = self.untouched(owner)
-            if record.takes(bases[owner], path) if is_new else record.lists(bases[owner], path):
+            if says(bases[owner], path):
                 return owner
         return None
 
     def record(self, owner: str, files: dict[str, tuple[str, int] | None]) -> None:
-        info = self.steps.look.file(owner)
-        current = self.steps.digest(owner, info)
-        known = self.steps.old.get(owner)
+        info = self.look.file(owner)
+        current = self.digest(owner, info)
+        known = self.old.get(owner)
         base = self.untouched(owner)
         data = record.edit(base, files)
         after = sha256(data)
@@ -172,54 +159,48 @@ class _Drafter:
                 raise Refused(
                     f"{owner} is gone: the distribution was upgraded or removed since the mods "
                     "went in; nothing was changed",
-                    hint=f"the receipt is out of date: rm -r {self.steps.site.absolute(receipt.STATE)}",
+                    hint=f"the receipt is out of date: rm -r {self.site.absolute(receipt.STATE)}",
                 )
             if not self.transition.discard_edits:
-                raise _changed(self.steps.site, owner, known.after, current)
+                raise _changed(self.site, owner, known.after, current)
         if data == base:
             if known is not None:
-                self.steps.writable(owner, info)
-                self.steps.restore(owner)
+                self.writable(owner, info)
+                self.restore(owner)
             return
         if after == current:
             return
-        self.steps.writable(owner, info)
+        self.writable(owner, info)
         if known is None and info is not None:
-            self.steps.keep(owner, info)
+            self.keep(owner, info)
         mode = stat.S_IMODE(info.st_mode) if info is not None else NEW_FILE_MODE
-        self.steps.put(owner, data, info, mode)
+        self.put(owner, data, info, mode)
         original = receipt.original(owner)
-        kept = self.steps.look.file(original)
-        if known is not None and self.steps.digest(original, kept) != known.before:
+        kept = self.look.file(original)
+        if known is not None and self.digest(original, kept) != known.before:
             # It was what of the present RECORD makes the untouched one, and that goes now.
-            step = self.steps.step(original, kept, known.before)
-            source = self.steps.site.absolute(original)
-            self.steps.add(Op(step=step, info=kept, data=base, source=source))
-        self.steps.net[owner] = ReceiptFile(
-            path=owner,
-            before=current if known is None else known.before,
-            after=after,
-            kind=receipt.RECORD,
-            mode=mode,
-            size=len(data),
-        )
+            step = self.step(original, kept, known.before)
+            source = self.site.absolute(original)
+            self.add(Op(step=step, info=kept, data=base, source=source))
+        before = current if known is None else known.before
+        self.net[owner] = ReceiptFile(owner, before, after, receipt.RECORD, mode, len(data))
 
     def untouched(self, path: str) -> bytes:
-        known = self.steps.old.get(path)
+        known = self.old.get(path)
         if known is not None and known.before is not None:
-            data = self.steps.untouched(known)
+            data = self.original(known)
             if data is not None:
                 return data
-            current = self.steps.digest(path, self.steps.look.file(path))
+            current = self.digest(path, self.look.file(path))
             if known.kind == receipt.RECORD and current not in {None, known.after}:
-                raise _changed(self.steps.site, path, known.after, current)
+                raise _changed(self.site, path, known.after, current)
             raise Refused(
                 f"{path}: its original is missing or damaged; nothing was changed",
-                hint=f"vllm-mods verify --target {self.steps.site.root}",
+                hint=f"vllm-mods verify --target {self.site.root}",
             )
-        if self.steps.look.file(path) is None:
+        if self.look.file(path) is None:
             return b""
-        return site.read(self.steps.site.absolute(path)) or b""
+        return site.read(self.site.absolute(path)) or b""
 
     # --- our own files --------------------------------------------------------
 
@@ -229,123 +210,101 @@ class _Drafter:
         kept = {receipt.kept(mod.name) for mod in mods}
         for path in self.below(receipt.MODS):
             if path not in kept:
-                self.steps.remove(path, self.steps.look.file(path))
+                self.remove(path, self.look.file(path))
         for name, data in self.transition.sources:
             if (path := receipt.kept(name)) in kept:
                 self.own(path, data)
         if not mods:
             self.leftovers()
-            self.steps.remove(receipt.RECEIPT, self.steps.look.file(receipt.RECEIPT))
+            self.remove(receipt.RECEIPT, self.look.file(receipt.RECEIPT))
 
     def leftovers(self) -> None:
         """Check that nothing stays changed when no mod is in, and clear what is ours."""
-        left = [file.path for file in self.steps.net.values() if file.kind != receipt.FOLDER]
+        left = [file.path for file in self.net.values() if file.kind != receipt.FOLDER]
         if left:
             raise ValueError(f"no mod would be in, and yet these stay changed: {left}")
         for path in self.below(receipt.ORIGINALS):
-            if path not in self.steps.ops:
-                self.steps.remove(path, self.steps.look.file(path))
-        self.steps.folders.maybe_gone.add(receipt.TEMPLATES)
+            if path not in self.ops:
+                self.remove(path, self.look.file(path))
+        self.maybe_gone.add(receipt.TEMPLATES)
 
     def set_aside(self, name: str) -> None:
         """Copy our folder, and drop originals of an installation that is gone."""
         files = list(self.below(receipt.STATE))
         for path in files:
             copy = name + path.removeprefix(receipt.STATE)
-            info = self.steps.look.file(path)
-            step = self.steps.step(copy, None, self.steps.digest(path, info))
-            source = self.steps.site.absolute(path)
-            self.steps.add(Op(step=step, info=None, source=source, private=True))
-        wanted = {receipt.original(path) for path, one in self.steps.net.items() if one.before}
+            info = self.look.file(path)
+            step = self.step(copy, None, self.digest(path, info))
+            source = self.site.absolute(path)
+            self.add(Op(step=step, info=None, source=source, private=True))
+        wanted = {receipt.original(path) for path, one in self.net.items() if one.before}
         for path in files:
-            kept = path in wanted or path in self.steps.ops
+            kept = path in wanted or path in self.ops
             if path.startswith(f"{receipt.ORIGINALS}/") and not kept:
-                self.steps.remove(path, self.steps.look.file(path))
+                self.remove(path, self.look.file(path))
 
     def below(self, folder: str) -> Iterator[str]:
         """Yield the files of our own below a folder, which may itself become empty."""
-        if self.steps.look.parent(f"{folder}/x")[0] is None:
+        if self.look.parent(f"{folder}/x")[0] is None:
             return
-        self.steps.folders.maybe_gone.add(folder)
-        for name in sorted(os.listdir(self.steps.site.absolute(folder))):
+        self.maybe_gone.add(folder)
+        for name in sorted(os.listdir(self.site.absolute(folder))):
             path = f"{folder}/{name}"
-            info = site.status(self.steps.site.absolute(path))
+            info = site.status(self.site.absolute(path))
             if info is not None and stat.S_ISDIR(info.st_mode):
                 yield from self.below(path)
             else:
                 yield path
 
     def own(self, path: str, data: bytes) -> None:
-        info = self.steps.look.file(path)
-        if self.steps.digest(path, info) != sha256(data):
-            self.steps.look.missing(path)
-            self.steps.put(path, data, info, NEW_FILE_MODE)
+        info = self.look.file(path)
+        if self.digest(path, info) != sha256(data):
+            self.look.missing(path)
+            self.put(path, data, info, NEW_FILE_MODE)
 
     def finish(self) -> Draft:
-        gone = folders.gone(
-            self.steps.look,
-            self.steps.old,
-            self.steps.ops,
-            self.steps.folders,
-            clear=not self.transition.mods,
-        )
+        gone = self.gone(clear=not self.transition.mods)
         for folder in gone.missing:
-            self.steps.net.pop(folder, None)
-        if self.transition.mods:
-            self.new_receipt()
-            final: Receipt | None = self.final_receipt()
-        else:
-            final = None
-        kept = folders.kept(self.steps.look, self.steps.ops, self.steps.folders.made, gone.gone)
+            self.net.pop(folder, None)
+        final = self.final_receipt() if self.transition.mods else None
+        if final is not None:
+            self.own(receipt.RECEIPT, receipt.dump(final))
+        kept = self.kept(gone.gone)
         # The receipt is the last file: whoever sees it sees the rest.
-        ops = sorted(self.steps.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
-        real = self.steps.site.absolute
+        ops = sorted(self.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
+        there = [op.step.path for op in ops if op.info is not None]
+        real = self.site.absolute
         obstacles.check(
-            [
-                *(real(op.step.path) for op in ops if op.info is not None),
-                *(real(one.path) for one in gone.gone),
-            ],
+            [real(path) for path in (*there, *(one.path for one in gone.gone))],
             [real(one.path) for one in kept],
         )
+        steps = tuple(op.step for op in ops)
         return Draft(
             ops=tuple(ops),
-            journal=journal.Journal(
-                steps=tuple(op.step for op in ops),
-                kept=kept,
-                made=tuple(self.steps.folders.made),
-                gone=gone.gone,
-            ),
+            journal=Journal(steps, kept, made=tuple(self.made), gone=gone.gone),
             receipt=final,
             notes=(*gone.notes, *self.linked()),
         )
 
     def linked(self) -> tuple[str, ...]:
         """Say which files have other names: `uv` and `conda` link what they install to their caches."""
-        linked = [
-            path
-            for path, op in self.steps.ops.items()
-            if op.info is not None and op.info.st_nlink > 1
-        ]
+        linked = [path for path, op in self.ops.items() if op.info and op.info.st_nlink > 1]
         if not linked:
             return ()
-        some = (
-            f"{linked[0]} is" if len(linked) == 1 else f"{linked[0]} and {len(linked) - 1} more are"
-        )
+        more = f" and {len(linked) - 1} more are" if len(linked) > 1 else " is"
+        some = f"{linked[0]}{more}"
         said = "perhaps to a package cache (uv, conda): the other names stay as they are, and this tree"
         return (f"{some} hard-linked, {said} has files of its own now",)
 
     def final_receipt(self) -> Receipt:
-        absolute = any(path.startswith("/") for path in self.steps.net)
-        workspace = self.steps.site.workspaces[0] if absolute else None
+        absolute = any(path.startswith("/") for path in self.net)
+        workspace = self.site.workspaces[0] if absolute else None
         return receipt.Receipt(
             vllm=self.transition.vllm,
             mods=self.transition.mods,
-            files=tuple(sorted(self.steps.net.values(), key=lambda file: file.path)),
+            files=tuple(sorted(self.net.values(), key=lambda file: file.path)),
             workspace=workspace,
         )
-
-    def new_receipt(self) -> None:
-        self.own(receipt.RECEIPT, receipt.dump(self.final_receipt()))
 
 
 def _changed(where: Site, path: str, expected: str | None, found: str | None) -> Refused:

@@ -81,6 +81,12 @@ def _receipt_bytes(root: str) -> bytes | None:
         ) from error
 
 
+def reinstall(version: str | None) -> str:
+    """Return the hint for a file whose original is of no use."""
+    named = f"vllm=={version}" if version else "vllm"
+    return f"reinstall vLLM: pip install --force-reinstall --no-deps {named}"
+
+
 class Pristine:
     """A ``Tree``: another one as it was before any mod went in, by its receipt."""
 
@@ -106,8 +112,7 @@ class Pristine:
             what = "missing" if self._tree.read(kept) is None else "damaged"
             raise TreeError(
                 f"{self.spec}: the original of {path}, {kept}, is {what}",
-                hint="reinstall vLLM: pip install --force-reinstall --no-deps "
-                f"vllm{'==' + self.version if self.version else ''}",
+                hint=reinstall(self.version),
             )
         return data
 

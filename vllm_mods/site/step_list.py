@@ -1,33 +1,53 @@
-"""The steps that a draft collects: one for each file, with what it takes to undo it."""
+"""The steps that a draft collects: one for each file, with what it takes to undo it.
+
+With them come the folders that are made, that go, and that stay and keep their mtime.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
-from vllm_mods.site import folders, journal, site
+from vllm_mods.site import site
+from vllm_mods.site.journal_text import Folder, Step
 from vllm_mods.site.operations import Op
 from vllm_mods.site.site import Look, Site
+from vllm_mods.site.state_folder import reinstall
+
+
+class Gone(NamedTuple):
+    """``gone`` folders will be empty and are removed, outer ones first; ``notes`` name the others.
+
+    ``missing`` are those that are not there afterwards, for either reason.
+    """
+
+    gone: tuple[Folder, ...]
+    missing: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 class Steps:
     """Steps on the tree at ``where``, whose receipt is ``there``. Looks, and writes nothing.
 
-    ``old`` has the files of that receipt by path, ``net`` those of the receipt to come.
+    ``old`` has the files of that receipt by path, ``net`` those of the receipt to come; ``made`` are
+    folders to be made, outer ones first, ``maybe_gone`` those that may become empty.
     """
 
     def __init__(self, where: Site, there: Receipt | None, *, keep_links: bool) -> None:
         self.site = where
         self.keep_links = keep_links
-        self.look: Look = site.Look(site=where, folders={})
+        self.look = Look(site=where, folders={})
         self.old = {file.path: file for file in there.files} if there is not None else {}
         self.there = there
         self.net = dict(self.old)
         self.ops: dict[str, Op] = {}
-        self.folders = folders.Folders()
+        self.made: dict[str, None] = {}
+        self.maybe_gone: set[str] = set()
         self.digests: dict[str, str | None] = {}
         self.root_info = os.stat(where.root)
 
@@ -46,14 +66,10 @@ class Steps:
     def keep(self, path: str, info: os.stat_result) -> None:
         """Keep the original of a file, under the name that ``receipt.original`` gives it."""
         original = receipt.original(path)
-        self.add(
-            Op(
-                step=self.step(original, self.look.file(original), self.digest(path, info)),
-                info=self.look.file(original),
-                source=self.site.absolute(path),
-                private=info.st_nlink > 1,
-            )
-        )
+        there = self.look.file(original)
+        step = self.step(original, there, self.digest(path, info))
+        source = self.site.absolute(path)
+        self.add(Op(step, there, source=source, private=info.st_nlink > 1))
 
     def put(self, path: str, data: bytes, info: os.stat_result | None, mode: int) -> None:
         """Add the step that writes a file; the owner stays, or is that of the folder."""
@@ -64,39 +80,26 @@ class Steps:
             while (parent := self.look.folders.get(self.site.absolute(folder))) is None and folder:
                 folder = os.path.dirname(folder)
             like = self.root_info if parent is None else parent
-        self.add(
-            Op(
-                step=self.step(path, info, sha256(data)),
-                info=info,
-                data=data,
-                like=like,
-                mode=mode,
-                attributes_of=None if info is None else self.site.absolute(path),
-            )
-        )
+        step = self.step(path, info, sha256(data))
+        source = None if info is None else self.site.absolute(path)
+        self.add(Op(step, info, data, like=like, mode=mode, attributes_of=source))
 
     def remove(self, path: str, info: os.stat_result | None) -> None:
         """Add the step that removes a file, if it is there."""
         if info is not None:
-            self.add(Op(step=self.step(path, info, None), info=info))
-            self.folders.maybe_gone.update(folders.parents(path))
+            self.add(Op(self.step(path, info, None), info))
+            self.maybe_gone.update(_parents(path))
 
-    def step(self, path: str, info: os.stat_result | None, after: str | None) -> journal.Step:
+    def step(self, path: str, info: os.stat_result | None, after: str | None) -> Step:
         """Describe the next step: hashes, and names for the backup and the staged file."""
-        absolute = self.site.absolute(path)
-        folder, name = os.path.split(absolute)
+        folder, name = os.path.split(self.site.absolute(path))
         # 200 bytes of the name: the whole may be as long as a file system allows.
         stem = os.fsdecode(os.fsencode(name)[:200])
         n = len(self.ops)
         while os.path.lexists(temp := f"{folder}/.{stem}.vllm-mods{n}"):
             n += 1000
-        return journal.Step(
-            path=path,
-            before=self.digest(path, info),
-            after=after,
-            backup=None if info is None else str(len(self.ops)),
-            temp=temp,
-        )
+        backup = None if info is None else str(len(self.ops))
+        return Step(path, self.digest(path, info), after, backup, temp)
 
     def add(self, op: Op) -> None:
         """Add a step, and the folders that have to be made for it."""
@@ -105,8 +108,7 @@ class Steps:
             raise ValueError(f"{path} is to be written twice")
         self.ops[path] = op
         if not op.removes:
-            for folder in self.look.missing(path):
-                self.folders.made[folder] = None
+            self.made.update(dict.fromkeys(self.look.missing(path)))
 
     def restore(self, path: str) -> None:
         """Bring one file back to what it was before any mod."""
@@ -115,32 +117,75 @@ class Steps:
             raise ValueError(f"{path} is in no receipt, so there is nothing to restore")
         info = self.look.file(path)
         if known.before is None:
-            if info is not None:
-                self.remove(path, info)
+            self.remove(path, info)
             return
         original = receipt.original(path)
         saved = self.look.file(original)
         whole = self.digest(original, saved) == known.before
-        data = None if whole else self.untouched(known)
+        data = None if whole else self.original(known)
         if saved is None or not (whole or data):
             what = "missing" if saved is None else "damaged"
             raise Refused(
                 f"{path}: its original {self.site.absolute(original)} is {what}; "
                 "nothing was changed",
-                hint="reinstall vLLM: pip install --force-reinstall --no-deps "
-                f"vllm{'' if self.there is None or not self.there.vllm else '==' + self.there.vllm}",
+                hint=reinstall(self.there and self.there.vllm),
             )
-        self.add(
-            Op(
-                step=self.step(path, info, known.before),
-                info=info,
-                data=data,
-                source=self.site.absolute(original),
-                private=saved.st_nlink > 1,
-            )
-        )
+        step = self.step(path, info, known.before)
+        source = self.site.absolute(original)
+        self.add(Op(step, info, data, source=source, private=saved.st_nlink > 1))
         self.remove(original, saved)
 
-    def untouched(self, file: ReceiptFile) -> bytes | None:
+    def original(self, file: ReceiptFile) -> bytes | None:
         """Return a file as it was before any mod, None if its original is missing or damaged."""
         return receipt.untouched(file, lambda path: site.read(self.site.absolute(path)))
+
+    def gone(self, *, clear: bool) -> Gone:
+        """Find the folders that are ours and will be empty.
+
+        Ours are those in our own folder, and those that the old receipt says were made for a mod, with
+        the bytecode in them. ``clear`` says that no mod will be in.
+        """
+        made_for_mods = {path for path, file in self.old.items() if file.kind == receipt.FOLDER}
+        ours = {
+            folder
+            for folder in self.maybe_gone | made_for_mods | ({receipt.STATE} if clear else set())
+            if folder.split("/", 1)[0] == receipt.STATE
+            or folder.removesuffix("/__pycache__") in made_for_mods
+        }
+        removed: dict[str, Folder] = {}
+        missing: list[str] = []
+        notes: list[str] = []
+        stays = {*self.made, *(path for path, op in self.ops.items() if not op.removes)}
+        leaves = {path for path, op in self.ops.items() if op.removes}
+        for folder in sorted(ours, key=len, reverse=True):  # inner ones first
+            info = self.look.parent(f"{folder}/x")[0]
+            if info is None:
+                missing.append(folder)
+            elif not any(path.startswith(f"{folder}/") for path in stays) and all(
+                f"{folder}/{name}" in leaves or f"{folder}/{name}" in removed
+                for name in os.listdir(self.site.absolute(folder))
+            ):
+                removed[folder] = Folder.of(folder, info)
+                missing.append(folder)
+            elif clear and (folder in self.old or folder == receipt.STATE):
+                notes.append(f"{folder} stays: somebody else has put files into it")
+        gone = tuple(removed[folder] for folder in sorted(removed))
+        return Gone(gone, tuple(missing), tuple(notes))
+
+    def kept(self, removed: Iterable[Folder]) -> tuple[Folder, ...]:
+        """Return every folder that stays and changes, as it is now: its mtime is to be put back."""
+        without = {folder.path for folder in removed}
+        changing = {os.path.dirname(path) for path in (*self.ops, *self.made, *without)} - without
+        return tuple(
+            Folder.of(folder, info)
+            for folder in sorted(changing)
+            if (info := self.look.folders.get(self.site.absolute(folder))) is not None
+        )
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Yield the folders that a path is in, inner ones first, without the root."""
+    folder = os.path.dirname(path)
+    while folder and folder != "/":
+        yield folder
+        folder = os.path.dirname(folder)

@@ -7,12 +7,13 @@ every byte, mode, owner and mtime.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from vllm_mods.base.errors import NotRestored, Refused
+from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import bytecode, journal, obstacles, putting_back, signals, site
@@ -91,8 +92,14 @@ def _drafted(
     *,
     keep_links: bool,
 ) -> tuple[Site, Draft]:
-    there = read_state(root, known).receipt
-    _still_as_planned(root, there, transition)
+    state = read_state(root, known)
+    there = state.receipt
+    # Plans are made without the lock. Files are compared one by one; this is for all others.
+    if state.mods != transition.before:
+        raise Refused(
+            f"{root}: another vllm-mods put mods in or took mods out just now; nothing was changed",
+            hint="run the command again",
+        )
     where = Site(root=root, workspaces=_workspaces(there, workspace))
     try:
         return where, draft(where, there, transition, keep_links=keep_links)
@@ -129,11 +136,8 @@ def recover(root: str, note: Callable[[str], object] = lambda _said: None) -> bo
 
 
 def _recovered(root: str, lock: int, note: Callable[[str], object]) -> bool:
-    held = Held(Site(root=root), lock)
-    try:
+    with contextlib.closing(Held(Site(root=root), lock)) as held:
         return journal.recover(held, note)
-    finally:
-        held.close()
 
 
 def _lock(root: str) -> int:
@@ -155,15 +159,6 @@ def _lock(root: str) -> int:
     return descriptor
 
 
-def _still_as_planned(root: str, there: Receipt | None, transition: Transition) -> None:
-    """Plans are made without the lock. Files are compared one by one; this is for all others."""
-    if (() if there is None else there.mods) != transition.before:
-        raise Refused(
-            f"{root}: another vllm-mods put mods in or took mods out just now; nothing was changed",
-            hint="run the command again",
-        )
-
-
 def _workspaces(there: Receipt | None, workspace: str | None) -> tuple[str, ...]:
     """One workspace for a tree: the one that its templates are in already, else the caller's."""
     if there is not None and there.workspace is not None:
@@ -175,10 +170,10 @@ def _run(held: Held, drafted: Draft, source_date_epoch: int | None) -> tuple[str
     """Do it, or put everything back. Returns notes."""
     progress = _Progress()
     try:
-        with signals.Deferred() as waiting:
+        with signals.deferred() as check:
             try:
                 with held.naming():
-                    _steps(held, drafted, source_date_epoch, progress, waiting.check)
+                    _steps(held, drafted, source_date_epoch, progress, check)
             except BaseException as error:
                 if not progress.committed:
                     _undo(held, drafted, progress, error)
@@ -186,9 +181,8 @@ def _run(held: Held, drafted: Draft, source_date_epoch: int | None) -> tuple[str
                     raise
                 if not progress.committed:
                     raise refusal(held.root, error, "everything was put back") from error
-                progress.notes.append(
-                    f"{error}: {progress.work} could not be removed; the next command will"
-                )
+                said = f"{error}: {progress.work} could not be removed; the next command will"
+                progress.notes.append(said)
     except Interrupted:
         raise Refused(
             f"{held.root}: interrupted by a signal; everything was put back",
@@ -274,14 +268,8 @@ def _stage(held: Held, op: Op, mtime_ns: int | None) -> None:
         info = os.lstat(source)
         site.write(temp, op.data, like=info, mtime_ns=info.st_mtime_ns, attributes_of=source)
     elif op.data is not None and op.like is not None:
-        site.write(
-            temp,
-            op.data,
-            like=op.like,
-            mode=op.mode,
-            mtime_ns=mtime_ns,
-            attributes_of=None if op.attributes_of is None else held.at(op.attributes_of),
-        )
+        of = None if op.attributes_of is None else held.at(op.attributes_of)
+        site.write(temp, op.data, op.like, mode=op.mode, mtime_ns=mtime_ns, attributes_of=of)
 
 
 def _same_as_drafted(held: Held, op: Op) -> None:
@@ -320,28 +308,15 @@ def _settle_folders(held: Held, drafted: Draft, mtime_ns: int | None) -> None:
 
 def _undo(held: Held, drafted: Draft, progress: _Progress, cause: BaseException) -> None:
     """Put everything back. ``NotRestored`` if that fails too: the next command tries again."""
-    try:
-        with held.naming():
-            work = progress.work or journal.find(held.root)
-            if work is None:
-                return
-            if progress.journalled:
-                putting_back.put_back(
-                    held,
-                    work,
-                    drafted.journal,
-                    reached=progress.begun,
-                    what=f"the transaction failed ({cause}) and",
-                )
-                journal.finish(held, work)
-            journal.sweep(held, work)
-    except OSError as error:
-        raise NotRestored(
-            f"{held.root}: the transaction failed ({cause}) and could not be undone ({error}); "
-            "what is needed for that lies in the tree",
-            hint=obstacles.hint(error, str(error.filename), held.root)
-            + "  # then run the command again",
-        ) from error
+    what = f"the transaction failed ({cause}) and"
+    with putting_back.undoing(held, what):
+        work = progress.work or journal.find(held.root)
+        if work is None:
+            return
+        if progress.journalled:
+            putting_back.put_back(held, work, drafted.journal, reached=progress.begun, what=what)
+            journal.finish(held, work)
+        journal.sweep(held, work)
 
 
 def refusal(root: str, error: OSError, outcome: str = "nothing was changed") -> Refused:

@@ -156,11 +156,4 @@ def _lists_any(base: bytes | None, paths: list[str]) -> bool:
 
 def _list_of(tree: Tree, one: ReceiptFile) -> bytes | None:
     """Return a RECORD as it was before the mods, as it is if that is lost."""
-    return _original(tree, one) or tree.read(one.path)
-
-
-def _original(tree: Tree, file: ReceiptFile) -> bytes | None:
-    try:
-        return None if file.before is None else receipt.untouched(file, tree.read)
-    except VllmModsError:
-        return None
+    return receipt.untouched(one, lambda path: _plain(tree, path)) or tree.read(one.path)

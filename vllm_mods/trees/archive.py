@@ -12,9 +12,9 @@ import stat
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -24,44 +24,12 @@ from vllm_mods.trees.folder import read_in_workspace
 if TYPE_CHECKING:
     import tarfile
 
+    from vllm_mods.trees.other_packages import Archive, OtherPackage, OtherPackages
 
+
+_Entry = TypeVar("_Entry")
 # Everything that the standard library raises for an archive with wrong bytes in it.
 _BROKEN = (*zips.BROKEN, *tars.BROKEN)
-
-
-class Archive(Protocol):
-    """Files by name."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Every entry but folders."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
-
-
-class OtherPackage(NamedTuple):
-    """A distribution that is read beside vLLM."""
-
-    name: str
-    version: str
-    archive: Archive
-
-
-class BesideArchive(Protocol):
-    """The distributions beside a vLLM; ``package`` and ``holding`` raise ``TreeError``."""
-
-    def package(self, name: str) -> OtherPackage | None:
-        """Return a distribution; None where vLLM says nothing of it."""
-        ...
-
-    def holding(self, path: str) -> OtherPackage | None:
-        """Return the distribution that a path would be of."""
-        ...
-
-    def apart(self) -> Self:
-        """Return the same, as if nothing had been asked of it."""
-        ...
 
 
 class ArchiveTree:
@@ -91,7 +59,7 @@ class ArchiveTree:
         self.remote = remote
         self.workspace = workspace
         self.identity = identity
-        self.others: BesideArchive | None = None
+        self.others: OtherPackages | None = None
         self._archive = archive
 
     @cached_property
@@ -138,26 +106,27 @@ class ArchiveTree:
     def package(self, name: str) -> str | None:
         """Return the version of another distribution beside it. Raises ``TreeError``."""
         found = None if self.others is None else self.others.package(name)
-        return None if found is None else found.version
+        return found and found.version
 
     def owner(self, path: str) -> tuple[str, str] | None:
         """Return name and version of the other distribution that a path is of. Raises ``TreeError``."""
-        ours = self.others is None or path.partition("/")[0] in self._tops
-        found = None if ours or self.others is None else self.others.holding(path)
-        return None if found is None else (found.name, found.version)
+        found = self._other(path)
+        return found and (found.name, found.version)
 
     def _holding(self, path: str) -> Archive:
         """Return the archive that has what a path begins with: its own, or that of another package."""
-        if self.others is None or path.partition("/")[0] in self._tops:
-            return self._archive
-        found = self.others.holding(path)
+        found = self._other(path)
         return self._archive if found is None else found.archive
+
+    def _other(self, path: str) -> OtherPackage | None:
+        if self.others is None or path.partition("/")[0] in self._tops:
+            return None
+        return self.others.holding(path)
 
     def digest(self, path: str) -> str | None:
         """Return a file's sha256 if it is known without reading the file."""
         digest = getattr(self._holding(path), "digest", None)
-        known: str | None = digest(path) if digest is not None else None
-        return known
+        return digest and digest(path)
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every file below ``under``; ``""`` is the whole archive."""
@@ -184,7 +153,7 @@ class ZipArchive:
         with reading(label):
             self._zip = zips.opened(file)
             infos = zips.files(self._zip)
-        self._infos = _zip_index(infos, label)
+        self._infos = _index(((info.filename, info) for info in infos), label)
         self.names = frozenset(self._infos)
 
     @property
@@ -231,7 +200,7 @@ class TarArchive:
                         raise ValueError(f"it unpacks to more than {limits.SDIST}")
             self._file.seek(0)
             members = list(tars.members(self._file))
-        self._members = _tar_index(members, label)
+        self._members = _index(_without_top(members, label), label)
         self.names = frozenset(self._members)
 
     def read(self, name: str) -> bytes | None:
@@ -266,33 +235,38 @@ def reading(label: str) -> Iterator[None]:
         raise TreeError(f"{label}: corrupt or unreadable: {error}", hint=_REBUILD) from error
 
 
-def _zip_index(infos: tuple[zipfile.ZipInfo, ...], label: str) -> dict[str, zipfile.ZipInfo]:
-    index: dict[str, zipfile.ZipInfo] = {}
-    for info in infos:
-        _check_name(info.filename, known=info.filename in index, label=label)
-        index[info.filename] = info
-    return index
+def opened(kind: str, file: BinaryIO, label: str) -> Archive:
+    """Open a ``wheel``, which takes the file over, or an sdist, which has read all of it then."""
+    if kind == "wheel":
+        return ZipArchive(file, label=label)
+    with file:
+        return TarArchive(file, label=label)
 
 
-def _tar_index(members: list[tarfile.TarInfo], label: str) -> dict[str, tarfile.TarInfo]:
+def _without_top(
+    members: list[tarfile.TarInfo], label: str
+) -> Iterator[tuple[str, tarfile.TarInfo]]:
     tops = {member.name.split("/", 1)[0] for member in members}
     if len(tops) != 1:
         raise TreeError(
             f"{label}: an sdist has one folder at its top, this has {len(tops)}", hint=_REBUILD
         )
-    index: dict[str, tarfile.TarInfo] = {}
     for member in members:
-        if member.isdir():
-            continue
-        _check_name(member.name, known=False, label=label)
-        name = member.name.partition("/")[2]
-        _check_name(name, known=name in index, label=label)
-        index[name] = member
+        if not member.isdir():
+            _check_plain(member.name, label)
+            yield member.name.partition("/")[2], member
+
+
+def _index(entries: Iterable[tuple[str, _Entry]], label: str) -> dict[str, _Entry]:
+    index: dict[str, _Entry] = {}
+    for name, entry in entries:
+        if name in index:
+            raise TreeError(f"{label}: {name!r} is in the archive twice", hint=_REBUILD)
+        _check_plain(name, label)
+        index[name] = entry
     return index
 
 
-def _check_name(name: str, *, known: bool, label: str) -> None:
-    if known:
-        raise TreeError(f"{label}: {name!r} is in the archive twice", hint=_REBUILD)
+def _check_plain(name: str, label: str) -> None:
     if not tree_names.is_plain(name):
         raise TreeError(f"{label}: {name!r} is not a plain relative path", hint=_REBUILD)

@@ -19,12 +19,9 @@ def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
         folders = sorted(one for one in os.listdir(tree.root) if one.endswith(".dist-info"))
     else:
         folders = [] if tree.version is None else [f"vllm-{tree.version}.dist-info"]
-    named = {
-        folder: said for folder in folders if (said := tree_names.dist_info(folder)) is not None
-    }
     return {
         folder: said
-        for folder, said in named.items()
+        for folder, said in tree_names.dist_infos(folders).items()
         if said[0].lower() == "vllm" or rows_of(tree, folder)
     }
 

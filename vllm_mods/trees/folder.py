@@ -14,8 +14,8 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats import tree_names
 
-_MARKER = "vllm/__init__.py"
-_SKIPPED = frozenset({".vllm-mods", "__pycache__"})
+MARKER = "vllm/__init__.py"
+SKIPPED = frozenset({".vllm-mods", "__pycache__"})
 
 
 class FolderTree:
@@ -37,11 +37,7 @@ class FolderTree:
     @cached_property
     def version(self) -> str | None:
         """What the folder says of itself: dist-info, else ``_version.py``, else ``PKG-INFO``."""
-        found = {
-            folder: info
-            for folder in self._dist_infos
-            if (info := tree_names.dist_info(folder)) is not None
-        }
+        found = tree_names.dist_infos(self._dist_infos)
         own = [version for name, version in found.values() if name.lower() == "vllm"]
         if len(own) == 1:
             return own[0]
@@ -78,7 +74,7 @@ class FolderTree:
             try:
                 with os.scandir(os.path.join(self.root, folder)) as entries:
                     for entry in entries:
-                        if entry.name in _SKIPPED:
+                        if entry.name in SKIPPED:
                             continue
                         if entry.is_dir(follow_symlinks=False):
                             pending.append(prefix + entry.name)
@@ -131,8 +127,7 @@ class FolderTree:
             mine = folder.lower().replace("-", "_").startswith(top)
             if answer is not None and not mine:
                 break
-            recorded = tree_names.recorded_hash(self._record(folder), path)
-            agrees = None if recorded is None else tree_names.hash_agrees(recorded, data)
+            agrees = tree_names.is_recorded(self._record(folder), path, data)
             if agrees:
                 return True
             answer = agrees if agrees is not None else answer
@@ -142,7 +137,7 @@ class FolderTree:
         return [
             folder
             for folder in folders
-            if tree_names.recorded_hash(self._record(folder), _MARKER) is not None
+            if tree_names.recorded_hash(self._record(folder), MARKER) is not None
         ]
 
     @cached_property
@@ -172,7 +167,7 @@ def find_site_root(path: str) -> str:
     Raises ``UsageError`` if there is no vLLM at ``path`` or if several readings are possible.
     """
     resolved = os.path.realpath(path)
-    roots = [resolved] if os.path.isfile(os.path.join(path, _MARKER)) else []
+    roots = [resolved] if os.path.isfile(os.path.join(path, MARKER)) else []
     folder = resolved
     while os.path.isdir(resolved) and folder != os.path.dirname(folder):
         above, name = os.path.split(folder)
@@ -194,7 +189,12 @@ def read_in_workspace(path: str, workspace: str | None, spec: str) -> bytes | No
     root = None if workspace is None else os.path.abspath(workspace)
     if root is not None and root != "/" and path.startswith(root + "/"):
         return _read(root, tree_names.split(path[len(root) + 1 :], root), root)
-    raise TreeError(
+    raise outside_workspace(path, workspace, spec)
+
+
+def outside_workspace(path: str, workspace: str | None, spec: str) -> TreeError:
+    """Return why an absolute path is not read."""
+    return TreeError(
         f"{spec}: refusing to read {path}: absolute paths are read inside the workspace only"
         + (f" ({workspace})" if workspace else ", and there is none"),
         hint="vllm-mods … --workspace DIR",
@@ -258,18 +258,16 @@ def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
 
 
 def _no_vllm(path: str) -> UsageError:
+    hint = "name the vllm folder or its site root"
     if not os.path.lexists(path):
-        hint = "name the vllm folder or its site root"
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"
         return UsageError(f"{path}: no such file or folder", hint=hint)
     if os.path.isfile(path):
         for ending, kind in ((".whl", "wheel"), (".tar.gz", "sdist")):
             if path.endswith(ending):
-                return UsageError(f"{path} is a file, not a folder", hint=f"{kind}:{path}")
-        return UsageError(
-            f"{path} is a file, not a folder", hint="name the vllm folder or its site root"
-        )
+                hint = f"{kind}:{path}"
+        return UsageError(f"{path} is a file, not a folder", hint=hint)
     return UsageError(
         f"{path} holds no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py of a folder "
         "named vllm is there",
@@ -281,7 +279,7 @@ def _elsewhere(path: str) -> str:
     """Look where a virtual environment or an installation prefix keeps its packages."""
     import glob  # noqa: PLC0415  (error path)
 
-    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", _MARKER)
+    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
     found = sorted(glob.glob(pattern))
     if found:
         return f"did you mean {os.path.dirname(os.path.dirname(found[0]))}"

@@ -64,27 +64,24 @@ def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class GitTree:
-    """The files of one commit. ``blobs`` keeps their bytes by id: share one among many commits."""
+    """The files of one commit of a repository."""
 
     pristine = True
     remote = False
 
     def __init__(
         self,
-        repository: git.Repo,
+        repository: Repository,
         commit: str,
-        *,
         spec: str,
         workspace: str | None = None,
-        blobs: dict[str, bytes] | None = None,
         version: str | None = None,
     ) -> None:
         self.spec = spec
         self.workspace = workspace
         self.commit = commit
         self._repository = repository
-        self._blobs = {} if blobs is None else blobs
-        self._files = listed(repository, commit, spec)
+        self._files = listed(repository.repo, commit, spec)
         self._named = version
         if "vllm/__init__.py" not in self._files:
             raise UsageError(
@@ -98,7 +95,8 @@ class GitTree:
         if self._named:
             return self._named
         try:
-            tags = self._repository.git.describe("--tags", "--long", "--match", "v*", self.commit)
+            words = ("--tags", "--long", "--match", "v*", self.commit)
+            tags = self._repository.repo.git.describe(*words)
         except GitCommandError:
             return None  # No tag can be reached, as in a shallow clone.
         return from_describe(tags)
@@ -120,7 +118,7 @@ class GitTree:
         if mode not in _REGULAR:
             what = "a symbolic link" if mode == b"120000" else "a submodule"
             raise TreeError(f"{self.spec}: {path} is {what}", hint=f"git show {self.commit}:{path}")
-        return _blob(self._repository, blob, f"{self.spec}: {path}", self._blobs)
+        return self._repository.blob(blob, f"{self.spec}: {path}")
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole commit."""
@@ -142,9 +140,8 @@ def open_git(
 ) -> GitTree:
     """Open ``REPO@REV``, by a version where its name states one. Raises ``UsageError`` if there is no such repository or revision."""
     folder, revision = _split(os.path.expanduser(name), spec)
-    repository = _repository(folder, spec)
-    commit = _commit(repository, revision, spec)
-    return GitTree(repository, commit, spec=spec, workspace=workspace, version=version)
+    repository = Repository(folder, spec)
+    return GitTree(repository, repository.commit(revision), spec, workspace, version)
 
 
 def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
@@ -161,10 +158,10 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
         raise UsageError(
             f"{spec}: a range of revisions is REV1..REV2", hint="git:REPO@v0.19.0..v0.21.0"
         )
-    repository = _repository(folder, spec)
+    repository = Repository(folder, spec)
     tags = {
         tag.name: number
-        for tag in repository.tags
+        for tag in repository.repo.tags
         if (number := from_describe(f"{tag.name}-0-g0")) is not None
     }
     if first in tags and last in tags:
@@ -176,44 +173,15 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
         if not pre:
             found = [name for name in found if name in {first, last} or is_final(tags[name])]
     else:
-        ends = [_commit(repository, end, spec) for end in (first, last)]
-        listed = repository.git.rev_list("--first-parent", "--reverse", f"{ends[0]}..{ends[1]}")
-        found = listed.split()
+        span = f"{repository.commit(first)}..{repository.commit(last)}"
+        found = repository.repo.git.rev_list("--first-parent", "--reverse", span).split()
     if not found or len(found) > limits.REVISIONS:
-        what = (
-            "no revision"
-            if not found
-            else f"{len(found)} commits, and {int(limits.REVISIONS)} are the most"
-        )
+        many = f"{len(found)} commits, and {int(limits.REVISIONS)} are the most"
+        what = many if found else "no revision"
         raise UsageError(
             f"{spec}: there is {what} in this range", hint=f"git -C {folder} log {given}"
         )
     return tuple(f"git:{folder}@{revision}" for revision in found)
-
-
-def _repository(folder: str, spec: str) -> git.Repo:
-    try:
-        repository = git.Repo(folder)
-        repository.git.update_environment(**safe_environment(os.environ))
-        return repository  # noqa: TRY300
-    except (InvalidGitRepositoryError, NoSuchPathError) as error:
-        raise UsageError(
-            f"{spec}: {folder} is not a git repository", hint=f"git -C {folder} status"
-        ) from error
-
-
-def _commit(repository: git.Repo, revision: str, spec: str) -> str:
-    try:
-        # --end-of-options: a revision that starts with a dash is no option.
-        commit: str = repository.git.rev_parse(
-            "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
-        )
-    except GitCommandError as error:
-        why = said(error) or f"{repository.working_dir} has no revision {revision}"
-        what = f"origin {revision}" if re.fullmatch(r"[0-9a-f]{7,40}", revision) else "--tags"
-        hint = f"git -C {repository.working_dir} fetch {what}"
-        raise UsageError(f"{spec}: {why}", hint=hint) from error
-    return commit
 
 
 def _split(name: str, spec: str) -> tuple[str, str]:
@@ -233,32 +201,23 @@ def _split(name: str, spec: str) -> tuple[str, str]:
     raise UsageError(f"{spec}: {folder}: no such folder", hint="git:REPO@REV, REPO a local folder")
 
 
-def _blob(repository: git.Repo, blob: str, what: str, known: dict[str, bytes]) -> bytes:
-    if blob not in known:
-        try:
-            stream = repository.odb.stream(bytes.fromhex(blob))
-            known[blob] = limits.bounded(stream, limits.UNPACKED_FILE, what)
-        except (GitCommandError, ValueError, OSError) as error:
-            raise TreeError(
-                f"cannot read {what}: {said(error)}", hint=f"git -C {repository.git_dir} fsck"
-            ) from error
-    return known[blob]
+def _output(repository: git.Repo, what: str, command: str, *words: str) -> bytes:
+    """Return what a command of git writes; ``what`` is said where it fails. Raises ``TreeError``."""
+    run = getattr(repository.git, command)
+    try:
+        out: bytes = run(*words, stdout_as_string=False, strip_newline_in_stdout=False)
+    except GitCommandError as error:
+        hint = f"git -C {repository.working_dir} fsck"
+        raise TreeError(f"{what}: {said(error)}", hint=hint) from error
+    return out
 
 
 def listed(
     repository: git.Repo, commit: str, spec: str, *paths: str
 ) -> dict[str, tuple[bytes, str]]:
     """Return the mode and the blob of every entry of a commit, or of some. Raises ``TreeError``."""
-    try:
-        listing: bytes = repository.git.ls_tree(
-            *("-r", "-z", "--full-tree", commit, "--", *paths),
-            stdout_as_string=False,
-            strip_newline_in_stdout=False,
-        )
-    except GitCommandError as error:
-        raise TreeError(
-            f"{spec}: cannot list the commit: {said(error)}", hint="git fsck"
-        ) from error
+    words = ("-r", "-z", "--full-tree", commit, "--", *paths)
+    listing = _output(repository, f"{spec}: cannot list the commit", "ls_tree", *words)
     files: dict[str, tuple[bytes, str]] = {}
     for row in listing.split(b"\0"):
         head, tab, path = row.partition(b"\t")
@@ -303,31 +262,59 @@ class Commit(NamedTuple):
 class Repository:
     """A local repository, opened once to read many of its commits; each blob is read once."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, spec: str = "") -> None:
         """Open it. Raises ``UsageError`` if there is none."""
         self.folder = os.path.expanduser(folder)
-        self.spec = f"git:{self.folder}"
-        self._repository = _repository(self.folder, self.spec)
+        self.spec = spec or f"git:{self.folder}"
         self._blobs: dict[str, bytes] = {}
+        try:
+            self.repo = git.Repo(self.folder)
+        except (InvalidGitRepositoryError, NoSuchPathError) as error:
+            raise UsageError(
+                f"{self.spec}: {self.folder} is not a git repository",
+                hint=f"git -C {self.folder} status",
+            ) from error
+        self.repo.git.update_environment(**safe_environment(os.environ))
 
     def commit(self, revision: str) -> str:
         """Return the id of the commit that a revision names. Raises ``UsageError`` for none."""
-        return _commit(self._repository, revision, self.spec)
+        try:
+            # --end-of-options: a revision that starts with a dash is no option.
+            commit: str = self.repo.git.rev_parse(
+                "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+            )
+        except GitCommandError as error:
+            why = said(error) or f"{self.repo.working_dir} has no revision {revision}"
+            what = f"origin {revision}" if re.fullmatch(r"[0-9a-f]{7,40}", revision) else "--tags"
+            hint = f"git -C {self.repo.working_dir} fetch {what}"
+            raise UsageError(f"{self.spec}: {why}", hint=hint) from error
+        return commit
 
     def tree(self, commit: str) -> GitTree:
         """Return the files of a commit. Raises ``UsageError`` if vLLM is not among them."""
-        spec = f"{self.spec}@{commit}"
-        return GitTree(self._repository, commit, spec=spec, blobs=self._blobs)
+        return GitTree(self, commit, f"{self.spec}@{commit}")
+
+    def blob(self, blob: str, what: str) -> bytes:
+        """Return the bytes of a blob, ``what`` it is being said where they cannot be read: ``TreeError``."""
+        if blob not in self._blobs:
+            try:
+                stream = self.repo.odb.stream(bytes.fromhex(blob))
+                self._blobs[blob] = limits.bounded(stream, limits.UNPACKED_FILE, what)
+            except (GitCommandError, ValueError, OSError) as error:
+                raise TreeError(
+                    f"cannot read {what}: {said(error)}", hint=f"git -C {self.repo.git_dir} fsck"
+                ) from error
+        return self._blobs[blob]
 
     def read(self, commit: str, path: str) -> bytes | None:
         """Return the bytes of a file in a commit, None for none and for what is no file.
 
         Raises ``TreeError`` for one that cannot be read.
         """
-        entry = listed(self._repository, commit, self.spec, path).get(path)
+        entry = listed(self.repo, commit, self.spec, path).get(path)
         if entry is None or entry[0] not in _REGULAR:
             return None
-        return _blob(self._repository, entry[1], f"{self.spec}@{commit}: {path}", self._blobs)
+        return self.blob(entry[1], f"{self.spec}@{commit}: {path}")
 
     def renames(self, commit: Commit) -> dict[str, str]:
         """Return what a commit renamed, as git tells it from its first parent. Raises ``TreeError``."""
@@ -335,16 +322,9 @@ class Repository:
             return {}
         words = ("-r", "-z", "-M", "-l4000", "--diff-filter=R", "--name-status")
         safe = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        try:
-            out: bytes = self._repository.git.diff_tree(
-                *words, *safe, commit.parents[0], commit.sha, stdout_as_string=False
-            )
-        except GitCommandError as error:
-            raise TreeError(
-                f"{self.spec}: cannot tell renames: {said(error)}",
-                hint=f"git -C {self.folder} fsck",
-            ) from error
-        parts = out.split(b"\0")
+        ends = (commit.parents[0], commit.sha)
+        what = f"{self.spec}: cannot tell renames"
+        parts = _output(self.repo, what, "diff_tree", *words, *safe, *ends).split(b"\0")
         pairs = zip(parts[1::3], parts[2::3], strict=False)
         return {os.fsdecode(old): os.fsdecode(new) for old, new in pairs}
 
@@ -353,26 +333,11 @@ class Repository:
 
         Oldest first. Raises ``TreeError`` if git cannot walk the history.
         """
-        try:
-            out: bytes = self._repository.git.log(
-                "--first-parent",
-                "--reverse",
-                "--no-renames",
-                "--no-show-signature",
-                "--name-only",
-                "-z",
-                "--format=%x01%H%x00%P%x00%cI%x00%s",
-                f"{since}..{until}",
-                "--",
-                stdout_as_string=False,
-                strip_newline_in_stdout=False,
-            )
-        except GitCommandError as error:
-            raise TreeError(
-                f"{self.spec}: cannot walk the history: {said(error)}",
-                hint=f"git -C {self.folder} fsck",
-            ) from error
-        return tuple(_commits(out))
+        words = ("--first-parent", "--reverse", "--no-renames", "--no-show-signature")
+        form = ("--name-only", "-z", "--format=%x01%H%x00%P%x00%cI%x00%s")
+        what = f"{self.spec}: cannot walk the history"
+        span = f"{since}..{until}"
+        return tuple(_commits(_output(self.repo, what, "log", *words, *form, span, "--")))
 
 
 def _commits(log: bytes) -> Iterator[Commit]:

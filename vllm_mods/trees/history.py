@@ -48,25 +48,17 @@ class CommitHistory:
         """
         found = None
         for commit in self.commits:
-            if path not in commit.paths or not self._lost(commit, path, name):
+            if path not in commit.paths or self._defined(commit, path, name) != (True, False):
                 continue
             new = [
                 other
                 for other in commit.paths
-                if other.endswith(".py") and self._gained(commit, other, name)
+                if other.endswith(".py") and self._defined(commit, other, name) == (False, True)
             ]
             if len(new) != 1:
                 return None
             path, found = new[0], HistoryMove(new[0], commit)
         return found
-
-    def _lost(self, commit: Commit, path: str, name: str) -> bool:
-        was, now = self._defined(commit, path, name)
-        return was and not now
-
-    def _gained(self, commit: Commit, path: str, name: str) -> bool:
-        was, now = self._defined(commit, path, name)
-        return now and not was
 
     def _defined(self, commit: Commit, path: str, name: str) -> tuple[bool, bool]:
         """Tell whether a file defined a name at module level before a commit, and after it."""

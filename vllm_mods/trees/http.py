@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -108,7 +108,7 @@ class Http:
                 if end - start > limits.SPAN:
                     raise TreeError(
                         f"{redact(url)}: a part of {end - start:,} bytes, and {limits.SPAN} is the most",
-                        hint="the file is not what it says it is: try another index",
+                        hint=_OTHER,
                     )
                 data = self._body(response, end - start)
                 if len(data) != end - start:
@@ -129,23 +129,17 @@ class Http:
             file.truncate()
             with self._get(url, {"Accept-Encoding": "identity"}) as response:
                 self._check(response, url)
-                stated = response.headers.get("Content-Length", "")
-                total = number_of(stated)
+                total = number_of(response.headers.get("Content-Length", ""))
                 done = 0
-                try:
-                    # As it comes: some servers call a .tar.gz encoded, and requests would undo it.
-                    for chunk in response.raw.stream(_CHUNK, decode_content=False):
-                        file.write(chunk)
-                        done += len(chunk)
-                        if done > limits.DOWNLOAD:
-                            raise TreeError(
-                                f"{redact(url)}: more than {limits.DOWNLOAD}, and no end",
-                                hint="the file is not what it says it is: try another index",
-                            )
-                        if progress is not None:
-                            progress(done, total)
-                finally:
-                    self.received += response.raw.tell()
+                for chunk in self._chunks(response):
+                    file.write(chunk)
+                    done += len(chunk)
+                    if done > limits.DOWNLOAD:
+                        raise TreeError(
+                            f"{redact(url)}: more than {limits.DOWNLOAD}, and no end", hint=_OTHER
+                        )
+                    if progress is not None:
+                        progress(done, total)
                 if total is not None and done != total:
                     raise _CutError(f"{done} bytes came of {total}")
 
@@ -222,20 +216,22 @@ class Http:
 
     def _body(self, response: requests.Response, limit: int) -> bytes:
         """Read the body, of a server that sends more than ``limit`` no more than that."""
-        parts: list[bytes] = []
-        size = 0
+        body = bytearray()
+        for chunk in self._chunks(response):
+            body += chunk
+            if len(body) > limit:
+                raise TreeError(
+                    f"{redact(response.url)}: more came than the {int(limit):,} bytes that there can be",
+                    hint=_SETTINGS,
+                )
+        return bytes(body)
+
+    def _chunks(self, response: requests.Response) -> Iterator[bytes]:
+        """Yield a body as it comes: some servers call a .tar.gz encoded, and requests would undo it."""
         try:
-            for chunk in response.raw.stream(_CHUNK, decode_content=False):
-                parts.append(chunk)
-                size += len(chunk)
-                if size > limit:
-                    raise TreeError(
-                        f"{redact(response.url)}: more came than the {int(limit):,} bytes that there can be",
-                        hint=_SETTINGS,
-                    )
+            yield from response.raw.stream(_CHUNK, decode_content=False)
         finally:
             self.received += response.raw.tell()
-        return b"".join(parts)
 
 
 def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
@@ -252,13 +248,10 @@ def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
         page = unpacking.decompress(data, limits.PAGE)
     except zlib.error as error:
         raise _CutError(str(error)) from error
+    if unpacking.unconsumed_tail and not unpacking.eof:
+        raise TreeError(f"{redact(url)}: it unpacks to more than {limits.PAGE}", hint=_SETTINGS)
     if not unpacking.eof:
-        more = unpacking.unconsumed_tail
-        raise (
-            TreeError(f"{redact(url)}: it unpacks to more than {limits.PAGE}", hint=_SETTINGS)
-            if more
-            else _CutError("the packed page is cut short")
-        )
+        raise _CutError("the packed page is cut short")
     return page
 
 
@@ -292,4 +285,5 @@ def _login(url: str) -> tuple[str, str] | None:
     return unquote(parts.username), unquote(parts.password or "")
 
 
+_OTHER = "the file is not what it says it is: try another index"
 _SETTINGS = "pip config list  # index-url, proxy, cert, timeout and retries are taken from there"

@@ -11,9 +11,8 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import pairing_lock, tree_names
 from vllm_mods.images.model import DIR, FILE, LINK, Base, resolve
+from vllm_mods.trees.folder import MARKER, SKIPPED, outside_workspace
 
-_MARKER = "vllm/__init__.py"
-_SKIPPED = frozenset({".vllm-mods", "__pycache__"})
 _MINORS = range(9, 17)
 # Beside what the image itself names: where images of vLLM and of its forks have it.
 _PREFIXES = (
@@ -73,7 +72,7 @@ class ImageTree:
         top = f"{self.site_root}/{folder}".rstrip("/")
         for entry in self.base.paths(top):
             path = entry.path.removeprefix(f"{self.site_root}/")
-            if entry.kind == FILE and _SKIPPED.isdisjoint(path.split("/")):
+            if entry.kind == FILE and SKIPPED.isdisjoint(path.split("/")):
                 yield path
 
     def folders(self) -> tuple[str, ...]:
@@ -97,8 +96,7 @@ class ImageTree:
         """Compare with vLLM's ``RECORD``; ``None`` for what it does not list."""
         if path.startswith("/"):
             return None
-        recorded = tree_names.recorded_hash(self._record, path)
-        return None if recorded is None else tree_names.hash_agrees(recorded, data)
+        return tree_names.is_recorded(self._record, path, data)
 
     @cached_property
     def _record(self) -> bytes:
@@ -123,11 +121,7 @@ class ImageTree:
         if root and path.startswith(f"{root.rstrip('/')}/"):
             tree_names.split(path[1:], self.spec)
             return resolve(self.base, path)
-        raise TreeError(
-            f"{self.spec}: refusing to read {path}: absolute paths are read inside the workspace only"
-            + (f" ({root})" if root else ", and there is none"),
-            hint="vllm-mods … --workspace DIR",
-        )
+        raise outside_workspace(path, root, self.spec)
 
     def _check_absent(self, parts: list[str]) -> None:
         """Raise ``TreeError`` if there is something at a path after all, and it is no file."""
@@ -202,7 +196,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
                 hint="leave --target-in-image out: what is found is named",
             )
         return place
-    looked = list(_candidates(base))
+    looked = list(dict.fromkeys(_candidates(base)))
     found = _vllms(base, looked) or _vllms(base, _behind_pth(base, looked))
     locked = [one for one in found if base.entry(f"{one}/{pairing_lock.PLACE}") is not None]
     if len(found) > 1 and len(locked) == 1:
@@ -224,7 +218,9 @@ def find_site_root(base: Base, named: str | None = None) -> str:
 
 def _vllms(base: Base, folders: Iterable[str]) -> dict[str, str]:
     """Return which folders hold a vLLM, each with what is wrong with it."""
-    return {one: fault for one in folders if (fault := _fault(base, one)) is not None}
+    return {
+        one: fault for one in dict.fromkeys(folders) if (fault := _fault(base, one)) is not None
+    }
 
 
 def _fault(base: Base, folder: str) -> str | None:
@@ -232,7 +228,7 @@ def _fault(base: Base, folder: str) -> str | None:
     entry = base.entry(f"{folder}/vllm" if folder else "vllm")
     if entry is not None and entry.kind == LINK:
         return f"a symbolic link to {entry.target}"
-    is_there = entry is not None and base.entry(f"{folder}/{_MARKER}".lstrip("/")) is not None
+    is_there = entry is not None and base.entry(f"{folder}/{MARKER}".lstrip("/")) is not None
     return "" if is_there else None
 
 
@@ -254,14 +250,13 @@ def _files(base: Base, folders: Iterable[str]) -> Iterator[str]:
 
 
 def _behind_pth(base: Base, folders: list[str]) -> Iterator[str]:
-    """Yield what the ``.pth`` files of folders put behind them on Python's path, once, resolved."""
-    seen = set(folders)
+    """Yield what the ``.pth`` files of folders put behind them on Python's path, resolved."""
     for path in sorted(_files(base, folders)):
         if path.endswith(".pth"):
             for line in (base.read(path) or b"").decode("utf-8", "replace").splitlines():
                 if line.strip() and not line.startswith(("#", "import ", "import\t")):
                     place = posixpath.join("/", posixpath.dirname(path), line.rstrip())
-                    yield from _new(resolve(base, place), seen)
+                    yield resolve(base, place)
 
 
 def _nothing(base: Base, looked: list[str]) -> UsageError:
@@ -284,15 +279,13 @@ def _nothing(base: Base, looked: list[str]) -> UsageError:
 
 
 def _candidates(base: Base) -> Iterator[str]:
-    """Yield each folder that Python may import from, once, resolved."""
+    """Yield the folders that Python may import from, resolved."""
     settings = _settings(base)
-    variables = dict(
-        one.partition("=")[::2] for one in settings.get("Env") or () if isinstance(one, str)
-    )
+    texts = (one for one in settings.get("Env") or () if isinstance(one, str))
+    variables = dict(one.partition("=")[::2] for one in texts)
     working = str(settings.get("WorkingDir") or "/")
-    folders = [
-        place for place in variables.get("PYTHONPATH", "").split(":") if place.startswith("/")
-    ]
+    paths = variables.get("PYTHONPATH", "").split(":")
+    folders = [place for place in paths if place.startswith("/")]
     programs = [place.rstrip("/") for place in variables.get("PATH", "").split(":")]
     home = variables.get("HOME") or _home(base, str(settings.get("User") or "root"))
     data = variables.get("XDG_DATA_HOME") or f"{home}/.local/share"
@@ -302,22 +295,17 @@ def _candidates(base: Base) -> Iterator[str]:
         variables.get("PYTHONUSERBASE") or f"{home}/.local",
         f"{variables.get('UV_TOOL_DIR') or f'{data}/uv/tools'}/vllm",
     ]
-    seen: set[str] = set()
     for folder in (*folders, working):
-        yield from _new(resolve(base, folder), seen)
-    for prefix in (*prefixes, *_PREFIXES):
-        for name in ("lib", "lib64"):
-            place = resolve(base, f"{prefix}/{name}") if prefix else ""
-            if not place or place in seen:
-                continue
-            seen.add(place)
-            if base.entry(place) is None:
-                continue
-            for version in ("python3", *(f"python3.{minor}" for minor in _MINORS)):
-                if base.entry(f"{place}/{version}") is None:
-                    continue
-                for kind in ("dist-packages", "site-packages"):
-                    yield from _new(resolve(base, f"{place}/{version}/{kind}"), seen)
+        yield resolve(base, folder)
+    named = [prefix for prefix in (*prefixes, *_PREFIXES) if prefix]
+    libs = (resolve(base, f"{prefix}/{name}") for prefix in named for name in ("lib", "lib64"))
+    for lib in dict.fromkeys(libs):
+        if not lib or base.entry(lib) is None:
+            continue
+        for version in ("python3", *(f"python3.{minor}" for minor in _MINORS)):
+            if base.entry(f"{lib}/{version}") is not None:
+                yield resolve(base, f"{lib}/{version}/dist-packages")
+                yield resolve(base, f"{lib}/{version}/site-packages")
 
 
 def _home(base: Base, user: str) -> str:
@@ -328,12 +316,6 @@ def _home(base: Base, user: str) -> str:
         if len(fields) > 5 and wanted in {fields[0], fields[2]}:
             return fields[5]
     return "/root" if wanted in {"root", "0"} else f"/home/{wanted}"
-
-
-def _new(folder: str, seen: set[str]) -> Iterator[str]:
-    if folder not in seen:
-        seen.add(folder)
-        yield folder
 
 
 def _settings(base: Base) -> dict[str, Any]:

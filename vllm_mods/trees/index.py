@@ -1,4 +1,4 @@
-"""The pages of a package index, as data.
+"""The pages of a package index, as data, and which of a release's files is read.
 
 Formats: the simple repository API of the Python packaging specifications, in HTML (PEP 503, with
 PEP 592 yanking, PEP 658/714 metadata) and in JSON (PEP 691, PEP 700 sizes). Pure.
@@ -20,6 +20,7 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
+from packaging.version import InvalidVersion, Version
 
 from vllm_mods.base import limits
 from vllm_mods.base.untrusted import json_of
@@ -117,6 +118,48 @@ def release_file(filename: str, url: str, project: str = PROJECT) -> ReleaseFile
     )
 
 
+def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]:
+    """Return the files that ``name`` can stand for, the best first; ``()`` if there are none.
+
+    ``name`` is a file name, which stands for itself, or a version: then a wheel for Linux on
+    x86_64 is best, whatever machine this is, so that an answer does not depend on who asks; among
+    them the highest build tag; then any wheel; then the sdist. A version without a local part
+    stands for one with it only if there is no other. Yanked files come into it, as with pip, only
+    if nothing else has that version.
+    """
+    exact = tuple(file for file in files if file.filename == name)
+    if exact:
+        return exact
+    wanted = parsed(name)
+    if wanted is None:
+        return ()
+    matching = [file for file in files if Version(file.version) == wanted]
+    if not matching and wanted.local is None:
+        local = [file for file in files if Version(file.version).public == str(wanted)]
+        newest = max((Version(file.version) for file in local), default=None)
+        matching = [file for file in local if Version(file.version) == newest]
+    kept = [file for file in matching if file.yanked is None] or matching
+    return tuple(sorted(kept, key=_preference, reverse=True))
+
+
+def without_ranges(candidates: tuple[ReleaseFile, ...]) -> ReleaseFile:
+    """Return what to download in place of the wheel that is best: the smaller sdist, if it will do.
+
+    A rebuilt wheel (it has a build tag) may hold other sources than the sdist.
+    """
+    wheel = candidates[0]
+    sdist = next((file for file in candidates if file.kind == "sdist"), None)
+    return wheel if sdist is None or wheel.build else sdist
+
+
+def parsed(name: str) -> Version | None:
+    """Return a version, None for what is none."""
+    try:
+        return Version(name)
+    except InvalidVersion:
+        return None
+
+
 def _from_json(body: bytes, url: str, project: str) -> Iterator[ReleaseFile | None]:
     page = json_of(body)
     if not isinstance(page, dict) or not isinstance(page.get("files"), list):
@@ -180,6 +223,16 @@ def _html_file(anchor: dict[str, str | None], base: str, project: str) -> Releas
         requires_python=anchor.get("data-requires-python"),
         yanked=(anchor["data-yanked"] or "") if "data-yanked" in anchor else None,
     )
+
+
+def _preference(file: ReleaseFile) -> tuple[bool, bool, tuple[int, str] | tuple[()], list[int]]:
+    linux = any(
+        platform.startswith(("manylinux", "linux")) and platform.endswith("_x86_64")
+        for platform in file.platforms
+    )
+    # cp38-abi3 < cp311: among wheels per interpreter any will do, but always the same one.
+    digits = [int("".join(filter(str.isdigit, tag)) or 0) for tag in file.interpreters]
+    return file.kind == "wheel", linux, file.build, sorted(digits)
 
 
 def _named(text: str) -> str | None:

@@ -134,11 +134,5 @@ def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> 
         file = open(path, "rb")  # noqa: SIM115  (lives as long as the tree)
     except OSError as error:
         raise TreeError(f"{spec}: {error.strerror}", hint=f"ls -la {path}") from error
-    if kind == "wheel":
-        return archive.ArchiveTree(
-            archive.ZipArchive(file, label=path), spec=spec, workspace=workspace
-        )
-    with file:
-        return archive.ArchiveTree(
-            archive.TarArchive(file, label=path), spec=spec, workspace=workspace
-        )
+    found = archive.opened(kind, file, path)
+    return archive.ArchiveTree(found, spec=spec, workspace=workspace)

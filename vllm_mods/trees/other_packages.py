@@ -7,21 +7,20 @@ release was uploaded is what people got on that day; a version that was named st
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.trees.archive import OtherPackage
+from vllm_mods.formats.tree_names import canonical
+from vllm_mods.trees.packages import needs
 
 if TYPE_CHECKING:
     from vllm_mods.base.model import Mod
-    from vllm_mods.trees.archive import Archive
     from vllm_mods.trees.index import ReleaseFile
 
 # What vLLM's images have, whoever asks.
@@ -38,6 +37,25 @@ _MACHINE = {
 }
 # vLLM does not name its compiler: torch pins it.
 _VIA = {"triton": "torch"}
+
+
+class Archive(Protocol):
+    """Files by name."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every entry but folders."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
+
+
+class OtherPackage(NamedTuple):
+    """A distribution that is read beside vLLM."""
+
+    name: str
+    version: str
+    archive: Archive
 
 
 class Project(Protocol):
@@ -69,7 +87,7 @@ class OtherPackages:
         self._project = project
         self._metadata = metadata
         self._day = day
-        self._named = {str(canonicalize_name(name)): version for name, version in named.items()}
+        self._named = {canonical(name): version for name, version in named.items()}
         self._found: dict[str, OtherPackage | None] = {}
         self._asked: dict[str, None] = {}
 
@@ -81,7 +99,7 @@ class OtherPackages:
 
     def package(self, name: str) -> OtherPackage | None:
         """Return a distribution; None where vLLM says nothing of it. Raises ``TreeError``, ``UsageError``."""
-        name = str(canonicalize_name(name))
+        name = canonical(name)
         self._asked[name] = None
         if name not in self._found:
             self._found[name] = self._find(name)
@@ -146,16 +164,14 @@ def changed(mods: Iterable[Mod]) -> frozenset[str]:
     of = {one.package for mod in mods for one in mod.variants if one.package}
     tops = {path.partition("/")[0].removesuffix(".py") for mod in mods for path in mod.outside}
     names = {*of, *tops, *(f"{top}-python" for top in tops)}
-    return frozenset(
-        str(canonicalize_name(name)) for name in names | {_VIA.get(n, n) for n in names}
-    )
+    return frozenset(canonical(name) for name in names | {_VIA.get(n, n) for n in names})
 
 
 def asked_for(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, str]:
     """Return versions by canonical name. Raises ``UsageError`` for one of what none of the mods changes."""
     asked = changed(mods)
     for name, version in named.items():
-        if canonicalize_name(name) not in asked:
+        if canonical(name) not in asked:
             of = {one.package for mod in mods for one in mod.variants if one.package}
             of = of or {path.partition("/")[0] for mod in mods for path in mod.outside}
             theirs = f"what they change beside vLLM is of {', '.join(sorted(of))}"
@@ -163,7 +179,7 @@ def asked_for(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, str]:
                 f"--with {name}=={version}: none of {', '.join(mod.name for mod in mods)} changes it",
                 hint=theirs if of else "they change nothing beside vLLM: leave --with out",
             )
-    return {str(canonicalize_name(name)): version for name, version in named.items()}
+    return {canonical(name): version for name, version in named.items()}
 
 
 def chosen(texts: tuple[str, ...]) -> dict[str, str]:
@@ -183,23 +199,13 @@ def chosen(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
     """Return what all of a METADATA's lines on a distribution allow together."""
-    sets = [one.specifier for one in _requirements(metadata) if canonicalize_name(one.name) == name]
+    sets = [
+        one.specifier for one in needs(metadata or b"", _MACHINE) if canonical(one.name) == name
+    ]
     allowed = SpecifierSet()
     for one in sets:
         allowed &= one
     return allowed if sets else None
-
-
-def _requirements(metadata: bytes | None) -> Iterator[Requirement]:
-    head = (metadata or b"").decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
-    for line in head.splitlines():
-        if line.startswith("Requires-Dist:"):
-            try:
-                found = Requirement(line.partition(":")[2].strip())
-            except InvalidRequirement:
-                continue  # of an index that takes anything
-            if found.marker is None or found.marker.evaluate(_MACHINE):
-                yield found
 
 
 def _takes_python(requires: str | None) -> bool:

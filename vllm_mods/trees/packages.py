@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
 from vllm_mods.formats import tree_names
+from vllm_mods.formats.tree_names import canonical
 
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
@@ -31,10 +31,10 @@ def beside(tree: Tree, names: Collection[str]) -> Packages:
     """
     listed = getattr(tree, "folders", tuple)
     try:
-        named = {name: said for name in listed() if (said := tree_names.dist_info(name))}
+        named = tree_names.dist_infos(listed())
         own = next((name for name, said in named.items() if said[0].lower() == "vllm"), None)
-        needs = _needs(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
-        pins = _pins(needs)
+        wanted = needs(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
+        pins = _pins(wanted)
         installed = {canonical(name): version for name, version in named.values()}
         for name in names:
             # of an image the site root is not listed
@@ -44,7 +44,7 @@ def beside(tree: Tree, names: Collection[str]) -> Packages:
                     installed[name] = pins[name]
     except TreeError:
         return Packages({}, {})
-    return Packages(installed, pins, {canonical(one.name) for one in needs})
+    return Packages(installed, pins, {canonical(one.name) for one in wanted})
 
 
 def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
@@ -58,26 +58,22 @@ def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     }
 
 
-def read(text: str) -> Requirement | None:
-    """Read a requirement (PEP 508); None for one that is none, or that is not for a Linux."""
+def read(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:
+    """Read a requirement (PEP 508); None for one that is none, or that is not for a machine."""
     try:
         found = Requirement(text)
-        meant = found.marker is None or found.marker.evaluate(dict(_LINUX))
+        meant = found.marker is None or found.marker.evaluate(dict(machine))
     except (InvalidRequirement, UndefinedEnvironmentName):
         return None
     return found if meant else None
 
 
-def canonical(name: str) -> str:
-    """Return the one spelling of a package's name."""
-    return str(canonicalize_name(name))
-
-
-def _needs(metadata: bytes) -> list[Requirement]:
-    """Return what ``Requires-Dist`` demands of a Linux."""
+def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirement]:
+    """Return what ``Requires-Dist`` demands of a machine."""
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
     lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
-    return [one for line in lines if (one := read(line.partition(":")[2].strip())) is not None]
+    texts = (line.partition(":")[2].strip() for line in lines)
+    return [one for text in texts if (one := read(text, machine)) is not None]
 
 
 def _pins(needs: Iterable[Requirement]) -> dict[str, str]:

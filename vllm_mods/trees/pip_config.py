@@ -9,6 +9,7 @@ half a second, and it need not be installed beside this tool.
 from __future__ import annotations
 
 import configparser
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -55,30 +56,25 @@ def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> Pi
     Raises ``UsageError`` for a file or a value that pip would not take either.
     """
     values = _merge(environ, prefix)
-    no_index = _flag(values, "no-index")
-    index_urls = (values.get("index-url", (_PYPI, ""))[0], *_list(values, "extra-index-url"))
-    certificates = values.get("cert", ("", ""))[0] or next(
-        # pip's requests honours the first two, its truststore the third.
-        (
-            environ[name]
-            for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
-            if environ.get(name)
-        ),
-        "",
-    )
-    links = _list(values, "find-links")
+    text = {option: value for option, (value, _) in values.items()}
+    lists = ("extra-index-url", "find-links", "trusted-host")
+    more_urls, links, trusted = (tuple(text.get(option, "").split()) for option in lists)
+    index_urls = (text.get("index-url", _PYPI), *more_urls)
+    # pip's requests honours the first two, its truststore the third.
+    variables = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+    certificates = (text.get("cert"), *map(environ.get, variables), "")
     for url in (*index_urls, *links):
         _check_url(url)
     default_timeout = values.get("default-timeout", ("15", ""))
     return PipSettings(
-        index_urls=() if no_index else index_urls,
+        index_urls=() if _flag(values, "no-index") else index_urls,
         find_links=links,
-        verify=_path(certificates, environ),
-        client_cert=_path(values.get("client-cert", ("", ""))[0], environ),
-        proxy=values.get("proxy", ("", ""))[0] or None,
+        verify=_path(next(filter(None, certificates), ""), environ),
+        client_cert=_path(text.get("client-cert", ""), environ),
+        proxy=text.get("proxy"),
         timeout=_number("timeout", values.get("timeout", default_timeout)),
         retries=int(_number("retries", values.get("retries", ("5", "")))),
-        trusted_hosts=_list(values, "trusted-host"),
+        trusted_hosts=trusted,
     )
 
 
@@ -106,9 +102,8 @@ def _merge(environ: Mapping[str, str], prefix: str) -> dict[str, tuple[str, str]
     for file in config_files(environ, prefix):
         parser = _parse(file)
         for name in _SECTIONS:
-            if parser is not None and parser.has_section(name):
-                for option, value in parser.items(name):
-                    sections[name][_option(option)] = (value, f"{file} [{name}]")
+            for option, value in parser.items(name) if parser.has_section(name) else ():
+                sections[name][_option(option)] = (value, f"{file} [{name}]")
     merged: dict[str, tuple[str, str]] = {}
     for name in _SECTIONS:
         merged.update({key: item for key, item in sections[name].items() if item[0]})
@@ -118,13 +113,15 @@ def _merge(environ: Mapping[str, str], prefix: str) -> dict[str, tuple[str, str]
     return merged
 
 
-def _parse(file: str) -> configparser.RawConfigParser | None:
+def _parse(file: str) -> configparser.RawConfigParser:
+    """Read a file; one that is not there has nothing in it."""
     parser = configparser.RawConfigParser()
     try:
-        with open(file, encoding="utf-8") as stream:
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError),
+            open(file, encoding="utf-8") as stream,
+        ):
             parser.read_file(stream)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
     except (OSError, UnicodeDecodeError, configparser.Error) as error:
         raise UsageError(
             f"{file}: cannot read pip's settings: {error}", hint="pip config debug"
@@ -136,17 +133,11 @@ def _option(name: str) -> str:
     return name.lower().replace("_", "-").removeprefix("--")
 
 
-def _list(values: Mapping[str, tuple[str, str]], option: str) -> tuple[str, ...]:
-    return tuple(values.get(option, ("", ""))[0].split())
-
-
 def _flag(values: Mapping[str, tuple[str, str]], option: str) -> bool:
     value, where = values.get(option, ("false", ""))
-    if value.lower() in _TRUE:
-        return True
-    if value.lower() in _FALSE:
-        return False
-    raise UsageError(f"{where}: {option} = {value!r} is neither true nor false", hint=_SHOW)
+    if value.lower() not in _TRUE | _FALSE:
+        raise UsageError(f"{where}: {option} = {value!r} is neither true nor false", hint=_SHOW)
+    return value.lower() in _TRUE
 
 
 def _number(option: str, item: tuple[str, str]) -> float:

@@ -6,15 +6,15 @@ import contextlib
 import copy
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
-from vllm_mods.trees.archive import Archive, ArchiveTree, TarArchive, ZipArchive
-from vllm_mods.trees.choosing import choose, parsed, without_ranges
-from vllm_mods.trees.index import PROJECT, ReleaseFile, release_file
+from vllm_mods.trees.archive import ArchiveTree, opened
+from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file, without_ranges
 from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from vllm_mods.base.model import Tree
     from vllm_mods.trees.http import Http
+    from vllm_mods.trees.other_packages import Archive
+    from vllm_mods.trees.pip_config import PipSettings
 
     Progress = Callable[[str, int, int | None], None]
     Note = Callable[[str], None]
@@ -64,30 +66,36 @@ class Releases:
         cache_dir: str | None = None,
         commits: str | None = None,
     ) -> None:
-        self._settings = settings = read_settings(os.environ)
         self._commits = commits
-        self.http: Http | None = None
-        if not offline:
-            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
-
-            self.http = Http(settings)
+        self._offline = offline
         self._workspace = workspace
         self._progress = progress
         self._note = note
         self._told: set[str] = set()
         self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
-        self._sources = IndexSources(settings, self._cache, self.http, note=note)
         self._project = PROJECT
         self._others: dict[str, Releases] = {}
+        self._connect(read_settings(os.environ))
+
+    def _connect(self, settings: PipSettings) -> None:
+        """Ask the indexes of these settings from now on."""
+        self._settings = settings
+        self.http: Http | None = None
+        if not self._offline:
+            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
+
+            self.http = Http(settings)
+        self._sources = self._sources_of(PROJECT)
+
+    def _sources_of(self, project: str) -> IndexSources:
+        return IndexSources(self._settings, self._cache, self.http, self._note, project)
 
     def of(self, project: str) -> Releases:
         """Return the releases of another project, with the same connections and the same cache."""
         if project not in self._others:
             other = self._others[project] = copy.copy(self)
             other._project = project  # noqa: SLF001  (it is of this class)
-            other._sources = IndexSources(  # noqa: SLF001
-                self._settings, self._cache, self.http, note=self._note, project=project
-            )
+            other._sources = self._sources_of(project)  # noqa: SLF001
         return self._others[project]
 
     def archive(self, version: str) -> Archive:
@@ -127,7 +135,8 @@ class Releases:
             place = f"{self._commits}@{commit}"
             return open_git(place, spec=spec, workspace=self._workspace, version=name)
         if commit is not None:
-            self._ask_also(f"{self._commits}/{commit}")
+            urls = (*self._settings.index_urls, f"{self._commits}/{commit}")
+            self._connect(replace(self._settings, index_urls=urls))
         if verify:
             self.verify(name)
         answer = self._sources.ask(fresh=False)
@@ -156,15 +165,6 @@ class Releases:
         tree.others = OtherPackages(self.of, tree.metadata, file.uploaded, named or {})
         return tree
 
-    def _ask_also(self, url: str) -> None:
-        """Ask one more index from now on."""
-        self._settings = replace(self._settings, index_urls=(*self._settings.index_urls, url))
-        if self.http is not None:
-            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
-
-            self.http = Http(self._settings)
-        self._sources = IndexSources(self._settings, self._cache, self.http, note=self._note)
-
     def whole(self, name: str) -> Tree:
         """Open a release so that all of its source is here: its sdist, or the wheel where there is none.
 
@@ -178,9 +178,7 @@ class Releases:
         sdists = [one for one in files if one.kind == "sdist" and one.version == version]
         file = next((one for one in sdists if one.yanked is None), candidates[0])
         self._check_link(file)
-        place = local_path(file.url)
-        opened = self._download(file) if place is None else self._local(file, place)
-        archive = _opened(file, opened)
+        archive = opened(file.kind, self._here(file) or self._download(file), file.filename)
         tree = ReleaseTree(archive, spec=f"pypi:{name}", identity=file.sha256)
         tree.releases = self
         return tree
@@ -205,11 +203,8 @@ class Releases:
         seen = seen_of(file, self._cache, None)
         if seen is not None and seen.whole:
             return
-        kept = self._kept(file)
-        if kept is not None:
-            pin(file, self._cache, kept)
-            return
-        with self._fetched(file) as whole:
+        kept = self._here(file)
+        with self._fetched(file) if kept is None else contextlib.nullcontext(kept) as whole:
             pin(file, self._cache, whole)
 
     def identity(self, name: str) -> str | None:
@@ -235,13 +230,8 @@ class Releases:
         """
         best = candidates[0]
         self._check_link(best)
-        place = local_path(best.url)
-        if place is not None:
-            return _opened(best, self._local(best, place)), best
-        whole = self._kept(best)
-        if whole is not None:
-            return _opened(best, whole), best
-        if best.kind == "wheel":
+        there = self._here(best)
+        if there is None and best.kind == "wheel":
             try:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
             except NoRangesError as error:
@@ -249,7 +239,8 @@ class Releases:
                 self._check_link(best)
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
-        return _opened(best, self._download(best)), best
+                there = self._here(best)
+        return opened(best.kind, there or self._download(best), best.filename), best
 
     def _check_link(self, file: ReleaseFile) -> None:
         """Raise ``TreeError`` for a link that leads where the page it is on may not."""
@@ -257,9 +248,6 @@ class Releases:
             check_hop(file.page, file.url, self._settings.trusts)
 
     def _download(self, file: ReleaseFile) -> BinaryIO:
-        kept = self._kept(file)
-        if kept is not None:
-            return kept
         with self._fetched(file) as scratch:
             digest = file_digest(scratch)
             self._cache.keep_file(scratch, digest)
@@ -273,20 +261,18 @@ class Releases:
             raise Unreachable(
                 f"{file.filename}: the cache does not have it", hint="run once without --offline"
             )
-        progress = self._progress
+        tell = self._progress and partial(self._progress, f"downloading {file.filename}")
         with self._cache.scratch() as scratch:
-            self.http.download(
-                file.url,
-                scratch,
-                progress
-                and (lambda done, total: progress(f"downloading {file.filename}", done, total)),
-            )
+            self.http.download(file.url, scratch, tell)
             scratch.flush()
             self._check(file, file_digest(scratch))
             yield scratch
 
-    def _kept(self, file: ReleaseFile) -> BinaryIO | None:
-        """Open an earlier download, by its hash or, where the index gives none, by its URL."""
+    def _here(self, file: ReleaseFile) -> BinaryIO | None:
+        """Open what lies on this machine, or an earlier download: by its hash or, where the index gives none, by its URL."""
+        place = local_path(file.url)
+        if place is not None:
+            return self._local(file, place)
         link = self._cache.lookup("downloads", file.url) if file.sha256 is None else None
         digest = link.decode("ascii", "replace") if link else file.sha256
         return self._cache.get_file(digest) if digest else None
@@ -321,13 +307,10 @@ class Releases:
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
             return self._nothing(answer, what=f"{spec}: not found")
-        if release_file(name, "") is not None or parsed(name) is None:
-            version = release_file(name, "")
-            near = tuple(
-                file.filename
-                for file in answer.files
-                if version is not None and file.version == version.version
-            )
+        named = release_file(name, "")
+        if named is not None or parsed(name) is None:
+            version = named and named.version
+            near = [file.filename for file in answer.files if file.version == version]
             known = f"files of that release: {', '.join(near)}" if near else "no such release"
             return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
         if self.http is None:
@@ -354,10 +337,3 @@ class Releases:
         kind = Unreachable if answer.failures else TreeError
         what = what or f"no release of {self._project} found"
         return kind(f"{what}{why or ': no index or folder has it'}", hint=hint)
-
-
-def _opened(file: ReleaseFile, opened: BinaryIO) -> Archive:
-    if file.kind == "wheel":
-        return ZipArchive(opened, label=file.filename)
-    with opened:
-        return TarArchive(opened, label=file.filename)

@@ -53,9 +53,7 @@ class Seen(NamedTuple):
         return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def seen_of(
-    file: ReleaseFile, cache: Cache, http: Http | None, *, clock: Callable[[], float] = time.time
-) -> Seen | None:
+def seen_of(file: ReleaseFile, cache: Cache, http: Http | None) -> Seen | None:
     """Return what is known of a wheel: of all of it, else what was seen at its URL and still is there.
 
     Whether it is, the server is asked, for one byte, ten minutes after it was asked last.
@@ -67,7 +65,7 @@ def seen_of(
     if there is None:
         return None
     seen, asked = there
-    if http is None or 0 <= clock() - asked < _FRESH_SECONDS:
+    if http is None or 0 <= time.time() - asked < _FRESH_SECONDS:
         return seen
     try:
         now = http.span(file.url, 0, 1)
@@ -75,7 +73,7 @@ def seen_of(
         return seen
     if now is None or not seen.etag or (now.total, now.etag) != (seen.total, seen.etag):
         return None
-    _keep(cache, seen, clock(), "seen", file.url, file.sha256 or "")
+    _keep(cache, seen, "seen", file.url, file.sha256 or "")
     return seen
 
 
@@ -95,7 +93,7 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
         record=cache.put(record),
         whole=True,
     )
-    _keep(cache, seen, time.time(), "whole", file.sha256 or "")
+    _keep(cache, seen, "whole", file.sha256 or "")
     there = _kept(cache, "seen", file.url, file.sha256 or "")
     if there is not None and there[0].key != seen._replace(etag=there[0].etag).key:
         raise TreeError(
@@ -112,27 +110,27 @@ def checked_record(archive: ZipArchive, label: str) -> bytes:
         for name in archive.names
         if name.endswith("/RECORD") and tree_names.dist_info(name.removesuffix("/RECORD"))
     ]
-    wrong = "there is no RECORD in it" if len(names) != 1 else ""
-    data = b"" if wrong else archive.read(names[0]) or b""
-    sizes = {name: info.file_size for name, info in archive.infos.items()}
-    rows: dict[str, tuple[str, str]] = {}
-    try:
-        for row in csv.reader(io.StringIO(data.decode())):
-            rows[row[0]] = row[1], row[2]
-    except (ValueError, IndexError, csv.Error) as error:
-        wrong = wrong or f"its RECORD cannot be read: {error}"
-    own = {f"{name}{end}" for name in names for end in ("", ".jws", ".p7s")}
-    for name, (digest, size) in rows.items():
-        if name not in own and (
-            tree_names.sha256_of(digest) is None or size != str(sizes.get(name))
-        ):
-            wrong = wrong or f"its RECORD has {name} as it is not in it"
-    for name in sizes:
-        if name not in own and name not in rows:
-            wrong = wrong or f"its RECORD has no hash of {name}"
-    if wrong:
+    data = archive.read(names[0]) if len(names) == 1 else None
+    wrong = "there is no RECORD in it" if data is None else _fault(archive, names[0], data)
+    if data is None or wrong is not None:
         raise TreeError(f"{label}: {wrong}", hint=_CHANGED)
     return data
+
+
+def _fault(archive: ZipArchive, record: str, data: bytes) -> str | None:
+    """Say where a wheel's RECORD and the wheel disagree."""
+    sizes = {name: info.file_size for name, info in archive.infos.items()}
+    try:
+        rows = {row[0]: (row[1], row[2]) for row in csv.reader(io.StringIO(data.decode()))}
+    except (ValueError, IndexError, csv.Error) as error:
+        return f"its RECORD cannot be read: {error}"
+    own = {record, f"{record}.jws", f"{record}.p7s"}
+    for name, (digest, size) in rows.items():
+        stated = tree_names.sha256_of(digest) is not None and size == str(sizes.get(name))
+        if name not in own and not stated:
+            return f"its RECORD has {name} as it is not in it"
+    unstated = (name for name in sizes if name not in own and name not in rows)
+    return next((f"its RECORD has no hash of {name}" for name in unstated), None)
 
 
 def _from(file: BinaryIO, start: int) -> bytes:
@@ -150,8 +148,8 @@ def _kept(cache: Cache, kind: str, *key: str) -> tuple[Seen, float] | None:
         return None  # Written by another version, or cut short.
 
 
-def _keep(cache: Cache, seen: Seen, asked: float, kind: str, *key: str) -> None:
-    data = json.dumps({**seen._asdict(), "asked": asked}).encode()
+def _keep(cache: Cache, seen: Seen, kind: str, *key: str) -> None:
+    data = json.dumps({**seen._asdict(), "asked": time.time()}).encode()
     cache.record(kind, *key, data=data)
 
 
@@ -192,8 +190,8 @@ class RemoteZip:
 
     def _known(self, seen: Seen | None) -> tuple[Seen, bytes] | None:
         """Take what was seen as the end of the file, if the cache has it all."""
-        directory = None if seen is None else self._cache.get(seen.directory)
-        record = None if seen is None else self._cache.get(seen.record)
+        directory = seen and self._cache.get(seen.directory)
+        record = seen and self._cache.get(seen.record)
         if seen is None or directory is None or record is None:
             return None
         if seen.start + len(directory) != seen.total:
@@ -203,19 +201,14 @@ class RemoteZip:
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, of the cache or by one range."""
-        if self._zip.infos.get(name) is None:
+        if name not in self.names:
             return None
         if name not in self._read_already:
             data = self._from_cache(name)
             if data is None:
-                if self._offline:
-                    raise Unreachable(
-                        f"{self._file.filename}: the cache does not have {name}", hint=OFFLINE
-                    )
                 data = self._fetch(name)
-                self._cache.record(
-                    "files", self.seen.key, name, data=self._cache.put(data).encode()
-                )
+                digest = self._cache.put(data)
+                self._cache.record("files", self.seen.key, name, data=digest.encode())
             self._read_already[name] = data
         return self._read_already[name]
 
@@ -225,9 +218,11 @@ class RemoteZip:
         return tree_names.sha256_of(recorded) if recorded else None
 
     def _fetch(self, name: str) -> bytes:
-        start = self._zip.infos[name].header_offset
+        if self._offline:
+            why = f"{self._file.filename}: the cache does not have {name}"
+            raise Unreachable(why, hint=OFFLINE)
         try:
-            self._spans.load(start, self._ends[start])
+            self._spans.load(*self._extent(name))
             data = self._zip.read(name)
         except NoRangesError as error:
             raise TreeError(
@@ -253,11 +248,8 @@ class RemoteZip:
         digest = link.decode("ascii", "replace") if link else self.digest(name)
         data = None if digest is None else self._cache.get(digest)
         # of another release perhaps: RECORD has said that it is this one, and the directory has to agree
-        of_directory = self._zip.infos[name]
-        if data is None or (len(data), zlib.crc32(data)) != (
-            of_directory.file_size,
-            of_directory.CRC,
-        ):
+        stated = self._zip.infos[name]
+        if data is None or (len(data), zlib.crc32(data)) != (stated.file_size, stated.CRC):
             return None
         return data if self._is_recorded(name, data) else None
 
@@ -267,21 +259,25 @@ class RemoteZip:
         ends = [*starts[1:], self._zip.start_of_directory]
         return dict(zip(starts, ends, strict=False))  # an empty archive has an end and no start
 
+    def _extent(self, name: str) -> tuple[int, int]:
+        """Return where a file's header starts, and where its data ends."""
+        start = self._zip.infos[name].header_offset
+        return start, self._ends[start]
+
     def _load_record(self) -> None:
         """Get RECORD and what lies behind it in one piece: it usually is the last file."""
-        for name, info in self._zip.infos.items():
+        for name in self._zip.infos:
             if name.endswith(".dist-info/RECORD"):
-                self._spans.load(info.header_offset, self._ends[info.header_offset])
+                self._spans.load(*self._extent(name))
 
     def _check_metadata(self) -> None:
         expected = self._file.metadata_sha256
-        for name, info in self._zip.infos.items() if expected else ():
+        for name in self._zip.infos if expected else ():
             folder, _, rest = name.partition("/")
-            start = info.header_offset
             if (
                 rest == "METADATA"
                 and tree_names.dist_info(folder)
-                and self._spans.has(start, self._ends[start])
+                and self._spans.has(*self._extent(name))
                 and hashlib.sha256(self._zip.read(name) or b"").hexdigest() != expected
             ):
                 raise TreeError(
@@ -298,5 +294,5 @@ class RemoteZip:
             directory=self._cache.put(self._spans.bytes_at(start, self._spans.total)),
             record=self._cache.put(self._record),
         )
-        _keep(self._cache, seen, time.time(), "seen", self._file.url, self._file.sha256 or "")
+        _keep(self._cache, seen, "seen", self._file.url, self._file.sha256 or "")
         return seen

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from vllm_mods.base import limits
@@ -16,7 +15,7 @@ from vllm_mods.base.untrusted import json_of
 from vllm_mods.trees.index import ACCEPT, PROJECT, WebPage, parse_page, release_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 _FRESH_SECONDS = 600.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IndexAnswer:
+class IndexAnswer(NamedTuple):
     """What all sources together know, and why those that could not be asked could not.
 
     ``old`` means that a kept page stood in for an index that could have been asked.
@@ -47,9 +45,7 @@ class IndexSources:
         settings: PipSettings,
         cache: Cache,
         http: Http | None,
-        *,
         note: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.time,
         project: str = PROJECT,
     ) -> None:
         self._settings = settings
@@ -57,7 +53,6 @@ class IndexSources:
         self._cache = cache
         self._http = http
         self._note = note
-        self._clock = clock
         self._used_kept = False
         self._answer: IndexAnswer | None = None
 
@@ -76,20 +71,14 @@ class IndexSources:
         self._used_kept = False
         files: dict[str, ReleaseFile] = {}
         failures: list[str] = []
-        for url in self._urls():
+        indexes = (f"{url.rstrip('/')}/{self._project}/" for url in self._settings.index_urls)
+        for url in (*self._settings.find_links, *indexes):
             try:
                 for file in self._ask_one(url, fresh=fresh):
                     files.setdefault(file.filename, file)
             except TreeError as error:
                 failures.append(error.message)
-        return IndexAnswer(
-            files=tuple(files.values()), failures=tuple(failures), old=self._used_kept
-        )
-
-    def _urls(self) -> Iterator[str]:
-        yield from self._settings.find_links
-        for url in self._settings.index_urls:
-            yield f"{url.rstrip('/')}/{self._project}/"
+        return IndexAnswer(tuple(files.values()), tuple(failures), old=self._used_kept)
 
     def _ask_one(self, url: str, *, fresh: bool) -> tuple[ReleaseFile, ...]:
         place = local_path(url)
@@ -105,14 +94,13 @@ class IndexSources:
 
     def _page(self, url: str, *, fresh: bool) -> WebPage | None:
         kept = self._kept(url)
-        if kept is not None and not fresh and 0 <= self._clock() - kept[1] < _FRESH_SECONDS:
+        if kept is not None and not fresh and 0 <= time.time() - kept[1] < _FRESH_SECONDS:
             self._used_kept = self._http is not None
             return kept[0]
         if self._http is None:
             if kept is None:
-                raise Unreachable(
-                    f"{redact(url)}: no copy of this page is kept, and we are offline"
-                )
+                why = "no copy of this page is kept, and we are offline"
+                raise Unreachable(f"{redact(url)}: {why}")
             return kept[0]
         try:
             page = self._http.page(url, ACCEPT)
@@ -146,7 +134,7 @@ class IndexSources:
             "url": page.url if page else None,
             "content_type": page.content_type if page else None,
             "blob": self._cache.put(page.body) if page else None,
-            "time": self._clock(),
+            "time": time.time(),
         }
         self._cache.record("pages", url, data=json.dumps(record).encode())
 
@@ -167,18 +155,10 @@ def _local_files(place: str, project: str) -> tuple[ReleaseFile, ...]:
     try:
         if os.path.isfile(page):
             with open(page, "rb") as file:
-                files += parse_page(
-                    limits.bounded(file, limits.PAGE, page),
-                    "text/html",
-                    f"file://{quote(page)}",
-                    project,
-                )
-        if is_folder:
-            archives = sorted(os.listdir(place))
-            files += (
-                release_file(name, f"file://{quote(f'{place}/{name}')}", project)
-                for name in archives
-            )
+                body = limits.bounded(file, limits.PAGE, page)
+            files += parse_page(body, "text/html", f"file://{quote(page)}", project)
+        for name in sorted(os.listdir(place)) if is_folder else ():
+            files.append(release_file(name, f"file://{quote(f'{place}/{name}')}", project))
         # Neither: an extra index that does not have the project.
         return tuple(file for file in files if file is not None)
     except OSError as error:

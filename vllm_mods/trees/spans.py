@@ -92,10 +92,8 @@ class Spans(io.RawIOBase):
 
     def _fetch(self, start: int, end: int) -> bytes:
         if self._http is None:
-            raise Unreachable(
-                f"{self._file.filename}: the cache does not have this part of it",
-                hint=OFFLINE,
-            )
+            why = f"{self._file.filename}: the cache does not have this part of it"
+            raise Unreachable(why, hint=OFFLINE)
         self._tell(0, end - start)
         span = self._http.span(self._file.url, start, end)
         if span is None:
@@ -123,10 +121,6 @@ class Spans(io.RawIOBase):
     def seekable(self) -> bool:
         """Say so, as ``io`` asks."""
         return True
-
-    def tell(self) -> int:
-        """Return the place that is read next."""
-        return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a place of the file; nothing is fetched."""
