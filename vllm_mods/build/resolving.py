@@ -14,7 +14,6 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import (
     LAYER_FORMAT,
     LockedBase,
-    LockedChange,
     LockedMod,
     LockedTemplate,
     LockedVllm,
@@ -179,10 +178,7 @@ def _mod(one: ModPlan) -> LockedMod:
         variant=one.variant.id if one.variant is not None else None,
         verdict=one.verdict.value,
         manifest=one.mod.manifest.decode("utf-8", "surrogateescape"),
-        files=tuple(
-            LockedChange(path=change.path, before=sha256(change.before), after=sha256(change.after))
-            for change in one.changes
-        ),
+        files=receipt.hashes(one.changes),
     )
 
 

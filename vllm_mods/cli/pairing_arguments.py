@@ -16,7 +16,7 @@ from vllm_mods.build.building import Drafted
 from vllm_mods.build.layer import Node
 from vllm_mods.build.outputs import engine
 from vllm_mods.build.remembered_base import Remembered
-from vllm_mods.cli import options
+from vllm_mods.cli import answers
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
@@ -128,12 +128,12 @@ def on_base(
     base: Base
     base = open_base(
         ref,
-        progress=options.progress(),
-        note=options.note,
+        progress=answers.progress(),
+        note=answers.note,
         platform=platform if locked is None else locked.base.platform,
     )
     if base.where in engine.PROGRAMS and not afresh:
-        base = Remembered(base, Cache(cache_folder(os.environ), note=options.note))
+        base = Remembered(base, Cache(cache_folder(os.environ), note=answers.note))
     try:
         if platform is not None:
             demand_platform(base, platform)
@@ -142,7 +142,7 @@ def on_base(
         site_root = find_site_root(base, in_image)
         tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
         if text := pairing.advice(wanted, tree.version):
-            options.note(text)
+            answers.note(text)
 
         def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
             from vllm_mods.build import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
@@ -190,4 +190,11 @@ def writing(files: Mapping[str, bytes], hint: str) -> Iterator[None]:
                 ) from error
         yield
     for path in files:
-        options.note(f"wrote {path}")
+        answers.note(f"wrote {path}")
+
+
+def mod_lines(lock: PairingLock) -> list[str]:
+    """Return a line for each mod of a lock."""
+    return [
+        f"  {one.name} {one.version}  {one.verdict} (variant {one.variant})" for one in lock.mods
+    ]
