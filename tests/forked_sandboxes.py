@@ -103,7 +103,7 @@ def _server(start: str, places: Sequence[str]) -> _Server:
 
 
 def _run(
-    command: Sequence[str], *, timeout: float, stdout: IO[bytes] | None = None, **how: Any
+    command: Sequence[str], *, timeout: float, stdout: IO[bytes] | int, **how: Any
 ) -> subprocess.CompletedProcess[bytes]:
     start, places = command[3], command[4:]
     if start not in _KNOWN:
@@ -113,7 +113,7 @@ def _run(
         given.write(how["input"])
         given.seek(0)
         with tempfile.TemporaryFile() as said:
-            out = said if stdout is None else stdout
+            out = said if isinstance(stdout, int) else stdout
             asked = json.dumps({"env": how["env"], "cwd": how["cwd"]}).encode()
             files = [given.fileno(), out.fileno(), err.fileno()]
             socket.send_fds(server.line, [asked], files)
@@ -140,10 +140,8 @@ def _run(
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     with pytest.MonkeyPatch.context() as patch:
         if not ALL and not any(map(item.get_closest_marker, ("started", *FAR))):
-            forking = SimpleNamespace(run=_run, TimeoutExpired=subprocess.TimeoutExpired)
-            forking.DEVNULL = subprocess.DEVNULL
+            forking = SimpleNamespace(**vars(subprocess) | {"run": _run})
             patch.setattr(rendering, "subprocess", forking)
-            patch.setattr(parser_process, "subprocess", forking)
         return (yield)
 
 

@@ -88,7 +88,7 @@ def test_names_that_turn_text_around_turn_nothing() -> None:
     )
     page = html.render(made, {})
     assert "<img" not in page
-    for text in (page, matrix_text.render(made), matrix_markdown.render(made, {})):
+    for text in (page, matrix_text.render(made), matrix_markdown.render(made)):
         assert not {"\u061c", "\u202e", "\u2066"} & set(text)
 
 

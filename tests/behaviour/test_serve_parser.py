@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from vllm_mods.base.model import Level
-from vllm_mods.serve import command, configs
+from vllm_mods.serve import configs
 from vllm_mods.serve.check import Serving, check
 from vllm_mods.serve.known import KnownFlags
 from vllm_mods.trees.open import open_tree
@@ -115,9 +115,9 @@ def test_the_names_are_those_of_the_real_parser(both: Both) -> None:
         assert len(mine) == 1, names
         possible = set(mine[0].names)
         if both.known.shape(mine[0]).kind == "switch":
-            possible |= {
-                off for n in mine[0].names for off in command.negatives(n, both.known.flags)
-            }
+            long = [name for name in mine[0].names if name.startswith("--")]
+            possible |= {f"--no-{name[2:]}" for name in long}
+            possible.update(*map(both.known.flags.rules.inverted, long))
         assert names <= possible
     real = {name for action in both.real["flags"] for name in action["names"]}
     assert {name for flag in both.known.flags.flags for name in flag.names} <= real

@@ -13,7 +13,7 @@ from mod_folders import FAST, LOADER, SITE, TOP
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.making import fetching, fetching_git, from_folder, over_releases, served_git
+from vllm_mods.making import fetching, fetching_git, from_folder, over_releases, served
 from vllm_mods.making import folder as launcher
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.recording import Limits
@@ -254,14 +254,12 @@ def test_a_redirect_is_not_followed(tmp_path: Path, shelf: Shelf) -> None:
         ("clone --depth x https://h/x", None),
     ],
 )
-def test_only_uses_that_ask_for_one_ref_are_known(
-    words: str, asked: served_git.Asked | None
-) -> None:
-    assert served_git.parse(words.split(), {"origin": "https://o/x"}.get) == asked
+def test_only_uses_that_ask_for_one_ref_are_known(words: str, asked: served.Asked | None) -> None:
+    assert served.parse_git(words.split(), {"origin": "https://o/x"}.get) == asked
 
 
 def test_what_a_recording_says_that_it_asked_for_is_looked_at(tmp_path: Path) -> None:
-    (tmp_path / served_git.ASKED).write_bytes(
+    (tmp_path / served.ASKED).write_bytes(
         b'["https://h/x", "--upload-pack=touch x", 0]\n["--upload-pack=x", "HEAD", 0]\nnot json\n{}\n'
         b'[1, 2, 3]\n["https://h/x", "HEAD", -1]\n["https://h/x", "HEAD", true]\n["https://h/x", "a", 2]\n'
     )

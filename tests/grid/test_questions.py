@@ -86,3 +86,14 @@ def test_a_failure_is_remembered() -> None:
     assert recorder.failure is not None
     assert recorder.failure.message == "no vllm/a.py"
     assert not questions.holds(asked(MemoryTree(FILES)), Broken({}))
+
+
+def test_a_failure_to_say_what_was_released_is_remembered_too() -> None:
+    class Broken(MemoryTree):
+        def is_released(self, path: str, data: bytes) -> bool | None:
+            raise TreeError(f"no record of {path}: {len(data)} bytes")
+
+    recorder = Recorder(Broken({}))
+    with pytest.raises(TreeError):
+        recorder.is_released("vllm/a.py", b"a")
+    assert recorder.failure is not None

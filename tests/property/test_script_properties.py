@@ -116,6 +116,7 @@ def done_by_bash(script: str) -> tuple[int, dict[str, bytes]]:
 @example(["[ a.py = $X ] && X=a.py || :", f'[ a.py = "$X" ] && cp a.py {F1} || :'])
 @example(["X='a c'", f"[ -n $X ] && echo 1 > {F1} || :"])
 @example([f"[ -n $X ] && echo 1 > {F1} || :"])
+@example([f"printf '{{x}} %s\\n' a > {F1}"])
 @example(["f() {", "[ a = $X ] && shift || :", f'echo "$1" > {F1}', "}", "f a b"])
 def test_what_is_read_is_what_bash_does(lines: list[str]) -> None:
     script = "\n".join(

@@ -16,8 +16,8 @@ from vllm_mods.base.model import Level, ModPlan, TemplateFile, Verdict
 from vllm_mods.serve.check import ServeAnswer, Serving, check
 from vllm_mods.serve.command import words
 from vllm_mods.serve.faults import ServeFault
-from vllm_mods.serve.history import told
 from vllm_mods.serve.known import KnownFlags
+from vllm_mods.serve.releases import told
 from vllm_mods.serve.template import ContainerSettings
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def test_what_is_right_passes_without_a_word(line: str) -> None:
         ("--share 82", "value-range", "--share", None),
         ("--batch 1.5K", "value-type", "--batch", None),
         ("--max-model-len 32kk", "value-type", "--max-model-len", None),
+        (f"--max-model-len {'9' * 400}k", "value-type", "--max-model-len", None),
         ("--dtype", "value-missing", "--dtype", None),
         ("--dtype --quiet", "value-missing", "--dtype", None),
         ("--pair 1", "value-missing", "--pair", None),
@@ -126,6 +127,7 @@ def test_what_is_right_passes_without_a_word(line: str) -> None:
         ("""-sc '{"methd": "mtp"}'""", "json-key", "-sc", "method"),
         ("""-sc '{"method": "mtpp"}'""", "json-value", "-sc", "mtp"),
         ("""-sc '{"num_speculative_tokens": 0}'""", "value-range", "-sc", None),
+        ("""-sc '{"num_speculative_tokens": Infinity}'""", "json-value", "-sc", None),
         ("-sc.methd mtp", "json-key", "-sc.methd", "method"),
         ("""-pc '{"passes": {"fuze": true}}'""", "json-key", "-pc", "fuse"),
         ("""-pc '{"made": 1}'""", "json-key", "-pc", None),
@@ -265,6 +267,22 @@ def test_the_template_that_an_image_has_or_has_not() -> None:
     assert errors(ask("--chat-template /else/there.jinja", container=_Work())) != []
 
 
+def test_what_only_begins_like_an_object_is_text() -> None:
+    model = FILES["vllm/config/model.py"].replace(
+        b"hf_overrides: dict[str, Any]", b"hf_overrides: dict[str, Any] | Callable"
+    )
+    files = {**FILES, "vllm/config/model.py": model}
+    assert ask("--hf-overrides '{abc'", files=files).faults == ()
+    assert only(ask("--hf-overrides '{abc}'", files=files)).code == "json-invalid"
+
+
+def test_one_of_several_values_may_be_none() -> None:
+    names = (b"names: str | list[str]", b"names: list[int]")
+    files = {**FILES, "vllm/config/model.py": FILES["vllm/config/model.py"].replace(*names)}
+    assert ask("--names None 1", files=files).faults == ()
+    assert only(ask("--names None x", files=files)).code == "value-type"
+
+
 def test_a_flag_is_told_when_it_came_or_went() -> None:
     known = {
         "0.18.0": frozenset({"--a"}),
@@ -273,8 +291,8 @@ def test_a_flag_is_told_when_it_came_or_went() -> None:
     }
 
     def when(flag: str, version: str) -> str:
-        (fault,) = told([ServeFault("flag-unknown", flag, "no")], version, known)
-        return fault.message
+        answer = ServeAnswer((ServeFault("flag-unknown", flag, "no"),), frozenset(), 0)
+        return only(told(answer, version, known)).message
 
     assert when("--a", "0.20.0") == "no; --a went after 0.19.1"
     assert when("--no-b.key", "0.18.0") == "no; --b came with 0.19.1 (0.18.0 has it not)"

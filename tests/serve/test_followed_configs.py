@@ -111,6 +111,8 @@ def test_what_is_raised_on_every_way_is_a_fault_of_the_flags_it_looks_at(body: s
         f"self.nodes = who_knows\n        if self.nodes == 3: {RAISE}",
         f"if 'x %d' % self.nodes == 'y': {RAISE}",
         f"yield\n        {RAISE}",
+        f"if self.mode.any(): {RAISE}",
+        f"if self.cast(int): {RAISE}",
     ],
 )
 def test_what_may_not_be_raised_is_no_fault(body: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from memory_tree import MemoryTree
 
-from vllm_mods.serve import whole
+from vllm_mods.serve import refusals
 from vllm_mods.serve.meaning import UNKNOWN, KnownObject, RefusedError
 from vllm_mods.serve.source import ModuleSources
 
@@ -79,13 +79,13 @@ def refused(guard: str = "self.kv_transfer_config is not None", **given: Any) ->
     )
     made = {
         name: KnownObject(cls, value)
-        if (cls := sources.find("vllm/config/vllm.py", CLASSES.get(name, "-")))
+        if (cls := sources.find_class("vllm/config/vllm.py", CLASSES.get(name, "-")))
         and isinstance(value, dict)
         else value
         for name, value in given.items()
     }
     try:
-        whole.check(sources, made)
+        refusals.check_whole(sources, made)
     except RefusedError as error:
         return f"{', '.join(error.names)}: {error}"
     return ""

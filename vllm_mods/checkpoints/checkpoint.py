@@ -32,18 +32,14 @@ class Checkpoint(NamedTuple):
 
 
 class ModelFiles(Protocol):
-    """Where the files of one checkpoint lie."""
+    """Where the files of one checkpoint lie: their ``names``, and the model as it was named.
 
-    @property
-    def name(self) -> str:
-        """The model as it was named."""
+    ``commit`` is the one on the Hub.
+    """
 
-    @property
-    def commit(self) -> str | None:
-        """The commit on the Hub."""
-
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the files."""
+    name: str
+    commit: str | None
+    names: tuple[str, ...]
 
     def read(self, name: str, most: Limit) -> bytes:
         """Return a whole file. Raises ``TreeError`` if it is larger than ``most``."""
@@ -57,7 +53,7 @@ class ModelFiles(Protocol):
 
 def read(files: ModelFiles) -> Checkpoint:
     """Read the config, the index and the headers. Raises ``TreeError`` for what cannot be read."""
-    names = files.names()
+    names = files.names
     if CONFIG not in names:
         raise TreeError(
             f"{files.name}: there is no {CONFIG}, so it is no model that vLLM serves",

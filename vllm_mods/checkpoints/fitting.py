@@ -1,16 +1,16 @@
-"""Which mods and pairings are for a checkpoint, and which of them it cannot do without. Pure."""
+"""Which mods, chat templates and pairings are for a checkpoint, and which of them it cannot do without. Pure."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Mod, When
 from vllm_mods.checkpoints.checkpoint import Checkpoint
-from vllm_mods.checkpoints.facts import value
+from vllm_mods.checkpoints.facts import ModelFacts, facts, value
 from vllm_mods.formats.pairing import Pairing
 
 
@@ -37,6 +37,15 @@ class PairingFit(NamedTuple):
     why: str
 
 
+class Suggestion(NamedTuple):
+    """What is for a checkpoint: ``templates`` are mods that bring one, of which one is to be taken."""
+
+    facts: ModelFacts
+    mods: tuple[ModFit, ...]
+    templates: tuple[ModFit, ...]
+    pairings: tuple[PairingFit, ...]
+
+
 def of_mod(mod: Mod, one: Checkpoint) -> ModFit:
     """Hold a mod's ``[[when]]`` against a checkpoint."""
     reasons = [_against(when, one) for when in mod.when]
@@ -61,6 +70,25 @@ def of_pairing(
     name = one.name.rstrip("/").rpartition("/")[2].lower()
     same = name == pairing.model.rstrip("/").rpartition("/")[2].lower()
     return PairingFit(pairing.name, not wrong, same, "; ".join(wrong))
+
+
+def suggest(
+    one: Checkpoint, mods: Iterable[Mod], pairings: Iterable[tuple[Pairing, Sequence[Mod]]]
+) -> Suggestion:
+    """Hold mods and pairings, each with its own mods, against a checkpoint; what fits best stands first."""
+    meant = [(mod, fit) for mod in mods if (fit := of_mod(mod, one)).meant and fit.stated]
+    templates = [fit for mod, fit in meant if any(each.templates for each in mod.variants)]
+    needed = tuple(fit for _, fit in meant if fit not in templates)
+    held = (of_pairing(pairing, own, needed, one) for pairing, own in pairings)
+    return Suggestion(
+        facts=facts(one),
+        mods=tuple(sorted(needed, key=lambda fit: not fit.fails)),
+        # Models of one family call themselves alike in config.json: the name tells their templates apart.
+        templates=tuple(
+            sorted(templates, key=lambda fit: fit.name.partition("-")[0] not in one.name.lower())
+        ),
+        pairings=tuple(sorted(held, key=lambda fit: (not fit.ok, not fit.same))),
+    )
 
 
 def demand(mods: Sequence[Mod], one: Checkpoint, name: str) -> None:

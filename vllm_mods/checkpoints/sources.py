@@ -56,16 +56,14 @@ def is_hub_id(model: str) -> bool:
 class _ModelFolder:
     """A checkpoint in a folder. Links are followed: a download keeps its files behind them."""
 
-    commit = None
+    commit: str | None = None
 
     def __init__(self, folder: str) -> None:
         self.name = folder
-
-    def names(self) -> tuple[str, ...]:
         try:
-            return tuple(os.listdir(self.name))
+            self.names = tuple(os.listdir(folder))
         except OSError as error:
-            raise TreeError(f"{self.name}: {error.strerror}", hint=f"ls -la {self.name}") from error
+            raise TreeError(f"{folder}: {error.strerror}", hint=f"ls -la {folder}") from error
 
     def read(self, name: str, most: Limit) -> bytes:
         size, _ = self.start(name, 0)
@@ -128,12 +126,9 @@ class _HubModel:
             raise TreeError(
                 f"{asked}: not what the Hub says of a model", hint="HF_ENDPOINT=https://…"
             )
-        self.commit = commit
+        self.commit: str | None = commit
         names = (one.get("rfilename") for one in files if isinstance(one, dict))
-        self._names = tuple(name for name in names if isinstance(name, str))
-
-    def names(self) -> tuple[str, ...]:
-        return self._names
+        self.names = tuple(name for name in names if isinstance(name, str))
 
     def read(self, name: str, most: Limit) -> bytes:
         url = self._url(name)

@@ -272,8 +272,7 @@ def _recorded(
     python = dict.fromkeys((*wanted.python, *done.python))
     wanted = wanted._replace(python=tuple(python))
     made = compose.compose(wanted, done.changes, done.templates, tree)
-    told = tuple(f"it wrote {path}, which no mod can have" for path in done.elsewhere)
-    return Made(made.files, made.planned, made.unknown, told)
+    return Made(made.files, made.planned, made.unknown, done.lost)
 
 
 def _slug(text: str) -> str:

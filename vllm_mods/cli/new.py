@@ -78,7 +78,7 @@ def command(
         done = recording.changed(argv, name, recording.contents(os.getcwd()), tree, limits)
         changes, templates = done.changes, done.templates
         wanted = wanted._replace(python=done.python)
-        told += [f"it wrote {path}, which no mod can have" for path in done.elsewhere]
+        told += done.lost
     elif trees is not None:
         tree, other = (options.open_tree(one, offline=offline) for one in trees)
         found = from_trees.difference(tree, other)

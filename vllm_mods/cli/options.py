@@ -15,6 +15,7 @@ import click
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.model import Mod, Tree, Verdict
 from vllm_mods.cli import project_libraries, shown
+from vllm_mods.formats.decode import encode
 from vllm_mods.library import checksums
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees import open as trees
@@ -294,8 +295,8 @@ def close_later(tree: object) -> None:
 
 
 def print_json(answer: dict[str, Any]) -> None:
-    """Print one object on stdout."""
-    click.echo(json.dumps(answer, indent=2))
+    """Print one object on stdout; what is a ``NamedTuple`` in it is an object too."""
+    click.echo(json.dumps(encode(answer), indent=2))
     remember("answered", thing=True)
 
 

@@ -15,7 +15,7 @@ from vllm_mods.cli.command_check import ServeArguments
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.report import serve as report
 from vllm_mods.report import text
-from vllm_mods.serve import history, releases
+from vllm_mods.serve import releases
 from vllm_mods.serve.known import names_among
 from vllm_mods.trees.release import Releases
 
@@ -71,12 +71,12 @@ def _one(
     chosen = target or _default_target(asked, offline=offline)
     tree = options.open_tree(chosen, offline=offline)
     answer = command_check.question(asked)(tree)
-    if unknown := history.unknown(answer.faults):
+    if unknown := releases.unknown(answer.faults):
         known = {
             **_known_flags(unknown, spec, offline=offline),
             tree.version or chosen: answer.names,
         }
-        answer = answer._replace(faults=history.told(answer.faults, tree.version, known))
+        answer = releases.told(answer, tree.version, known)
     if as_json:
         options.print_json(
             report.answer_data(

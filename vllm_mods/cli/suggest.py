@@ -6,8 +6,8 @@ import click
 
 from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
+from vllm_mods.checkpoints.fitting import suggest
 from vllm_mods.checkpoints.sources import open_checkpoint
-from vllm_mods.checkpoints.suggestion import suggest
 from vllm_mods.cli import options
 from vllm_mods.report import checkpoint as report
 from vllm_mods.report import data, text

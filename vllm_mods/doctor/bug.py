@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vllm_mods.doctor import secrets
 from vllm_mods.doctor.tool import tool
+from vllm_mods.formats.decode import encode
 from vllm_mods.site.state_folder import read_receipt
 from vllm_mods.trees.folder import find_site_root
 
@@ -65,7 +66,7 @@ def _told(make: Callable[[], str]) -> str:
 
 
 def _json(thing: object) -> str:
-    return json.dumps(thing, indent=1, default=str)
+    return json.dumps(encode(thing), indent=1, default=str)
 
 
 def _system() -> str:

@@ -115,15 +115,7 @@ def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
             finding.scope or "",
         ):
             message = f"{finding.message} (allowed by the mod: {allowance.reason})"
-            return Finding(
-                code=finding.code,
-                message=message,
-                path=finding.path,
-                line=finding.line,
-                hunk=finding.hunk,
-                scope=finding.scope,
-                level=Level.NOTE,
-            )
+            return finding._replace(message=message, level=Level.NOTE)
     return finding
 
 

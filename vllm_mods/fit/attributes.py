@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from vllm_mods.fit.families import subclasses
-from vllm_mods.fit.found import Lineage, Symbol
+from vllm_mods.fit.found import Lineage, Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem, at_site, nearest
-from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.problems import Doubt, Fault, Problem, at_site, nearest
+from vllm_mods.fit.search import candidates, files_mentioning, subclasses
 from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.things import Thing, builtin
 from vllm_mods.fit.walk import CodeScope, CodeSite, walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -82,19 +80,18 @@ def missing(world: World, thing: Thing, name: str, *, mine: bool = False) -> Abs
     if thing.kind == "instance" and not mine:
         why = why or _more(world, line, name)
     why = why or ("" if thing.kind == "super" else _set_elsewhere(world, thing, name))
-    owner = line.classes[0]
-    text = f"{owner.cls.name} ({owner.path}:{owner.cls.line}) has no {name}"
+    text = f"{line.classes[0].text} has no {name}"
     return Absence(text=text + nearest(name, names), why=why)
 
 
 def _more(world: World, line: Lineage, name: str) -> str:
     """Say why an instance that others made may have more than its class says."""
-    if any(b.rpartition(".")[2] == "Protocol" for one in line.classes for b in one.cls.bases):
+    if "Protocol" in line.bases:
         return "a protocol says only the least of what there is"
     if line.torch:
         # Packages outside set attributes of layers: one that is read elsewhere may be such.
         read = re.compile(rb"\.%b\b" % re.escape(name.encode()))
-        files = files_mentioning(world, frozenset((name.encode(),)), ())
+        files = files_mentioning(world, (name,))
         if sum(len(read.findall(data)) for _, data in files) > 1:
             return "the tree reads it in several places"
     return ""
@@ -103,39 +100,35 @@ def _more(world: World, line: Lineage, name: str) -> str:
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
     message = f"{ast.unparse(node)[:60]} is read, and {text}"
     key = text.partition(" ")[0], node.attr
-    return at_site(inference.path, site, node.attr, message, *key, code="fit-attribute")
+    return at_site(inference.path, site, "fit-attribute", Fault(message, node.attr), *key)
 
 
 def narrowed(scope: CodeScope, value: ast.expr) -> bool:
     """Tell whether the function asks which class a value is of, so that its type says too little."""
     asked = ast.dump(value)
-    current: CodeScope | None = scope
-    while current is not None and not isinstance(current.node, ast.Module | ast.ClassDef):
-        for node in every(current.node):
-            if isinstance(node, ast.Call) and dotted(node.func) in {
-                "isinstance",
-                "type",
-                "issubclass",
-            }:
-                if node.args and ast.dump(node.args[0]) == asked:
-                    return True
-            elif isinstance(node, ast.Match) and ast.dump(node.subject) == asked:
-                return True
-        current = current.parent
+    for node in _function_nodes(scope):
+        subject = node.subject if isinstance(node, ast.Match) else None
+        if isinstance(node, ast.Call) and dotted(node.func) in {"isinstance", "type", "issubclass"}:
+            subject = node.args[0] if node.args else None
+        if subject is not None and ast.dump(subject) == asked:
+            return True
     return False
 
 
 def _asked_for(scope: CodeScope, name: str) -> bool:
     """Tell whether the function asks ``hasattr(…, name)`` first."""
-    current: CodeScope | None = scope
-    while current is not None and not isinstance(current.node, ast.Module | ast.ClassDef):
-        for node in every(current.node):
-            if isinstance(node, ast.Call) and dotted(node.func) in {"hasattr", "getattr"}:
-                second = node.args[1] if len(node.args) > 1 else None
-                if isinstance(second, ast.Constant) and second.value == name:
-                    return True
-        current = current.parent
+    for node in _function_nodes(scope):
+        if isinstance(node, ast.Call) and dotted(node.func) in {"hasattr", "getattr"}:
+            second = node.args[1] if len(node.args) > 1 else None
+            if isinstance(second, ast.Constant) and second.value == name:
+                return True
     return False
+
+
+def _function_nodes(scope: CodeScope) -> Iterator[ast.AST]:
+    """Yield the nodes of the function that a scope belongs to, and of those around it."""
+    for one in scope.in_function():
+        yield from every(one.node)
 
 
 def _set_elsewhere(world: World, thing: Thing, name: str) -> str:
@@ -147,14 +140,13 @@ def _set_elsewhere(world: World, thing: Thing, name: str) -> str:
             return f"{other.cls.name} ({other.path}) has {name}"
         if why:
             return f"of its subclass {other.cls.name}: {why}"
-    torch = lineage(world, found).torch
     if not candidates(world, (found.path,))[1]:
         return "only a part of this remote tree was searched for who sets it"
-    return _set_by_text(world, found, name, torch=torch)
+    return _set_by_text(world, found, name)
 
 
-def _set_by_text(world: World, found: Symbol, name: str, *, torch: bool) -> str:
-    word = re.escape(name.encode())
+def _set_by_text(world: World, found: Symbol, name: str) -> str:
+    torch, word = lineage(world, found).torch, re.escape(name.encode())
     stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
     # ``replace_parameter(layer, "weight", …)``, ``setattr(layer, "weight", …)``
     quoted = re.compile(rb"(?<!hasattr)(?<!getattr)\(\s*\w[\w.]*\s*,\s*[\"']%b[\"']" % word)
@@ -162,7 +154,7 @@ def _set_by_text(world: World, found: Symbol, name: str, *, torch: bool) -> str:
     registered = re.compile(
         rb"\.(?:register_\w+|add_module)\(\s*[\"']%b[\"']" % word  # on a layer, not on self
     )
-    for path, data in files_mentioning(world, frozenset((name.encode(),)), (found.path,)):
+    for path, data in files_mentioning(world, (name,), (found.path,)):
         related = torch or mine in data
         if torch and (quoted.search(data) or registered.search(data)):
             return f"{path} may set {name} by its name"
@@ -181,14 +173,11 @@ def _stores(world: World, path: str, data: bytes, found: Symbol, name: str) -> b
     token = name.encode()
     lines = frozenset(n for n, line in enumerate(data.splitlines(), 1) if token in line)
     for site in walk(tree, lines):
-        node = site.node
-        if not isinstance(node, ast.Attribute) or node.attr != name:
-            continue
-        if not isinstance(node.ctx, ast.Store):
-            continue
-        if isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}:
-            continue
-        for thing in inference.infer(node.value, site.scope):
-            if thing.kind == "unknown" or thing.found in family:
-                return True
+        match site.node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(value=value, attr=attr, ctx=ast.Store()) if attr == name:
+                things = inference.infer(value, site.scope)
+                if any(thing.kind == "unknown" or thing.found in family for thing in things):
+                    return True
     return False

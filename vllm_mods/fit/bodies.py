@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from vllm_mods.fit.shapes import Function, Value
+from vllm_mods.fit.signatures import DefNode, ScopeNode
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -31,7 +32,7 @@ def scope_at(data: bytes, line: int) -> str:
         for node in ast.iter_child_nodes(stack.pop()):
             if getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0):
                 stack.append(node)
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                if isinstance(node, ScopeNode):
                     chain.append(node.name)
     return ".".join(chain)
 
@@ -42,9 +43,7 @@ def own(node: ast.AST | None) -> Iterator[ast.AST]:
     while stack:
         inner = stack.pop()
         yield inner
-        if not isinstance(
-            inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
-        ):
+        if not isinstance(inner, ScopeNode | ast.Lambda):
             stack.extend(ast.iter_child_nodes(inner))
 
 
@@ -55,7 +54,7 @@ def is_generator(node: ast.AST | None) -> bool:
 
 def arities(node: ast.AST | None) -> frozenset[int | None]:
     """Return the lengths of the tuples that a function returns, ``None`` for what can't be told."""
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or is_generator(node):
+    if not isinstance(node, DefNode) or is_generator(node):
         return frozenset((None,))
     return frozenset(
         None

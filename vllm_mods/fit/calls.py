@@ -1,4 +1,4 @@
-"""Whether calls bind to what the tree defines."""
+"""Whether calls bind to what the tree defines, and whether what they pass and give is of the types stated there."""
 
 from __future__ import annotations
 
@@ -6,26 +6,48 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from vllm_mods.fit.binding import CallShape, opaque_decorator, refusal, shape_of, unbound
+from vllm_mods.base.model import Level
+from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.families import subclasses
-from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.found import Thing, builtin
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem, at_site
-from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.things import Thing, call_text
-from vllm_mods.fit.walk import CodeSite
+from vllm_mods.fit.problems import Doubt, Fault, Faults, Problem, at_site, lasting
+from vllm_mods.fit.search import overriding, subclasses
+from vllm_mods.fit.shapes import Parameter, words
+from vllm_mods.fit.signatures import (
+    CallShape,
+    call_text,
+    dotted,
+    every,
+    is_none,
+    opaque_decorator,
+    passed,
+    refusal,
+    shape_of,
+    unbound,
+)
+from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
+from vllm_mods.formats import syntax_tree
 
 _BUILTIN_METHODS = frozenset(
     name for kind in (dict, list, str, set, tuple, bytes) for name in dir(kind)
+)
+_NUMBERS, _TEXTS, _MANY = words("int bool float"), words("str bytes"), words("list tuple dict set")
+# What cannot stand for a builtin type; what else does not suit, a program may well take.
+_UNLIKE = {
+    **dict.fromkeys(_NUMBERS, _TEXTS | _MANY),
+    **dict.fromkeys(_TEXTS, _NUMBERS | _MANY),
+}
+_LITERALS = (
+    *(ast.Constant, ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp),
+    *(ast.Tuple, ast.JoinedStr),
 )
 
 
 class _No(NamedTuple):
     why: str
-    path: str
-    line: int
+    where: str
     what: str
 
 
@@ -52,28 +74,25 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
     for thing, answer in zip(things, answers, strict=True):
         if isinstance(answer, str):
             # Nearly always a list, string or dictionary: not worth a note.
-            usual = _builtin_method(node) and thing.kind == "unknown"
+            usual = getattr(node.func, "attr", "") in _BUILTIN_METHODS and thing.kind == "unknown"
             return None if usual else Doubt(path=inference.path, what="call", why=answer)
     no = noes[0]
     text = call_text(node)
     token = text.rpartition(".")[2].rstrip("()")
-    message = f"the call of {text} {no.why}: {no.path}:{no.line} defines {no.what}"
+    message = f"the call of {text} {no.why}: {no.where} defines {no.what}"
     key = site.scope.name, text, no.why
-    return at_site(inference.path, site, token, message, *key, code="fit-call")
+    return at_site(inference.path, site, "fit-call", Fault(message, token), *key)
 
 
-def _builtin_method(node: ast.Call) -> bool:
-    """Tell whether a method has a name that every list, string or dictionary has."""
-    return isinstance(node.func, ast.Attribute) and node.func.attr in _BUILTIN_METHODS
-
-
-def _of_thing(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
+def _of_thing(  # noqa: PLR0911 - an answer per kind of thing
+    world: World, thing: Thing, shape: CallShape
+) -> _No | str | None:
     """Return a refusal, the reason why it can't be told, or ``None`` if the call binds."""
     if thing.kind == "class":
         return _of_class(world, thing, shape)
     if thing.kind != "function":
         return thing.why or f"what is called is not a function but a {thing.kind}"
-    function = thing.functions[0]
+    function = thing.function
     opaque = opaque_decorator(function)
     if opaque is not None:
         return f"the function is decorated with {opaque}"
@@ -82,27 +101,13 @@ def _of_thing(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
     if why is None:
         return None
     if thing.owner is not None and not thing.exact:
-        excuse = _excuse(world, thing.on or thing.owner, function, shape)
-        if excuse:
-            return excuse
+        # What is called may be an override.
+        if function.abstract:
+            return "the method is abstract"
+        if any(refusal(unbound(other), shape) is None for other in overriding(world, thing)):
+            return "a subclass accepts the call"
     owner = f"{thing.owner.cls.name}." if thing.owner is not None else ""
-    return _No(
-        why=why,
-        path=thing.found.path,
-        line=function.line,
-        what=f"{owner}{function.name}{function.text()}",
-    )
-
-
-def _excuse(world: World, on: Symbol, function: Function, shape: CallShape) -> str:
-    """Say why a method may take a call after all: what is called may be an override."""
-    if function.abstract:
-        return "the method is abstract"
-    for other in subclasses(world, on):
-        for override in other.cls.methods.get(function.name, ()):
-            if refusal(unbound(override), shape) is None:
-                return "a subclass accepts the call"
-    return ""
+    return _No(why, thing.found.where, f"{owner}{function.name}{function.text()}")
 
 
 def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
@@ -115,5 +120,130 @@ def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
         for other in subclasses(world, thing.found)
     ):
         return "a subclass accepts the call"
-    name = thing.found.cls.name
-    return _No(why=why, path=made.path, line=made.line, what=f"{name}{made.text}")
+    return _No(why, f"{made.path}:{made.line}", f"{thing.found.cls.name}{made.text}")
+
+
+# --- values
+
+
+def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
+    """Judge what some sites pass to functions of the tree, and what they do with results."""
+    for site in sites:
+        found = [("fit-call", fault) for fault in _arguments(inference, site)]
+        for value in _used(site.node):
+            found += (("fit-kind", fault) for fault in _optional(inference, value, site.scope))
+        for code, fault in found:
+            yield at_site(inference.path, site, code, fault, site.scope.name, lasting(fault.text))
+
+
+def _arguments(inference: Inference, site: CodeSite) -> Faults:
+    """Say that a literal is passed where another builtin type is stated."""
+    node, scope = site.node, site.scope
+    if not isinstance(node, ast.Call):
+        return
+    literal = {id(v) for v in (*node.args, *(k.value for k in node.keywords)) if _literal(v)}
+    things = inference.infer(node.func, scope) if literal else ()
+    if len(things) != 1 or things[0].kind not in {"function", "class"}:
+        return
+    world, name = inference.world, call_text(node)
+    parameters, path, line = _parameters(world, things[0])
+    for parameter, value in passed(parameters, node):
+        kind = builtin(inference.infer(value, scope)[0]) if id(value) in literal else None
+        if kind is None or kind.__name__ not in _UNLIKE.get(parameter.type or "", ()):
+            continue
+        if world.lookup(path, parameter.type or "").exists is not False:
+            continue  # a class of that name
+        if overriding(world, things[0]):
+            return
+        text = f"the call of {name} passes a {kind.__name__} for {parameter.name}"
+        stated = f"{path}:{line} states {parameter.name}: {parameter.type}"
+        yield Fault(f"{text}, and {stated}", name.rpartition(".")[2])
+
+
+def _literal(node: ast.expr) -> bool:
+    return isinstance(node, _LITERALS) and getattr(node, "value", "") not in (None, ...)
+
+
+def _parameters(world: World, thing: Thing) -> tuple[tuple[Parameter, ...], str, int]:
+    """Return what a call takes, and where; nothing where something else may be called."""
+    if thing.kind == "class":
+        made = constructor(world, thing.found)
+        plain = thing.exact and not made.why and made.text.startswith(".__init__")
+        return (made.parameters or () if plain else ()), made.path, made.line
+    function = thing.function
+    if opaque_decorator(function) or "overload" in function.marks:
+        return (), "", 0
+    parameters = unbound(function) if thing.bound else function.parameters
+    return parameters, thing.found.path, function.line
+
+
+def _used(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a node uses in a way that ``None`` does not take."""
+    match node:
+        case ast.Attribute(ctx=ast.Load()) | ast.Subscript(ctx=ast.Load()):
+            yield node.value
+        case ast.For():
+            yield node.iter
+        case ast.Assign(targets=[ast.Tuple()]):
+            yield node.value
+        case _:
+            pass
+
+
+def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Faults:
+    """Say that a result may be ``None`` by its annotation, and that the function never asks."""
+    call = value
+    if isinstance(value, ast.Name):
+        sources = scope.locals().get(value.id, [])
+        if len(sources) != 1 or not isinstance(sources[0], ast.Call) or _asked(scope, value.id):
+            return
+        call = sources[0]
+    if not isinstance(call, ast.Call):
+        return
+    things = inference.infer(call.func, scope)
+    if len(things) != 1 or things[0].kind != "function":
+        return
+    thing, function = things[0], things[0].function
+    if function.asynchronous or opaque_decorator(function):
+        return
+    node = definition(inference.world, thing.found.path, function)
+    if _may_be_none(getattr(node, "returns", None)):
+        text = f"{call_text(call)}() may be None, as {thing.found.where} states"
+        text += f", and {scope.name or 'nobody'} does not ask"
+        yield Fault(text, function.name, Level.NOTE)
+
+
+def _may_be_none(node: ast.AST | None) -> bool:
+    match node:
+        case ast.Constant(value=str(text)):
+            try:
+                return _may_be_none(syntax_tree.parse(text.strip(), mode="eval").body)
+            except (SyntaxError, ValueError):
+                return False
+        case ast.BinOp(op=ast.BitOr()):
+            return any(_may_be_none(side) or is_none(side) for side in (node.left, node.right))
+        case ast.Subscript():
+            return (dotted(node.value) or "").rpartition(".")[2] == "Optional"
+        case _:
+            return False
+
+
+def _asked(scope: CodeScope, name: str) -> bool:
+    """Tell whether a function asks anything of a name."""
+    for node in every(scope.node):
+        match node:
+            case ast.If() | ast.While() | ast.IfExp() | ast.Assert():
+                tests: list[ast.expr] = [node.test]
+            case ast.BoolOp() | ast.Compare() | ast.NamedExpr() | ast.UnaryOp(op=ast.Not()):
+                tests = [node]
+            case ast.Call(func=ast.Name(id="isinstance" | "cast" | "not_none")):
+                tests = [node]
+            case ast.comprehension():
+                tests = node.ifs
+            case ast.Match():
+                tests = [node.subject]
+            case _:
+                continue
+        if any(isinstance(i, ast.Name) and i.id == name for t in tests for i in every(t)):
+            return True
+    return False

@@ -6,17 +6,18 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from vllm_mods.fit.shapes import Class, ClassField, Function
-from vllm_mods.fit.signatures import decorator_name, dotted, every, function_of, type_name
+from vllm_mods.fit.shapes import Class, ClassField, Function, words
+from vllm_mods.fit.signatures import (
+    DefNode,
+    decorator_name,
+    dotted,
+    every,
+    function_of,
+    type_name,
+)
 
 # Calls on an instance that name an attribute in their first argument.
-_REGISTERING = {
-    "register_buffer",
-    "register_parameter",
-    "add_module",
-    "register_module",
-    "__setattr__",
-}
+_REGISTERING = words("register_buffer register_parameter add_module register_module __setattr__")
 # Calls whose first argument is the instance and whose second names an attribute.
 _NAMING = {"setattr", "object.__setattr__", "super().__setattr__"}
 _FIELD_MAKERS = {"field", "Field", "PrivateAttr"}
@@ -24,13 +25,13 @@ _FIELD_MAKERS = {"field", "Field", "PrivateAttr"}
 
 def class_of(node: ast.ClassDef) -> Class:
     """Describe a class."""
-    reader = _ClassReader(node)
+    reader = _ClassReader()
     reader.body(node.body)
     return Class(
         name=node.name,
         line=node.lineno,
         end=node.end_lineno or node.lineno,
-        bases=tuple(_base(base) for base in node.bases),
+        bases=tuple(_head(base) for base in node.bases),
         decorators=tuple((decorator_name(d), _keywords(d)) for d in node.decorator_list),
         keywords=tuple(
             (k.arg or "**", dotted(k.value) or _constant(k.value)) for k in node.keywords
@@ -44,11 +45,11 @@ def class_of(node: ast.ClassDef) -> Class:
     )
 
 
-def _base(node: ast.expr) -> str:
+def _head(node: ast.expr) -> str:
     return dotted(node.value if isinstance(node, ast.Subscript) else node) or "?"
 
 
-def _constant(node: ast.expr) -> str:
+def _constant(node: ast.expr | None) -> str:
     return repr(node.value) if isinstance(node, ast.Constant) else "?"
 
 
@@ -59,8 +60,7 @@ def _keywords(node: ast.expr) -> tuple[str, ...]:
 
 
 class _ClassReader:
-    def __init__(self, node: ast.ClassDef) -> None:
-        self.node = node
+    def __init__(self) -> None:
         self.methods: dict[str, list[Function]] = {}
         self.attributes: set[str] = set()
         self.types: dict[str, str | None] = {}
@@ -73,11 +73,12 @@ class _ClassReader:
         for node in body:
             match node:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    self.methods.setdefault(node.name, []).append(function_of(node))
+                    function = function_of(node)
+                    self.methods.setdefault(node.name, []).append(function)
                     self.attributes.add(node.name)
                     if node.name in {"__getattr__", "__getattribute__"}:
                         self.dynamic = f"it defines {node.name}"
-                    self._method(node)
+                    self._method(node, function)
                 case ast.ClassDef():
                     self.nested[node.name] = class_of(node)
                     self.attributes.add(node.name)
@@ -114,33 +115,25 @@ class _ClassReader:
             return
         name = node.target.id
         self.attributes.add(name)
-        text = dotted(node.annotation) or ""
-        if isinstance(node.annotation, ast.Subscript):
-            text = dotted(node.annotation.value) or ""
-        if text.rpartition(".")[2] == "KW_ONLY":
+        kind = _head(node.annotation).rpartition(".")[2]
+        if kind == "KW_ONLY":
             self.kw_only = True
             return
         self._type(name, type_name(node.annotation))
-        if text.rpartition(".")[2] == "ClassVar":
-            return
-        self.fields.append(_field_of(name, node, kw_only=self.kw_only))
+        if kind != "ClassVar":
+            self.fields.append(_field_of(name, node, kw_only=self.kw_only))
 
     def _type(self, name: str, kind: str | None) -> None:
         """Two different types for one attribute are none."""
-        if name in self.types and self.types[name] != kind:
-            self.types[name] = None
-        else:
-            self.types[name] = kind
+        self.types[name] = kind if self.types.get(name, kind) == kind else None
 
     def _method(  # noqa: C901 - one kind of statement per branch
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef
+        self, node: DefNode, function: Function
     ) -> None:
-        positional = [*node.args.posonlyargs, *node.args.args]
-        if not positional:
+        if not (node.args.posonlyargs or node.args.args):
             return
-        me = positional[0].arg
-        parameters = {argument.arg: type_name(argument.annotation) for argument in positional}
-        parameters.update({a.arg: type_name(a.annotation) for a in node.args.kwonlyargs})
+        me = function.parameters[0].name
+        types = {parameter.name: parameter.type for parameter in function.parameters}
         # ``self.n += 1`` needs an ``n`` and makes none.
         augmented: list[str] = []
         stored: list[str] = []
@@ -154,7 +147,7 @@ class _ClassReader:
                 self._call(inner, me)
             elif isinstance(inner, ast.Assign):
                 for name in _on(me, *inner.targets):
-                    self._type(name, _made(inner.value, parameters))
+                    self._type(name, _made(inner.value, types))
             elif isinstance(inner, ast.AnnAssign):
                 for name in _on(me, inner.target):
                     self._type(name, type_name(inner.annotation))
@@ -200,7 +193,7 @@ def _on(me: str, *targets: ast.expr) -> Iterator[str]:
             yield target.attr
 
 
-def _made(node: ast.expr, parameters: dict[str, str | None]) -> str | None:
+def _made(node: ast.expr, types: dict[str, str | None]) -> str | None:
     """Name the class of an assigned value: made by a call, or a parameter of that type.
 
     A call is marked with ``()``: only resolving it tells a class from a function.
@@ -209,7 +202,7 @@ def _made(node: ast.expr, parameters: dict[str, str | None]) -> str | None:
         called = dotted(node.func)
         return None if called is None or "()" in called else f"{called}()"
     if isinstance(node, ast.Name):
-        return parameters.get(node.id)
+        return types.get(node.id)
     return None
 
 
@@ -220,16 +213,11 @@ def _field_of(name: str, node: ast.AnnAssign, *, kw_only: bool) -> ClassField:
         if maker in _FIELD_MAKERS:
             keywords = {k.arg: k.value for k in node.value.keywords}
             given = {"default", "default_factory", "factory", None} & keywords.keys()
-            positional = node.value.args
-            required = not given and (
-                not positional
-                or (isinstance(positional[0], ast.Constant) and positional[0].value is ...)
-            )
-            init = maker != "PrivateAttr" and not _false(keywords.get("init"))
-            kw_only = kw_only or _true(keywords.get("kw_only"))
-    return ClassField(
-        name=name, required=required, init=init, kw_only=kw_only, type=type_name(node.annotation)
-    )
+            first = node.value.args[0] if node.value.args else None
+            required = not given and (first is None or _constant(first) == "Ellipsis")
+            init = maker != "PrivateAttr" and _constant(keywords.get("init")) != "False"
+            kw_only = kw_only or _constant(keywords.get("kw_only")) == "True"
+    return ClassField(name, required, init, kw_only, type_name(node.annotation))
 
 
 def _defaults(annotation: ast.expr) -> bool:
@@ -240,11 +228,3 @@ def _defaults(annotation: ast.expr) -> bool:
         if isinstance(inner, ast.Call)
         for keyword in inner.keywords
     )
-
-
-def _false(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
-
-
-def _true(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True

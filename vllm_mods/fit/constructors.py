@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from vllm_mods.fit.binding import implementations, opaque_decorator, unbound
 from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.hierarchy import external_name, lineage
-from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
+from vllm_mods.fit.shapes import Class, Function, Kind, Parameter, words
+from vllm_mods.fit.signatures import implementations, opaque_decorator, unbound
 from vllm_mods.fit.world import World
 
-_DATACLASSES = frozenset(
-    ("dataclasses.dataclass", "dataclass", "dataclass_transform", "pydantic.dataclasses.dataclass")
+# Decorators of classes that leave what they take as it is; so do those whose names start with "register".
+_TRANSPARENT = words(
+    "dataclass config final runtime_checkable support_torch_compile dataclass_transform deprecated "
+    "total_ordering attn_type default_pooling_type ignore_torch_compile unique"
 )
 _ANYTHING = (
     Parameter(name="args", kind=Kind.STAR, required=False),
@@ -23,7 +25,7 @@ _FILLS = re.compile(
     rb"\b(?:validation_)?alias(?:_generator)?\s*=|root_validator|model_validator\((?:[^)]|\n)*?mode\s*=\s*[\"']before"
     rb"|[\"']wrap[\"'](?:.|\n)*?(?:setdefault\(|\bdata\[[^\]]+\]\s*=[^=]|\{\s*\*\*)"
 )
-_TUPLES = frozenset(("typing.NamedTuple", "typing_extensions.NamedTuple"))
+_TUPLES = words("typing.NamedTuple typing_extensions.NamedTuple")
 
 
 class Constructor(NamedTuple):
@@ -65,7 +67,7 @@ def constructor(world: World, found: Symbol) -> Constructor:
 def _model(world: World, found: Symbol, line: Lineage) -> Constructor | None:
     """Return what a pydantic model needs; what else it takes is its configuration's business."""
     roots = {
-        external_name(world.resolve(one.path, base).found, base)
+        external_name(world, one.path, base)
         for one in line.classes
         for base in one.cls.bases
         if base in line.outside
@@ -101,16 +103,17 @@ def _own(  # noqa: PLR0911 - an answer per way to be made
     for name, value in binding.keywords:
         if name == "metaclass" and value.rpartition(".")[2] != "ABCMeta":
             return Constructor(why=f"{binding.name} has a metaclass")
-    strange = _strange_decorator(binding)
-    if strange:
-        return Constructor(why=f"it is decorated with {strange}")
+    for name, _ in binding.decorators:
+        last = name.rpartition(".")[2]
+        if last not in _TRANSPARENT and not last.startswith("register"):
+            return Constructor(why=f"it is decorated with {name}")
     if "__init__" in binding.methods:
         return _signature(one, implementations(binding.methods["__init__"]))
-    kind = _data_kind(world, one, binding)
+    kind = _data_kind(world, one)
     if kind == "can't tell":
         return Constructor(why=f"{binding.name} is a pydantic dataclass")
     if kind:
-        return _from_fields(world, one, binding, line, kind)
+        return _from_fields(world, one, line, kind)
     if "__init__" in binding.attributes:
         return Constructor(why="its __init__ is not a plain function")
     return None
@@ -132,38 +135,14 @@ def _without_own(world: World, found: Symbol, line: Lineage) -> Constructor:
 def _standard_base(world: World, found: Symbol) -> bool:
     harmless = {"ABC", "Protocol", "Generic", "object"}
     return any(
-        external_name(world.resolve(found.path, base).found, base).rpartition(".")[2]
-        not in harmless
+        external_name(world, found.path, base).rpartition(".")[2] not in harmless
         for base in found.cls.bases
         if not any(isinstance(f.binding, Class) for f in world.resolve(found.path, base).found)
     )
 
 
 def _forwards(function: Function) -> bool:
-    kinds = {parameter.kind for parameter in function.parameters}
-    return Kind.STAR in kinds and Kind.DOUBLE_STAR in kinds
-
-
-def _strange_decorator(binding: Class) -> str:
-    for name, _ in binding.decorators:
-        last = name.rpartition(".")[2]
-        known = {
-            "dataclass",
-            "config",
-            "final",
-            "runtime_checkable",
-            "support_torch_compile",
-            "dataclass_transform",
-            "deprecated",
-            "total_ordering",
-            "attn_type",
-            "default_pooling_type",
-            "ignore_torch_compile",
-            "unique",
-        }
-        if last not in known and not last.startswith("register"):
-            return name
-    return ""
+    return {Kind.STAR, Kind.DOUBLE_STAR} <= {parameter.kind for parameter in function.parameters}
 
 
 def _signature(found: Symbol, functions: tuple[Function, ...]) -> Constructor:
@@ -182,20 +161,20 @@ def _signature(found: Symbol, functions: tuple[Function, ...]) -> Constructor:
     )
 
 
-def _data_kind(world: World, found: Symbol, binding: Class) -> str:
+def _data_kind(world: World, found: Symbol) -> str:
     """Tell what makes an ``__init__`` from the fields, ``""`` if nothing does."""
-    for name, keywords in binding.decorators:
+    for name, keywords in found.cls.decorators:
         last = name.rpartition(".")[2]
         if last == "dataclass":
-            resolved = external_name(world.resolve(found.path, name).found, name)
+            resolved = external_name(world, found.path, name)
             if resolved.startswith("pydantic"):
                 return "can't tell"
-            if resolved.rpartition(".")[2] == "dataclass" and resolved in {*_DATACLASSES, name}:
+            if resolved in {"dataclasses.dataclass", "dataclass", name}:
                 return "plain" if "init=False" not in keywords else "can't tell"
         if last == "config":
             return _config_kind(world, found, name)
-    for base in binding.bases:
-        resolved = external_name(world.resolve(found.path, base).found, base)
+    for base in found.cls.bases:
+        resolved = external_name(world, found.path, base)
         if resolved in _TUPLES:
             return "plain"
         if resolved == "msgspec.Struct":
@@ -212,32 +191,23 @@ def _config_kind(world: World, found: Symbol, name: str) -> str:
     return "can't tell"
 
 
-def _from_fields(
-    world: World, found: Symbol, binding: Class, line: Lineage, kind: str
-) -> Constructor:
-    if line.outside:
-        known = kind == "struct" and set(line.outside) <= {"msgspec.Struct"}
-        if not known:
-            return Constructor(why=f"its base {line.outside[0]} is outside the tree")
+def _from_fields(world: World, found: Symbol, line: Lineage, kind: str) -> Constructor:
+    if line.outside and not (kind == "struct" and set(line.outside) == {"msgspec.Struct"}):
+        return Constructor(why=f"its base {line.outside[0]} is outside the tree")
     parameters: dict[str, Parameter] = {}
     for one in reversed(line.classes):
         own = one.cls
-        if not _data_kind(world, one, own) and not (kind == "struct" and own.bases):
+        if not _data_kind(world, one) and not (kind == "struct" and own.bases):
             continue
-        all_keywords = [keyword for _, keywords in own.decorators for keyword in keywords]
-        all_keywords += [f"{name}={value}" for name, value in own.keywords]
-        kw_only = "kw_only=True" in all_keywords
+        kw_only = ("kw_only", "True") in own.keywords or any(
+            "kw_only=True" in keywords for _, keywords in own.decorators
+        )
         for item in own.fields:
-            parameters.pop(item.name, None) if not item.init else None
+            named = Kind.KEYWORD_ONLY if kw_only or item.kw_only else Kind.STANDARD
             if item.init:
-                parameters[item.name] = Parameter(
-                    name=item.name,
-                    kind=Kind.KEYWORD_ONLY if kw_only or item.kw_only else Kind.STANDARD,
-                    required=item.required,
-                    type=item.type,
-                )
+                parameters[item.name] = Parameter(item.name, named, item.required, item.type)
+            else:
+                parameters.pop(item.name, None)
     ordered = sorted(parameters.values(), key=lambda parameter: parameter.kind)
-    whole = Function(name=binding.name, line=binding.line, parameters=tuple(ordered))
-    return Constructor(
-        parameters=whole.parameters, path=found.path, line=binding.line, text=whole.text()
-    )
+    whole = Function(found.cls.name, found.cls.line, tuple(ordered))
+    return Constructor(whole.parameters, found.path, whole.line, whole.text())

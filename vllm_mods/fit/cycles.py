@@ -57,16 +57,16 @@ def cycle_problems(
     way, step = min(ways, key=lambda found: stuck.path not in found[0])
     after.consulted.update(way)
     always = all(_Loading(after).load(other) is not None for other in way)
+    asked = f"{stuck.path}:{stuck.line} asks {stuck.module} for {stuck.name}"
     yield Problem(
-        code="fit-import",
-        key=("fit-import", "cycle", path, way[0]),
-        token=step.module.rpartition(".")[2],
-        path=path,
-        line=data.count(b"\n", 0, step.start) + 1,
+        "fit-import",
+        path,
+        data.count(b"\n", 0, step.start) + 1,
         scope="",
-        message=f"a cycle of imports, {' -> '.join((path, *way))}: {stuck.path}:{stuck.line} asks "
-        f"{stuck.module} for {stuck.name}, which is not defined yet"
+        message=f"a cycle of imports, {' -> '.join((path, *way))}: {asked}, which is not defined yet"
         f"{'' if always else ' if this file comes first'}",
+        key=("cycle", path, way[0]),
+        token=step.module.rpartition(".")[2],
         level=Level.ERROR if always else Level.NOTE,
     )
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Expectation, Level
-from vllm_mods.fit.families import classes_in, subclasses
+from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, nearest
-from vllm_mods.fit.search import candidates, files_mentioning
-from vllm_mods.fit.shapes import Class
-from vllm_mods.fit.world import World
+from vllm_mods.fit.search import candidates, classes_in, files_mentioning, subclasses
+from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.world import World, module_stem
 
 # What frameworks call by a name of their own making.
 _CALLED = re.compile(r"__\w+__|(?:visit|test|do|on|handle|validate|serialize|check)_\w+")
@@ -27,90 +28,84 @@ def dead_problems(
     ``origin`` is the release that the patch was written for, where it can be had.
     """
     asked = {expect.symbol for expect in expects}
-    gone: dict[str, Problem] = {}
+    gone: list[Problem] = []
     # An origin of which only a part can be had decides nothing.
     with suppress(TreeError):
-        gone = {} if origin is None else dict(_gone(before, after, origin, path))
-    for scope, problem in gone.items():
-        named = {f"{base}.{problem.token}" for base in (scope.rpartition(".")[0], problem.key[2])}
+        gone = [] if origin is None else list(_gone(before, after, origin, path))
+    for problem in gone:
+        named = {problem.scope, f"{problem.key[1]}.{problem.token}"}
         yield problem._replace(level=Level.NOTE if asked.isdisjoint(named) else Level.ERROR)
     if candidates(after, (path,))[1]:
         if before.read(path) is None:
             yield from _file(after, path)
-        yield from (p for p in _unnamed(before, after, path, asked) if p.scope not in gone)
+        told = {problem.scope for problem in gone}
+        yield from (p for p in _unnamed(before, after, path, asked) if p.scope not in told)
+
+
+class _Added(NamedTuple):
+    """A method that the patch adds to a class, and none of those ``above``, which its bases have."""
+
+    scope: str
+    function: Function
+    found: Symbol
+    above: frozenset[str]
+    to_new_class: bool
+
+
+def _added(before: World, after: World, path: str) -> Iterator[_Added]:
+    old = dict(classes_in(before, path))
+    for name, found in classes_in(after, path):
+        was = old[name].cls.methods if name in old else {}
+        above = frozenset(m for one in lineage(after, found).classes[1:] for m in one.cls.methods)
+        for method, functions in found.cls.methods.items():
+            if method not in was and method not in above:
+                yield _Added(f"{name}.{method}", functions[0], found, above, name not in old)
 
 
 def _unnamed(before: World, after: World, path: str, asked: set[str]) -> Iterator[Problem]:
     """Yield the added methods that nothing names and no base defines."""
-    old = dict(classes_in(before, path))
-    for name, found in classes_in(after, path):
-        was, line = old.get(name), lineage(after, found)
-        if line.outside or (was is None and len(line.classes) == 1):
+    for one in _added(before, after, path):
+        line, method = lineage(after, one.found), one.function.name
+        if (
+            line.outside
+            or (one.to_new_class and len(line.classes) == 1)
+            or one.function.decorators
+            or _CALLED.fullmatch(method)
+            or (line.torch and method in TORCH_MODULE)
+            or _named(after, method, path)
+            or any(method in other.cls.attributes for other in subclasses(after, one.found))
+        ):
             continue
-        for method, functions in found.cls.methods.items():
-            if (
-                (was and method in was.cls.methods)
-                or functions[0].decorators
-                or _CALLED.fullmatch(method)
-            ):
-                continue
-            above = {other for one in line.classes[1:] for other in one.cls.methods}
-            if method in above or (line.torch and method in TORCH_MODULE):
-                continue
-            if _named(after, method, path) or any(
-                method in other.cls.attributes for other in subclasses(after, found)
-            ):
-                continue
-            scope = f"{name}.{method}"
-            yield Problem(
-                code="fit-dead",
-                key=("fit-dead", scope),
-                token=method,
-                path=path,
-                line=functions[0].line,
-                scope=scope,
-                message=f"nobody calls {scope}, and no base defines it{nearest(method, above)}",
-                level=Level.ERROR if scope in asked else Level.NOTE,
-            )
+        near = nearest(method, one.above)
+        message = f"nobody calls {one.scope}, and no base defines it{near}"
+        level = Level.ERROR if one.scope in asked else Level.NOTE
+        key, at = (one.scope,), one.function.line
+        yield Problem("fit-dead", path, at, one.scope, message, key, method, level)
 
 
-def _gone(before: World, after: World, origin: World, path: str) -> Iterator[tuple[str, Problem]]:
+def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
     """Yield the added methods that overrode one where the patch was written, and override none here."""
-    old = dict(classes_in(before, path))
-    for name, found in classes_in(after, path):
-        was, bases = old.get(name), lineage(after, found).classes[1:]
-        above = {other for one in bases for other in one.cls.methods}
-        added = found.cls.methods.keys() - (was.cls.methods.keys() if was else set()) - above
-        for method in sorted(added) if bases else ():
-            hooks = [
-                (one, owned[0])
-                for one in bases
-                for there in origin.lookup(one.path, one.cls.name).found
-                if isinstance(there.binding, Class)
-                and (owned := lineage(origin, there).owner(method))
-            ]
-            if not hooks or method.startswith("__"):
-                continue
-            base, owner = hooks[0]
-            known = {m for one in lineage(origin, owner).classes for m in one.cls.methods}
-            scope = f"{name}.{method}"
-            version = origin.tree.version or "the release it was written for"
-            instead = nearest(method, above - known) or nearest(method, above)
-            called = not candidates(after, (path,))[1] or _named(after, method, path)
-            yield (
-                scope,
-                Problem(
-                    code="fit-dead",
-                    key=("fit-dead", scope, base.cls.name),
-                    token=method,
-                    path=path,
-                    line=found.cls.methods[method][0].line,
-                    scope=scope,
-                    message=f"{scope} overrides {owner.cls.name}.{method} in {version}, and no base "
-                    f"defines it here{'' if called else ': nobody calls it'}{instead}",
-                    level=Level.NOTE,
-                ),
-            )
+    for one in _added(before, after, path):
+        method = one.function.name
+        hooks = [
+            (base, owned[0])
+            for base in lineage(after, one.found).classes[1:]
+            for there in origin.lookup(base.path, base.cls.name).found
+            if isinstance(there.binding, Class) and (owned := lineage(origin, there).owner(method))
+        ]
+        if not hooks or method.startswith("__"):
+            continue
+        base, owner = hooks[0]
+        known = {m for other in lineage(origin, owner).classes for m in other.cls.methods}
+        version = origin.tree.version or "the release it was written for"
+        instead = nearest(method, one.above - known) or nearest(method, one.above)
+        called = not candidates(after, (path,))[1] or _named(after, method, path)
+        text = (
+            f"{one.scope} overrides {owner.cls.name}.{method} in {version}, and no base defines it"
+        )
+        message = f"{text} here{'' if called else ': nobody calls it'}{instead}"
+        key = (one.scope, base.cls.name)
+        yield Problem("fit-dead", path, one.function.line, one.scope, message, key, token=method)
 
 
 def _named(world: World, word: str, path: str) -> bool:
@@ -128,19 +123,11 @@ def _named(world: World, word: str, path: str) -> bool:
 
 
 def _file(world: World, path: str) -> Iterator[Problem]:
-    stem = path.removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
+    stem = module_stem(path)
     if not path.startswith("vllm/") or stem == "__main__":
         return
     word = re.compile(rb"\b%b\b" % re.escape(stem.encode()))
-    files = files_mentioning(world, frozenset((stem.encode(),)), (path,))
+    files = files_mentioning(world, (stem,), (path,))
     if not any(other != path and word.search(data) for other, data in files):
-        yield Problem(
-            code="fit-dead",
-            key=("fit-dead", path),
-            token="",
-            path=path,
-            line=1,
-            scope="",
-            message="the patch brings this file, and nothing of the tree imports it",
-            level=Level.NOTE,
-        )
+        message = "the patch brings this file, and nothing of the tree imports it"
+        yield Problem("fit-dead", path, 1, "", message, (path,), level=Level.NOTE)

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from vllm_mods.base.model import Level
+from vllm_mods.fit.flow import rows
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.signatures import decorator_name, every
+from vllm_mods.fit.signatures import ScopeNode, decorator_name, every
 
 _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith)
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # How many lines apart two equal statements are "nearby".
 _NEAR = 12
 
@@ -20,15 +20,14 @@ def duplicate_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> It
     stack: list[tuple[ast.AST, str]] = [(tree, "")]
     while stack:
         node, scope = stack.pop()
-        inner = scope
-        if isinstance(node, _DEFINITIONS):
-            inner = f"{scope}.{node.name}".lstrip(".")
+        if isinstance(node, ScopeNode):
+            scope = f"{scope}.{node.name}".lstrip(".")
         for block in ("body", "orelse", "finalbody"):
             body = getattr(node, block, None)
             if isinstance(body, list):
-                yield from _siblings(path, inner, body, lines)
-                stack.extend((child, inner) for child in body)
-        stack.extend((handler, inner) for handler in getattr(node, "handlers", ()))
+                yield from _siblings(path, scope, body, lines)
+                stack.extend((child, scope) for child in body)
+        stack.extend((handler, scope) for handler in getattr(node, "handlers", ()))
 
 
 def _siblings(
@@ -40,7 +39,7 @@ def _siblings(
         return
     alike: dict[str, list[ast.stmt]] = {}
     for node in body:
-        if not _touched(node, lines):
+        if lines.isdisjoint(rows(node)):
             alike.setdefault(_key(node), []).append(node)
     for node in added:
         for other in alike.get(_key(node), ()):
@@ -49,22 +48,18 @@ def _siblings(
                 yield _problem(path, scope, node, other, level)
                 break
         # What the patch adds twice counts as well, where it is a definition.
-        if isinstance(node, _DEFINITIONS):
+        if isinstance(node, ScopeNode):
             alike.setdefault(_key(node), []).append(node)
 
 
 def _key(node: ast.stmt) -> str:
     """Return what two statements share that may be the same: the name of a definition, else all of the text."""
-    return node.name if isinstance(node, _DEFINITIONS) else ast.dump(node)
-
-
-def _touched(node: ast.stmt, lines: frozenset[int]) -> bool:
-    return not lines.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return node.name if isinstance(node, ScopeNode) else ast.dump(node)
 
 
 def _rebound(node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> bool:
     """Tell whether a name that the statement reads changes its value between the two."""
-    if isinstance(node, _DEFINITIONS):
+    if isinstance(node, ScopeNode):
         return False
     read = {n.id for n in every(node) if isinstance(n, ast.Name)}
     first, last = sorted((body.index(node), body.index(other)))
@@ -77,7 +72,7 @@ def _rebound(node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> bool:
 
 def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
     """Judge two statements with the same ``_key``."""
-    if isinstance(node, _DEFINITIONS) and isinstance(other, _DEFINITIONS):
+    if isinstance(node, ScopeNode) and isinstance(other, ScopeNode):
         decorated = {decorator_name(d) for d in (*node.decorator_list, *other.decorator_list)}
         # Overloads, setters and registrations define a name twice on purpose.
         return None if decorated - {"staticmethod", "classmethod", "property"} else Level.ERROR
@@ -94,14 +89,6 @@ def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
 def _problem(path: str, scope: str, node: ast.stmt, other: ast.stmt, level: Level) -> Problem:
     text = ast.unparse(node).partition("\n")[0]
     shown = text if len(text) <= 60 else f"{text[:57]}..."
-    where = scope or "the module"
-    return Problem(
-        code="fit-duplicate",
-        key=("fit-duplicate", scope, text),
-        token=text[:20],
-        path=path,
-        line=node.lineno,
-        scope=scope,
-        message=f"the patch adds `{shown}`, which {where} already has at line {other.lineno}",
-        level=level,
-    )
+    where = f"{scope or 'the module'} already has at line {other.lineno}"
+    message, key = f"the patch adds `{shown}`, which {where}", (scope, text)
+    return Problem("fit-duplicate", path, node.lineno, scope, message, key, text[:20], level)

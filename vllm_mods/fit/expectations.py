@@ -20,20 +20,13 @@ def expectation_problems(world: World, expects: Iterable[Expectation]) -> Iterat
     for expect in expects:
         why, line = _judge(world, expect)
         if why:
-            yield Problem(
-                code="fit-expects",
-                key=("fit-expects", expect.path, expect.symbol, why),
-                token=expect.symbol,
-                path=expect.path,
-                line=line,
-                scope=expect.symbol,
-                message=f"the mod expects {expect.symbol}, {why}",
-            )
+            path, symbol = expect.path, expect.symbol
+            message, key = f"the mod expects {symbol}, {why}", (path, symbol, why)
+            yield Problem("fit-expects", path, line, symbol, message, key, token=symbol)
 
 
 def _judge(world: World, expect: Expectation) -> tuple[str, int]:
-    module = world.module(expect.path)
-    if module is None:
+    if world.module(expect.path) is None:
         return "and the tree has no such module (or it does not parse)", 1
     found = _find(world, expect)
     if not found:
@@ -53,23 +46,26 @@ def _find(world: World, expect: Expectation) -> tuple[Symbol, ...]:
     head, *rest = expect.symbol.split(".")
     found = world.lookup(expect.path, head).found
     for index, part in enumerate(rest):
-        following: list[Symbol] = []
-        for one in found:
-            if not isinstance(one.binding, Class):
-                continue
-            for owner in lineage(world, one).classes:
-                binding = owner.cls
-                last = index == len(rest) - 1
-                if last and part in binding.methods:
-                    following += [Symbol(path=owner.path, binding=m) for m in binding.methods[part]]
-                elif part in binding.nested:
-                    following.append(Symbol(path=owner.path, binding=binding.nested[part]))
-                elif last and part in binding.attributes:
-                    following.append(Symbol(path=owner.path))
-                if following:
-                    break
-        found = tuple(following)
+        last = index == len(rest) - 1
+        found = tuple(
+            member
+            for one in found
+            if isinstance(one.binding, Class)
+            for member in _member(lineage(world, one).classes, part, last=last)
+        )
     return found
+
+
+def _member(classes: tuple[Symbol, ...], name: str, *, last: bool) -> list[Symbol]:
+    """Return what the first of some classes that has such a member has there: a class, or what comes ``last``."""
+    for owner in classes:
+        if last and name in owner.cls.methods:
+            return [Symbol(owner.path, method) for method in owner.cls.methods[name]]
+        if name in owner.cls.nested:
+            return [Symbol(owner.path, owner.cls.nested[name])]
+        if last and name in owner.cls.attributes:
+            return [Symbol(owner.path)]
+    return []
 
 
 def _matches(function: Function, signature: str) -> bool:
@@ -88,12 +84,6 @@ def _matches(function: Function, signature: str) -> bool:
 
 
 def _has_base(world: World, found: tuple[Symbol, ...], base: str) -> bool:
-    for one in found:
-        if not isinstance(one.binding, Class):
-            continue
-        for ancestor in lineage(world, one).classes:
-            binding = ancestor.cls
-            names = {b.rpartition(".")[2] for b in binding.bases} | set(binding.bases)
-            if base in names:
-                return True
-    return False
+    lines = [lineage(world, one) for one in found if isinstance(one.binding, Class)]
+    written = {name for line in lines for one in line.classes for name in one.cls.bases}
+    return base in written or any(base in line.bases for line in lines)

@@ -1,4 +1,4 @@
-"""What a name means in a tree: something defined there, a module, or something outside."""
+"""What a name or an expression may mean in a tree: something defined there, a module, or something outside."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ class Symbol(NamedTuple):
             raise TypeError(f"{self.binding!r} in {self.path} is not a class")
         return self.binding
 
+    @property
+    def where(self) -> str:
+        """The place of a definition, for a message."""
+        return f"{self.path}:{self.binding.line if self.binding else 1}"
+
+    @property
+    def text(self) -> str:
+        """The class and its place, for a message."""
+        return f"{self.cls.name} ({self.where})"
+
 
 class Lookup(NamedTuple):
     """``exists`` is yes, no, or ``None`` for "can't tell", of which ``why`` says the reason."""
@@ -41,9 +51,59 @@ class Lineage(NamedTuple):
     outside: tuple[str, ...]
     torch: bool
 
+    @property
+    def bases(self) -> set[str]:
+        """What the classes have as bases, without the modules that the code names."""
+        return {base.rpartition(".")[2] for one in self.classes for base in one.cls.bases}
+
     def owner(self, name: str) -> tuple[Symbol, tuple[Function, ...]] | None:
         """Return the first class that defines a method, and its definitions."""
         for found in self.classes:
             if name in found.cls.methods:
                 return found, found.cls.methods[name]
         return None
+
+
+class Thing(NamedTuple):
+    """One possibility of what an expression is, as :mod:`vllm_mods.fit.infer` says.
+
+    ``kind`` is ``module``, ``class``, ``instance``, ``function``, ``coroutine``, ``super`` or ``unknown``.
+    ``exact`` means that no subclass can stand there; ``bound`` that the receiver is passed;
+    ``owner`` is the class a method was found in, ``on`` the class it was looked up on.
+    """
+
+    kind: str
+    found: Symbol = Symbol()
+    exact: bool = False
+    bound: bool = False
+    owner: Symbol | None = None
+    on: Symbol | None = None
+    why: str = ""
+
+    @property
+    def function(self) -> Function:
+        """The function that it is, or that made it. Raises ``TypeError`` if there is none."""
+        if not isinstance(self.found.binding, Function):
+            raise TypeError(f"a {self.kind} is not a function")
+        return self.found.binding
+
+
+def unknown(why: str) -> tuple[Thing, ...]:
+    """Return the answer that nothing is known, and why."""
+    return (Thing(kind="unknown", why=why),)
+
+
+def outside(name: str) -> Thing:
+    """Return something that vLLM does not define: its calls are not for fit to judge."""
+    return Thing(kind="unknown", found=Symbol(external=name), why=f"{name} is outside the tree")
+
+
+_BUILTINS = {
+    f"builtins.{kind.__name__}()": kind
+    for kind in (int, float, bool, str, bytes, list, tuple, dict, set)
+}
+
+
+def builtin(thing: Thing) -> type | None:
+    """Return the builtin type that something is an instance of, ``None`` for anything else."""
+    return _BUILTINS.get(thing.found.external or "")

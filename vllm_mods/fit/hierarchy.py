@@ -7,7 +7,7 @@ from functools import cache
 
 from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.shapes import Class, words
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, remembered
 
 # The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
 # documentation and __init__). Every other attribute is set by somebody: fit looks for who.
@@ -28,9 +28,7 @@ TORCH_MODULE = words(
     "_named_members _register_state_dict_hook _load_from_state_dict _save_to_state_dict "
     "_compiled_call_impl _is_full_backward_hook _version _get_backward_hooks"
 )
-_TORCH_MODULES = frozenset(
-    ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module")
-)
+_TORCH_MODULES = words("torch.nn.Module torch.nn.modules.Module torch.nn.modules.module.Module")
 # Standard classes whose instances have the attributes of the class and no others.
 _PLAIN = words(
     "abc.ABC typing.Protocol typing.Generic typing.NamedTuple typing_extensions.Protocol "
@@ -45,22 +43,17 @@ _BUILTINS = words(
     "object dict list tuple set frozenset str int float bytes Exception ValueError RuntimeError "
     "TypeError KeyError AttributeError NotImplementedError BaseException OSError"
 )
-_STANDARD = frozenset(("type", "ABCMeta", "abc.ABCMeta", "EnumMeta", "enum.EnumMeta", "EnumType"))
-_ENUM = frozenset(("name", "value", "_value_", "_name_"))
+_STANDARD = words("type ABCMeta abc.ABCMeta EnumMeta enum.EnumMeta EnumType")
+_ENUM = words("name value _value_ _name_")
 
 
+@remembered
 def lineage(world: World, found: Symbol) -> Lineage:
     """Follow the bases of a class through the tree."""
-    if found not in world.lineages:
-        world.lineages[found] = _lineage(world, found)
-    return world.lineages[found]
-
-
-def _lineage(world: World, found: Symbol) -> Lineage:
     order: dict[Symbol, None] = {}
     outside: dict[str, None] = {}
     torch = _visit(world, found, order, outside, 0)
-    return Lineage(classes=tuple(order), outside=tuple(outside), torch=torch)
+    return Lineage(tuple(order), tuple(outside), torch)
 
 
 def _visit(
@@ -78,24 +71,25 @@ def _visit(
         classes = tuple(f for f in answer.found if isinstance(f.binding, Class) and f != found)
         for one in classes:
             torch = _visit(world, one, order, outside, depth + 1) or torch
-        name = external_name(answer.found, base)
+        name = _external(answer.found, base)
         if name in _TORCH_MODULES:
             torch = True
-        elif (len(classes), len(answer.found)) != (1, 1) and standard_names(name) is None:
+        elif (len(classes), len(answer.found)) != (1, 1) and _standard_names(name) is None:
             outside[base] = None
     return torch
 
 
-def external_name(found: tuple[Symbol, ...], text: str) -> str:
-    """Return the dotted name of something outside the tree, else the text as written."""
-    for one in found:
-        if one.external:
-            return one.external
-    return text
+def _external(found: tuple[Symbol, ...], text: str) -> str:
+    return next((one.external for one in found if one.external), text)
+
+
+def external_name(world: World, path: str, text: str) -> str:
+    """Return the dotted name of something outside the tree that a file names, else the name as written."""
+    return _external(world.resolve(path, text).found, text)
 
 
 @cache
-def standard_names(dotted: str) -> frozenset[str] | None:
+def _standard_names(dotted: str) -> frozenset[str] | None:
     """Return the attributes of a class of the standard library, if these are all there are."""
     if dotted in _BUILTINS:
         import builtins  # noqa: PLC0415 - rarely needed
@@ -110,13 +104,7 @@ def standard_names(dotted: str) -> frozenset[str] | None:
         module = "typing"
     names = frozenset(dir(getattr(importlib.import_module(module), name)))
     if name == "NamedTuple":
-        return frozenset(dir(tuple)) | {
-            "_asdict",
-            "_replace",
-            "_fields",
-            "_make",
-            "_field_defaults",
-        }
+        return frozenset(dir(tuple)) | words("_asdict _replace _fields _make _field_defaults")
     return names | _ENUM if module == "enum" else names
 
 
@@ -143,15 +131,13 @@ def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
         names |= binding.attributes
         why = why or binding.dynamic
         for base in binding.bases:
-            names |= (
-                standard_names(external_name(world.resolve(found.path, base).found, base)) or set()
-            )
+            names |= _standard_names(external_name(world, found.path, base)) or set()
         if any(
             name == "metaclass" and _makes_names(world, found.path, value)
             for name, value in binding.keywords
         ):
             why = why or f"{binding.name} has a metaclass"
-        if binding.decorators and any(
+        if any(
             name.rpartition(".")[2] in {"dataclass", "config"} for name, _ in binding.decorators
         ):
             names |= {"__dataclass_fields__", "__post_init__", "__pydantic_fields__"}

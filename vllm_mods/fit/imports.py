@@ -7,79 +7,56 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from vllm_mods.fit.found import Lookup
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem, at_site
+from vllm_mods.fit.problems import Doubt, Fault, Problem, at_site
+from vllm_mods.fit.shapes import Import, words
+from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.walk import CodeSite
-from vllm_mods.fit.world import World, absolute
+from vllm_mods.fit.world import World
 
 # Standard modules that do something when imported: never imported to look into them.
-_LOUD = frozenset(
-    (
-        "this",
-        "antigravity",
-        "idlelib",
-        "tkinter",
-        "turtle",
-        "turtledemo",
-        "__main__",
-        "test",
-        "tests",
-    )
-)
+_LOUD = words("this antigravity idlelib tkinter turtle turtledemo __main__ test tests")
 
 
 def import_problems(
-    inference: Inference, sites: Iterable[CodeSite], lines: frozenset[int] | None
+    inference: Inference, sites: Iterable[CodeSite], lines: frozenset[int]
 ) -> Iterator[Problem | Doubt]:
     """Judge every import among some sites, and every attribute read from a module."""
     for site in sites:
         node = site.node
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in node.names:
-                if lines is None or lines & {alias.lineno, node.lineno}:
-                    yield from _alias(inference, site, node, alias)
+            for _, found in imports_of(node):
+                if lines & {found.line, node.lineno}:
+                    yield from _import(inference, site, found)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield from _module_attribute(inference, site, node)
 
 
-def _alias(
-    inference: Inference, site: CodeSite, node: ast.Import | ast.ImportFrom, alias: ast.alias
-) -> Iterator[Problem | Doubt]:
-    world, path = inference.world, inference.path
-    module, name = _imported(path, node, alias)
+def _import(inference: Inference, site: CodeSite, found: Import) -> Iterator[Problem | Doubt]:
+    world, path, scope = inference.world, inference.path, site.scope
+    module, name = world.target(path, found), found.name
     answer, why = _exists(world, module, name)
-    if answer is False and site.scope.instead_of:
+    if answer is False and scope.instead_of:
         first = {
-            _exists(world, *_imported(path, instead, wanted))[0]
-            for instead in site.scope.instead_of
-            for wanted in instead.names
+            _exists(world, world.target(path, wanted), wanted.name)[0]
+            for instead in scope.instead_of
+            for _, wanted in imports_of(instead)
         }
         if False not in first:
             answer = None if None in first else True
             why = "whether the import before it fails can't be told"
     if answer is True:
         return
-    if answer is None or site.scope.guarded or site.scope.typing_only:
+    if answer is None or scope.guarded or scope.typing_only:
         if answer is False:
             why = "it fails, and the code catches that or only type checkers see it"
         if why:
-            yield Doubt(path=path, what="import", why=why)
+            yield Doubt(path, "import", why)
         return
     what = module if name is None else f"{name} from {module}"
     token = (name or module).rpartition(".")[2]
-    message = f"cannot import {what}: {why}"
-    problem = at_site(path, site, token, message, module, name or "", code="fit-import")
-    yield problem._replace(line=alias.lineno)
-
-
-def _imported(
-    path: str, node: ast.Import | ast.ImportFrom, alias: ast.alias
-) -> tuple[str, str | None]:
-    """Return the module that is imported, and the name from it."""
-    if isinstance(node, ast.Import):
-        return alias.name, None
-    return absolute(path, node.level, node.module or ""), alias.name
+    message, key = f"cannot import {what}: {why}", (module, name or "")
+    yield Problem("fit-import", path, found.line, scope.name, message, key, token)
 
 
 def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
@@ -96,7 +73,7 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     path = where.found[0].module
     if _defines(world, path, name):
         return True, ""
-    answer: Lookup = world.lookup(path, name)
+    answer = world.lookup(path, name)
     return answer.exists, answer.why or f"{path} does not define {name}"
 
 
@@ -118,11 +95,11 @@ def _beside(  # noqa: PLR0911 - an answer per place
     if root in sys.stdlib_module_names:
         return _standard(module, name)
     stem = module.replace(".", "/")
-    data, path = None, ""
-    for path in (f"{stem}/__init__.py", f"{stem}.py"):
+    path = f"{stem}/__init__.py"
+    data = world.read(path)
+    if data is None:
+        path = f"{stem}.py"
         data = world.read(path)
-        if data is not None:
-            break
     if data is None:
         if world.read(f"{root}/__init__.py") is None and world.read(f"{root}.py") is None:
             return None, f"{root} is not in the tree"
@@ -176,6 +153,6 @@ def _module_attribute(
     where = things[0].found.module or ""
     answer = inference.world.member(things[0].found, node.attr)
     if answer.exists is False:
-        message = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
-        key = where, node.attr
-        yield at_site(inference.path, site, node.attr, message, *key, code="fit-import")
+        text = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
+        fault = Fault(text, node.attr)
+        yield at_site(inference.path, site, "fit-import", fault, where, node.attr)

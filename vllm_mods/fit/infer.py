@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 
-from vllm_mods.fit.binding import has_kind, implementations, is_property
 from vllm_mods.fit.bodies import definition, is_generator
-from vllm_mods.fit.families import beside, class_at, subclasses
-from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.found import Symbol, Thing, outside, unknown
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
-from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value
-from vllm_mods.fit.signatures import function_of, type_name
-from vllm_mods.fit.things import Thing, outside, unknown
+from vllm_mods.fit.search import beside, class_at, overriding
+from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value, words
+from vllm_mods.fit.signatures import function_of, implementations, is_property, type_name
 from vllm_mods.fit.walk import CodeScope, Source, receiver
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -29,11 +27,9 @@ _DISPLAYS = {
     ast.Tuple: "tuple",
 }
 # Builtin types of which an annotation is believed.
-_BELIEVED = frozenset(("int", "str", "bool", "float", "bytes"))
+_BELIEVED = words("int str bool float bytes")
 # Decorators that leave what a function returns as it is.
-_PLAIN = frozenset(
-    ("staticmethod", "classmethod", "abstractmethod", "override", "cache", "lru_cache")
-)
+_PLAIN = words("staticmethod classmethod abstractmethod override cache lru_cache")
 
 
 def _classes(instances: tuple[Thing, ...]) -> tuple[Thing, ...]:
@@ -54,15 +50,14 @@ class Inference:
 
     def infer(self, node: ast.expr, scope: CodeScope, depth: int = 0) -> tuple[Thing, ...]:
         """Say what an expression is."""
+        if depth:
+            return self._infer(node, scope, depth)
         key = (id(node), id(scope))
-        if depth or key not in self._known:
-            found = self._infer(node, scope, depth)
-            if depth:
-                return found
-            self._known[key] = node, scope, found
+        if key not in self._known:
+            self._known[key] = node, scope, self._infer(node, scope, depth)
         return self._known[key][2]
 
-    def _infer(  # noqa: PLR0911 - one kind of expression per branch
+    def _infer(  # noqa: C901, PLR0911 - one kind of expression per branch
         self, node: ast.expr, scope: CodeScope, depth: int
     ) -> tuple[Thing, ...]:
         if depth > _DEPTH:
@@ -79,33 +74,27 @@ class Inference:
             case ast.Await(value=ast.Call() as call):
                 return self._called(self.infer(call.func, scope, depth + 1), depth, awaited=True)
             case ast.IfExp():
-                return (
-                    *self.infer(node.body, scope, depth + 1),
-                    *self.infer(node.orelse, scope, depth + 1),
-                )
+                either = self.infer(node.body, scope, depth + 1)
+                return either + self.infer(node.orelse, scope, depth + 1)
             case ast.Constant(value=None):
                 return ()
             case ast.Constant(value=value):
                 return (outside(f"builtins.{type(value).__name__}()"),)
+            case _ if type(node) in _DISPLAYS:
+                return (outside(f"builtins.{_DISPLAYS[type(node)]}()"),)
             case _:
-                made = _DISPLAYS.get(type(node))
-                return (
-                    (outside(f"builtins.{made}()"),) if made else unknown("the value is computed")
-                )
+                return unknown("the value is computed")
 
     # --- names
 
     def _name(self, name: str, scope: CodeScope, depth: int) -> tuple[Thing, ...]:
-        current: CodeScope | None = scope
-        first = True
-        while current is not None and not isinstance(current.node, ast.Module):
-            if current.is_class:
-                if first and name in current.locals():
-                    return unknown("the name belongs to the class body")
-            elif name in current.locals():
+        for current in scope.around():
+            if isinstance(current.node, ast.Module) or name not in current.locals():
+                continue
+            if not current.is_class:
                 return self._local(name, current, depth)
-            first = False
-            current = current.parent
+            if current is scope:
+                return unknown("the name belongs to the class body")
         answer = self.world.lookup(self.path, name)
         if answer.exists is False and hasattr(builtins, name):
             return (outside(f"builtins.{name}"),)
@@ -120,8 +109,7 @@ class Inference:
             found = class_at(self.world, self.path, scope.parent)
             if found is None:
                 return unknown("the class is made inside a function")
-            kind = "instance" if me[1] == "instance" else "class"
-            return (Thing(kind=kind, found=found, on=found),)
+            return (Thing(kind=me[1], found=found),)
         things: list[Thing] = []
         declared = [s for s in sources if isinstance(s, ast.AnnAssign)]
         for source in declared or sources:
@@ -137,9 +125,8 @@ class Inference:
             case Import():
                 return self._things(self.world.imported(self.path, source).found, depth)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                function = function_of(source)
-                found = Symbol(path=self.path, binding=function)
-                return (Thing(kind="function", found=found, functions=(function,)),)
+                found = Symbol(path=self.path, binding=function_of(source))
+                return (Thing(kind="function", found=found),)
             case ast.expr() if not isinstance(source, ast.Lambda):
                 return self.infer(source, scope, depth + 1)
             case _:
@@ -152,16 +139,15 @@ class Inference:
         if kind.startswith("type["):
             return _classes(self._instance(kind[5:-1], scope, depth))
         head = kind.partition(".")[0]
-        current: CodeScope | None = scope
-        while current is not None:
-            if not current.is_class and not isinstance(current.node, ast.Module):
-                sources = current.locals().get(head)
-                if sources and not any(isinstance(s, Import) for s in sources):
-                    return unknown("its type is local")
-                if sources and len(sources) == 1 and "." not in kind:
-                    found = self.world.imported(self.path, sources[0]).found  # type: ignore[arg-type]
-                    return self._instances(found)
-            current = current.parent
+        for current in scope.around():
+            if current.is_class or isinstance(current.node, ast.Module):
+                continue
+            sources = current.locals().get(head, [])
+            imports = [source for source in sources if isinstance(source, Import)]
+            if sources and not imports:
+                return unknown("its type is local")
+            if len(sources) == len(imports) == 1 and "." not in kind:
+                return self._instances(self.world.imported(self.path, imports[0]).found)
         return self._stated(kind, depth)
 
     def _stated(self, kind: str, depth: int) -> tuple[Thing, ...]:
@@ -177,7 +163,7 @@ class Inference:
         if not classes or len(classes) != len(found):
             external = next((one.external for one in found if one.external), None)
             return (outside(external),) if external else unknown("its type is not a plain class")
-        return tuple(Thing(kind="instance", found=one, on=one) for one in classes)
+        return tuple(Thing(kind="instance", found=one) for one in classes)
 
     # --- things
 
@@ -188,7 +174,7 @@ class Inference:
             if one.module:
                 things.append(Thing(kind="module", found=one))
             elif isinstance(one.binding, Class):
-                things.append(Thing(kind="class", found=one, exact=True, on=one))
+                things.append(Thing(kind="class", found=one, exact=True))
             elif isinstance(one.binding, Function):
                 functions.setdefault(one.path, []).append(one)
             elif isinstance(one.binding, Value):
@@ -199,11 +185,7 @@ class Inference:
                 things.extend(unknown("its value is not plain"))
         for several in functions.values():
             every = implementations([f.binding for f in several if isinstance(f.binding, Function)])
-            things.extend(
-                Thing(kind="function", found=one, functions=(one.binding,))
-                for one in several
-                if isinstance(one.binding, Function) and one.binding in every
-            )
+            things += (Thing(kind="function", found=f) for f in several if f.binding in every)
         return tuple(things) or unknown("nothing is known of it")
 
     def _value(self, found: Symbol, depth: int) -> tuple[Thing, ...]:
@@ -251,7 +233,7 @@ class Inference:
                 return there._typed(owner.types[name], depth)
             if name in owner.nested and thing.kind != "super":
                 inner = Symbol(path=found.path, binding=owner.nested[name])
-                return (Thing(kind="class", found=inner, exact=True, on=inner),)
+                return (Thing(kind="class", found=inner, exact=True),)
             if name in owner.attributes:
                 return unknown("the attribute's type is not stated")
         if line.outside or (line.torch and name in TORCH_MODULE):
@@ -259,7 +241,7 @@ class Inference:
         other = beside(self.world, thing.found, name) if thing.kind == "instance" else None
         if other is not None:
             return self._method(thing, other, name, depth)
-        return (Thing(kind="unknown", on=thing.found, why=f"{thing.found.cls.name} has no {name}"),)
+        return unknown(f"{thing.found.cls.name} has no {name}")
 
     def _typed(self, kind: str, depth: int) -> tuple[Thing, ...]:
         """Say what an attribute of a stated type is; ``X()`` stands for what calling X makes."""
@@ -274,33 +256,24 @@ class Inference:
         owner = found.cls
         functions = implementations(owner.methods[name])
         if any(is_property(function) for function in functions):
-            getter = next((f for f in functions if not has_kind(f, "setter")), functions[0])
+            getter = next((f for f in functions if "setter" not in f.marks), functions[0])
+            if not getter.returns:
+                return unknown("the property's type is not stated")
             there = Inference(self.world, found.path)
-            return (
-                there._typed(getter.returns, depth + 1)
-                if getter.returns
-                else unknown("the property's type is not stated")
-            )
-        shadowed = any(
-            name in first.cls.types for first in lineage(self.world, thing.found).classes[:1]
-        )
-        if shadowed or len(functions) != 1:
+            return there._typed(getter.returns, depth + 1)
+        if name in thing.found.cls.types or len(functions) != 1:
             return unknown("the method is defined several times")
-        function = functions[0]
-        through_class = thing.kind == "class"
-        static = has_kind(function, "staticmethod") or has_kind(function, "classmethod")
+        static = not functions[0].marks.isdisjoint(("staticmethod", "classmethod"))
         static = static or name in {"__init_subclass__", "__class_getitem__"}
-        return (
-            Thing(
-                kind="function",
-                found=Symbol(path=found.path, binding=function),
-                exact=thing.exact or thing.kind == "super",
-                bound=name != "__new__" and (not through_class or static),
-                owner=found,
-                on=thing.found,
-                functions=(function,),
-            ),
+        method = Thing(
+            kind="function",
+            found=Symbol(path=found.path, binding=functions[0]),
+            exact=thing.exact or thing.kind == "super",
+            bound=name != "__new__" and (thing.kind != "class" or static),
+            owner=found,
+            on=thing.found,
         )
+        return (method,)
 
     def _called(
         self, things: tuple[Thing, ...], depth: int, *, awaited: bool = False
@@ -308,18 +281,16 @@ class Inference:
         result: list[Thing] = []
         for thing in things:
             if thing.kind == "class":
-                result.append(
-                    Thing(kind="instance", found=thing.found, exact=thing.exact, on=thing.found)
-                )
+                result.append(Thing(kind="instance", found=thing.found, exact=thing.exact))
             elif thing.kind == "function":
-                function = thing.functions[0]
-                plain = {d.rpartition(".")[2] for d in function.decorators} <= _PLAIN
+                function = thing.function
+                plain = function.marks <= _PLAIN
                 if plain and not awaited and self._coroutine(thing):
                     result.append(thing._replace(kind="coroutine"))
                 elif not plain or function.asynchronous is not awaited:
                     result.extend(unknown("the function may not return what it says"))
                 elif (function.returns or "").rpartition(".")[2] == "Self" and thing.on:
-                    result.append(Thing(kind="instance", found=thing.on, on=thing.on))
+                    result.append(Thing(kind="instance", found=thing.on))
                 elif function.returns:
                     there = Inference(self.world, thing.found.path)
                     result.extend(there._typed(function.returns, depth + 1))
@@ -333,28 +304,21 @@ class Inference:
 
     def _coroutine(self, thing: Thing) -> bool:
         """Tell whether calling a function makes a coroutine, whoever overrides it."""
-        function = thing.functions[0]
+        function = thing.function
         if not function.asynchronous or function.abstract:
             return False
         if is_generator(definition(self.world, thing.found.path, function)):
             return False
-        others = () if thing.exact or thing.on is None else subclasses(self.world, thing.on)
-        return all(f.asynchronous for o in others for f in o.cls.methods.get(function.name, ()))
+        return all(other.asynchronous for other in overriding(self.world, thing))
 
     def _super(self, node: ast.Call, scope: CodeScope) -> tuple[Thing, ...]:
-        current: CodeScope | None = scope
-        while current is not None:
-            if receiver(current) is not None and not node.args:
-                found = class_at(self.world, self.path, current.parent)
-                if found is None:
-                    break
-                line = lineage(self.world, found)
-                binding = found.cls
-                # With several bases the next class depends on the subclass.
-                if len([b for b in binding.bases if b not in {"ABC", "abc.ABC"}]) != 1:
-                    return unknown("super() goes to one of several bases")
-                if len(line.classes) < 2:
-                    return unknown("the base class is outside the tree")
-                return (Thing(kind="super", found=found, on=found, bound=True),)
-            current = current.parent
-        return unknown("super() is not plain")
+        method = next((one for one in scope.around() if receiver(one)), None)
+        found = class_at(self.world, self.path, method.parent) if method else None
+        if node.args or found is None:
+            return unknown("super() is not plain")
+        # With several bases the next class depends on the subclass.
+        if len([base for base in found.cls.bases if base not in {"ABC", "abc.ABC"}]) != 1:
+            return unknown("super() goes to one of several bases")
+        if len(lineage(self.world, found).classes) < 2:
+            return unknown("the base class is outside the tree")
+        return (Thing(kind="super", found=found),)

@@ -9,12 +9,11 @@ from importlib.util import find_spec
 
 from vllm_mods.base.model import Expectation, FileChange, Finding, Level, Tree
 from vllm_mods.fit.attributes import attribute_problems
-from vllm_mods.fit.calls import call_problems
+from vllm_mods.fit.calls import call_problems, value_problems
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
-from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.flow import flow_problems
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.infer import Inference
@@ -22,13 +21,11 @@ from vllm_mods.fit.kinds import kind_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
-from vllm_mods.fit.paths import path_problems
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
-from vllm_mods.fit.search import candidates
+from vllm_mods.fit.search import candidates, classes_in, subclasses
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import mentions, traces
-from vllm_mods.fit.values import value_problems
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
@@ -61,7 +58,7 @@ def judge(
         if change.after is None:
             continue
         syntax = list(syntax_problems(change.path, change.before, change.after, lowest))
-        answers.extend(syntax)
+        answers += syntax
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after
     reached = _reached(before, after, changes, sound)
@@ -70,8 +67,8 @@ def judge(
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path))
         answers.extend(dead_problems(before, after, path, expects, written))
-        lines = added_lines(before.read(path), data)
-        answers.extend(cycle_problems(before, after, path, lines))
+        added = added_lines(before.read(path), data)
+        answers.extend(cycle_problems(before, after, path, added))
     judged = tuple(c for c in changes if c.path in sound or not c.after)
     opinion, untyped = _opinion(judged, before, lowest)
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
@@ -79,10 +76,10 @@ def judge(
     problems = [_honoured(after, problem) for problem in _distinct(answers)]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     if untyped.startswith("ty failed"):
-        doubts.append(Doubt(path=next(iter(sound), ""), what="type", why=untyped))
+        doubts.append(Doubt(next(iter(sound), ""), "type", untyped))
     if not candidates(before, tuple(sound))[1] and len(reached) > len(sound):
         why = "of this remote tree only some files were searched for uses of what the patch changes"
-        doubts.append(Doubt(path=next(iter(sound), ""), what="use", why=why))
+        doubts.append(Doubt(next(iter(sound), ""), "use", why))
     found = (*(finding(problem) for problem in problems), *notes(doubts))
     return found, frozenset(before.consulted | after.consulted), untyped
 
@@ -93,7 +90,7 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
     for answer in answers:
         if isinstance(answer, Problem):
             place = () if answer.code == "fit-override" else (answer.path, answer.line)
-            found.setdefault((*answer.key, *place), answer)
+            found.setdefault((answer.code, *answer.key, *place), answer)
     return tuple(found.values())
 
 
@@ -130,13 +127,9 @@ def _reached(
         for change in changes
         if change.path in sound
     }
-    broken = {change.path for change in changes if change.after is not None} - sound.keys()
-    gone = [
-        trace
-        for change in changes
-        if change.path not in broken
-        for trace in traces(before, after, change.path)
-    ]
+    judged = [c.path for c in changes if c.path in sound or c.after is None]
+    gone = [trace for path in judged for trace in traces(before, after, path)]
+    broken = {change.path for change in changes} - set(judged)
     for path, mentioned in mentions(after, gone, tuple(lines)).items():
         if path not in broken:
             lines[path] = lines.get(path, frozenset()) | mentioned
@@ -152,28 +145,31 @@ def _file(
         return
     answers = list(_look(after, path, tree, lines))
     if changed is not None:
-        answers.extend(name_problems(after, path, data, tree))
         old = before.read(path)
-        answers.extend(flow_problems(path, tree, touched_lines(old, data)))
-        answers.extend(path_problems(path, tree, touched_lines(old, data)))
-        answers.extend(duplicate_problems(path, tree, added_lines(old, data)))
-    problems = [answer for answer in answers if isinstance(answer, Problem)]
-    known = _known(before, path, problems) if problems else frozenset()
+        answers += _of_names(after, path, changed, tree, touched_lines(old, changed))
+        answers += duplicate_problems(path, tree, added_lines(old, changed))
+    tokens = {answer.token for answer in answers if isinstance(answer, Problem)}
+    known = _known(before, path, tokens) if tokens else frozenset()
     for answer in answers:
         if isinstance(answer, Problem):
-            if answer.key not in known:
+            if (answer.code, answer.key) not in known:
                 yield answer
         elif changed is not None:
             # What can't be told of a file that the patch leaves alone is nobody's news.
             yield answer
 
 
-def _look(
-    world: World, path: str, tree: ast.Module, lines: frozenset[int] | None
+def _of_names(
+    world: World, path: str, data: bytes, tree: ast.Module, lines: frozenset[int]
 ) -> Iterator[Problem | Doubt]:
-    if lines is not None and not lines:
-        return
-    sites = tuple(walk(tree, lines))
+    yield from name_problems(world, path, data, tree)
+    yield from flow_problems(path, tree, lines)
+
+
+def _look(
+    world: World, path: str, tree: ast.Module, lines: frozenset[int]
+) -> Iterator[Problem | Doubt]:
+    sites = tuple(walk(tree, lines)) if lines else ()
     inference = Inference(world, path)
     yield from import_problems(inference, sites, lines)
     yield from call_problems(inference, sites)
@@ -182,46 +178,30 @@ def _look(
         yield from problems(inference, run)
 
 
-def _known(before: World, path: str, problems: list[Problem]) -> frozenset[tuple[str, ...]]:
-    """Return the keys of those problems that the file had before the patch."""
+def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:
+    """Return the codes and keys of problems that the file had before the patch, of those with some tokens."""
     data = before.read(path)
     tree = None if data is None else syntax_tree.module(data)
     if data is None or tree is None:
         return frozenset()
-    tokens = {problem.token.encode() for problem in problems if problem.token}
-    lines = frozenset(
-        number
-        for number, text in enumerate(data.splitlines(), 1)
-        if any(token in text for token in tokens)
-    )
-    answers = [
-        *_look(before, path, tree, lines),
-        *name_problems(before, path, data, tree),
-        *flow_problems(path, tree, lines),
-        *path_problems(path, tree, lines),
-    ]
-    return frozenset(answer.key for answer in answers if isinstance(answer, Problem))
+    words = [token.encode() for token in tokens if token]
+    rows = enumerate(data.splitlines(), 1)
+    lines = frozenset(number for number, row in rows if any(word in row for word in words))
+    answers = (*_look(before, path, tree, lines), *_of_names(before, path, data, tree, lines))
+    return frozenset((one.code, one.key) for one in answers if isinstance(one, Problem))
 
 
 def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Doubt]:
     for found, changed, narrowed in changed_methods(before, after, path):
-        for override in overrides_of(after, found, changed):
-            yield from _override(before, after, override, path, override.method.line)
+        met = [(one, one.method.line) for one in overrides_of(after, found, changed)]
         for name in narrowed:
-            binding = found.cls
-            line = binding.methods[name][-1].line
+            line = found.cls.methods[name][-1].line
             for other in subclasses(after, found):
-                if name in other.cls.methods:
-                    for override in overrides_of(after, other, frozenset((name,))):
-                        yield from _override(before, after, override, path, line)
-
-
-def _override(
-    before: World, after: World, override: Override, path: str, line: int
-) -> Iterator[Problem | Doubt]:
-    for answer in override_problems(after, override, path, line):
-        if isinstance(answer, Doubt) or not _had(before, answer, override):
-            yield answer
+                met += ((one, line) for one in overrides_of(after, other, frozenset((name,))))
+        for override, line in met:
+            for answer in override_problems(after, override, path, line):
+                if isinstance(answer, Doubt) or not _had(before, answer, override):
+                    yield answer
 
 
 def _had(before: World, problem: Problem, now: Override) -> bool:

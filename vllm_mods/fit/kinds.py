@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing, narrowed
-from vllm_mods.fit.binding import has_kind, is_property, opaque_decorator
 from vllm_mods.fit.bodies import arities, definition, is_generator
-from vllm_mods.fit.families import classes_in, subclasses
-from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.found import Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Problem, at_site, lasting
-from vllm_mods.fit.search import files_mentioning
-from vllm_mods.fit.things import Thing, builtin, call_text
+from vllm_mods.fit.problems import Fault, Faults, Problem, at_site, lasting
+from vllm_mods.fit.search import class_named, is_mentioned, overriding, subclasses
+from vllm_mods.fit.shapes import Function
+from vllm_mods.fit.signatures import call_text, is_property, opaque_decorator
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
 
@@ -34,17 +33,14 @@ _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge every use among some sites."""
     for site in sites:
-        found = [(*one, Level.ERROR) for one in _wrong(inference, site.node, site.scope)]
-        if isinstance(site.node, ast.ClassDef):
-            found += _incomplete(inference, site.node, site.scope)
-        for text, token, level in found:
-            key = site.scope.name, lasting(text)
-            yield at_site(inference.path, site, token, text, *key, level=level, code="fit-kind")
+        for fault in _wrong(inference, site.node, site.scope):
+            key = site.scope.name, lasting(fault.text)
+            yield at_site(inference.path, site, "fit-kind", fault, *key)
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch
     inference: Inference, node: ast.AST, scope: CodeScope
-) -> Iterator[tuple[str, str]]:
+) -> Faults:
     match node:
         case ast.With() | ast.AsyncWith():
             wanted = "__enter__" if isinstance(node, ast.With) else "__aenter__"
@@ -70,9 +66,12 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch
         case ast.ClassDef():
             for base in node.bases:
                 yield from _no_class(inference, base, scope, "a base class")
+            yield from _incomplete(inference, node, scope)
         case ast.Expr(value=ast.Call() as call):
             if _kinds(inference, call, scope) == {"coroutine"}:
-                yield f"{call_text(call)}() makes a coroutine, and nothing awaits it", _token(call)
+                yield Fault(
+                    f"{call_text(call)}() makes a coroutine, and nothing awaits it", _token(call)
+                )
         case ast.Assign(targets=[ast.Tuple() as target], value=ast.Call() | ast.Await()):
             yield from _unpacked(inference, target, node.value, scope)
         case ast.BinOp():
@@ -98,12 +97,12 @@ def _token(node: ast.expr) -> str:
 
 def _lacks(
     inference: Inference, node: ast.expr, scope: CodeScope, wanted: str, used: str
-) -> Iterator[tuple[str, str]]:
+) -> Faults:
     """Say that something is used in a way that it does not take, whatever it may be."""
     things = inference.infer(node, scope)
     answers = [_lack(inference.world, thing, wanted, node) for thing in things]
     if answers and None not in answers and not narrowed(scope, node):
-        yield f"{ast.unparse(node)[:60]} is {used}, and {answers[0]}", _token(node)
+        yield Fault(f"{ast.unparse(node)[:60]} is {used}, and {answers[0]}", _token(node))
 
 
 def _lack(  # noqa: PLR0911 - an answer per kind of thing
@@ -116,8 +115,8 @@ def _lack(  # noqa: PLR0911 - an answer per kind of thing
     if plain and special:
         return None if _has(plain, wanted) else f"it is a {plain.__name__}"
     if thing.kind == "coroutine" and wanted not in {"send", "throw", "close"}:
-        name = thing.functions[0].name
-        return f"it is a coroutine that nothing awaits: {thing.found.path}:{thing.functions[0].line} is `async def {name}`"
+        told = f"{thing.found.where} is `async def {thing.function.name}`"
+        return f"it is a coroutine that nothing awaits: {told}"
     if thing.kind == "function" and wanted != "__call__":
         return _of_function(world, thing, wanted, node)
     if thing.kind == "instance" and special and wanted != "__lt__":
@@ -128,8 +127,7 @@ def _lack(  # noqa: PLR0911 - an answer per kind of thing
             return None
         answer = missing(world, thing, wanted) if _plain(world, thing) else None
         if answer is not None and not answer.why:
-            cls = thing.found.cls
-            return f"it is a {cls.name} ({thing.found.path}:{cls.line}), which has no {wanted}"
+            return f"it is a {thing.found.text}, which has no {wanted}"
     return None
 
 
@@ -148,60 +146,48 @@ def _plain(world: World, thing: Thing) -> bool:
 
 def _of_function(world: World, thing: Thing, wanted: str, node: ast.expr) -> str | None:
     """Say what a function is where something else is asked for."""
-    function = thing.functions[0]
-    where = f"{thing.found.path}:{function.line}"
+    function = thing.function
     if opaque_decorator(function) or is_property(function) or isinstance(node, ast.Call):
         return None
-    if {d.rpartition(".")[2] for d in function.decorators} & {"lru_cache", "cache", "deprecated"}:
+    if function.marks & {"lru_cache", "cache", "deprecated"}:
         return None
     if wanted in _FUNCTION or (wanted == "__lt__" and not thing.bound):
         return None
     if not wanted.startswith("__"):
         setter = re.compile(rb"\.%b\s*=|[\"']%b[\"']" % (wanted.encode(), wanted.encode()))
-        for _, data in files_mentioning(world, frozenset((wanted.encode(),)), (thing.found.path,)):
-            if setter.search(data):
-                return None
+        if is_mentioned(world, wanted, setter, (thing.found.path,)):
+            return None
     kind = "method" if thing.owner else "function"
-    return (
-        f"it is the {kind} {function.name}{function.text()} of {where}, not what calling it gives"
-    )
+    what = f"{function.name}{function.text()} of {thing.found.where}"
+    return f"it is the {kind} {what}, not what calling it gives"
 
 
-def _generator(inference: Inference, node: ast.expr, scope: CodeScope) -> Iterator[tuple[str, str]]:
+def _generator(inference: Inference, node: ast.expr, scope: CodeScope) -> Faults:
     if not isinstance(node, ast.Call):
         return
     things = inference.infer(node.func, scope)
-    for thing in things:
-        if len(things) != 1 or not thing.functions or thing.functions[0].decorators:
-            return
-        if is_generator(definition(inference.world, thing.found.path, thing.functions[0])):
-            where = f"{thing.found.path}:{thing.functions[0].line}"
-            text = f"{call_text(node)}() is entered by with, and {where} is a generator"
-            yield f"{text} without @contextmanager", _token(node)
+    found = things[0].found if len(things) == 1 else Symbol()
+    function = found.binding
+    if not isinstance(function, Function) or function.decorators:
+        return
+    if is_generator(definition(inference.world, found.path, function)):
+        text = f"{call_text(node)}() is entered by with, and {found.where} is a generator"
+        yield Fault(f"{text} without @contextmanager", _token(node))
 
 
-def _no_class(
-    inference: Inference, node: ast.expr, scope: CodeScope, used: str
-) -> Iterator[tuple[str, str]]:
+def _no_class(inference: Inference, node: ast.expr, scope: CodeScope, used: str) -> Faults:
     things = inference.infer(node, scope)
     if things and all(thing.kind == "function" for thing in things):
-        one = things[0]
-        where = f"{one.found.path}:{one.functions[0].line}"
-        yield f"{ast.unparse(node)} is used as {used}, and {where} defines a function", _token(node)
+        text = f"{ast.unparse(node)} is used as {used}"
+        yield Fault(f"{text}, and {things[0].found.where} defines a function", _token(node))
 
 
-def _frozen(
-    inference: Inference, node: ast.Attribute, scope: CodeScope
-) -> Iterator[tuple[str, str]]:
+def _frozen(inference: Inference, node: ast.Attribute, scope: CodeScope) -> Faults:
     things = inference.infer(node.value, scope)
     if things and all(
         t.kind == "instance" and _is_frozen(inference.world, t.found) for t in things
     ):
-        cls = things[0].found
-        yield (
-            f"{ast.unparse(node)} is set, and {cls.cls.name} ({cls.path}:{cls.cls.line}) is frozen",
-            node.attr,
-        )
+        yield Fault(f"{ast.unparse(node)} is set, and {things[0].found.text} is frozen", node.attr)
 
 
 def _is_frozen(world: World, found: Symbol) -> bool:
@@ -213,9 +199,7 @@ def _is_frozen(world: World, found: Symbol) -> bool:
     )
 
 
-def _unpacked(
-    inference: Inference, target: ast.Tuple, value: ast.expr, scope: CodeScope
-) -> Iterator[tuple[str, str]]:
+def _unpacked(inference: Inference, target: ast.Tuple, value: ast.expr, scope: CodeScope) -> Faults:
     yield from _lacks(inference, value, scope, "__iter__", "unpacked")
     call = value.value if isinstance(value, ast.Await) else value
     if not isinstance(call, ast.Call) or any(isinstance(e, ast.Starred) for e in target.elts):
@@ -223,27 +207,24 @@ def _unpacked(
     world, name, where = inference.world, call_text(call), ""
     lengths: set[int | None] = set()
     for thing in inference.infer(call.func, scope):
-        function = thing.functions[0] if thing.functions else None
-        below = () if thing.exact or thing.on is None else subclasses(world, thing.on)
+        function = thing.found.binding
         if (
-            function is None
+            not isinstance(function, Function)
             or opaque_decorator(function)
-            or has_kind(function, "contextmanager")
+            or "contextmanager" in function.marks
             or function.asynchronous is not isinstance(value, ast.Await)
-            or any(function.name in other.cls.methods for other in below)
+            or overriding(world, thing)
         ):
             return
         lengths |= arities(definition(world, thing.found.path, function)) or {None}
-        where = f"{thing.found.path}:{function.line}"
+        where = thing.found.where
     if lengths and None not in lengths and len(target.elts) not in lengths:
         gives = " or ".join(str(length) for length in sorted(lengths, key=str))
-        yield (
-            f"{name}() is unpacked into {len(target.elts)}, and {where} returns {gives}",
-            _token(call),
-        )
+        text = f"{name}() is unpacked into {len(target.elts)}"
+        yield Fault(f"{text}, and {where} returns {gives}", _token(call))
 
 
-def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Iterator[tuple[str, str]]:
+def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Faults:
     operate = _OPERATORS.get(type(node.op))
     if operate is None:
         return
@@ -259,7 +240,7 @@ def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Iterat
         operate(kinds[0](), kinds[1]())
     except TypeError:
         names = " and a ".join(kind.__name__ for kind in kinds)
-        yield f"`{ast.unparse(node)[:60]}` puts a {names} together", ""
+        yield Fault(f"`{ast.unparse(node)[:60]}` puts a {names} together", "")
     except ArithmeticError:
         return
 
@@ -267,75 +248,58 @@ def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Iterat
 def abstract_methods(world: World, found: Symbol) -> dict[str, Symbol]:
     """Return the abstract methods that a class leaves open, where Python holds it to them."""
     line = lineage(world, found)
-    bases = {b.rpartition(".")[2] for one in line.classes for b in one.cls.bases}
-    held = any(
-        ("metaclass", "ABCMeta") in one.cls.keywords
-        or ("metaclass", "abc.ABCMeta") in one.cls.keywords
-        for one in line.classes
-    )
-    if line.outside or not (held or "ABC" in bases):
+    metas = {value for one in line.classes for key, value in one.cls.keywords if key == "metaclass"}
+    if line.outside or ("ABC" not in line.bases and metas.isdisjoint(("ABCMeta", "abc.ABCMeta"))):
         return {}
     open_: dict[str, Symbol] = {}
     for one in reversed(line.classes):
         for name in one.cls.attributes:
             open_.pop(name, None)
-            if any(has_kind(f, "abstractmethod") for f in one.cls.methods.get(name, ())):
+            if _is_abstract(one, name):
                 open_[name] = one
     return open_
 
 
-def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Iterator[tuple[str, str]]:
+def _is_abstract(found: Symbol, name: str) -> bool:
+    return any("abstractmethod" in f.marks for f in found.cls.methods.get(name, ()))
+
+
+def _left(left: dict[str, Symbol]) -> str:
+    """Say which method, the first by its name, a class has not got, and who asks for it."""
+    name, owner = min(left.items())
+    return f"it has no {name}, which {owner.path}:{owner.cls.methods[name][0].line} asks for"
+
+
+def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Faults:
     for thing in inference.infer(node.func, scope):
         if thing.kind != "class" or not thing.exact:
             return
         left = abstract_methods(inference.world, thing.found)
-        if not left:
-            return
-        name, owner = next(iter(sorted(left.items())))
-        where = f"{owner.path}:{owner.cls.methods[name][0].line}"
-        yield (
-            f"{thing.found.cls.name} is abstract: it has no {name}, which {where} asks for",
-            _token(node),
-        )
+        if left:
+            yield Fault(f"{thing.found.cls.name} is abstract: {_left(left)}", _token(node))
         return
 
 
-def _incomplete(
-    inference: Inference, node: ast.ClassDef, scope: CodeScope
-) -> Iterator[tuple[str, str, Level]]:
+def _incomplete(inference: Inference, node: ast.ClassDef, scope: CodeScope) -> Faults:
     """Say that a class at the end of its line leaves some of its base's abstract methods open.
 
     A class may only hold static methods: where nobody calls it by its name, that is a note.
     """
     world = inference.world
-    found = next(
-        (
-            f
-            for name, f in classes_in(world, inference.path)
-            if name == f"{scope.name}.{node.name}".lstrip(".") and f.cls.line == node.lineno
-        ),
-        None,
-    )
+    found = class_named(world, inference.path, f"{scope.name}.{node.name}".lstrip("."), node.lineno)
     if found is None:
         return
     left = abstract_methods(world, found)
     above = lineage(world, found).classes[1:]
-    asked = {
-        m
-        for one in above
-        for m, f in one.cls.methods.items()
-        if any(has_kind(g, "abstractmethod") for g in f)
-    }
+    asked = {m for one in above for m in one.cls.methods if _is_abstract(one, m)}
     if (
         not left
-        or any(one == found for one in left.values())
+        or found in left.values()
         or not asked & found.cls.methods.keys()
         or subclasses(world, found)
     ):
         return
     made = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
-    files = files_mentioning(world, frozenset((node.name.encode(),)), (inference.path,))
-    level = Level.ERROR if any(made.search(data) for _, data in files) else Level.NOTE
-    name, owner = next(iter(sorted(left.items())))
-    where = f"{owner.path}:{owner.cls.methods[name][0].line}"
-    yield f"{node.name} cannot be made: it has no {name}, which {where} asks for", node.name, level
+    named = is_mentioned(world, node.name, made, (inference.path,))
+    level = Level.ERROR if named else Level.NOTE
+    yield Fault(f"{node.name} cannot be made: {_left(left)}", node.name, level)

@@ -9,23 +9,15 @@ import warnings
 from collections.abc import Iterator
 
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.shapes import Import, Value
+from vllm_mods.fit.shapes import Import, Value, words
+from vllm_mods.fit.signatures import DefNode, ScopeNode
 from vllm_mods.fit.summary import tests_typing
 from vllm_mods.fit.world import World
 
-_GIVEN = frozenset(dir(builtins)) | {
-    "__file__",
-    "__path__",
-    "__builtins__",
-    "__annotations__",
-    "__module__",
-    "__qualname__",
-    "__class__",
-    "__cached__",
-    "__conditional_annotations__",
-    "__classdict__",
-    "WindowsError",
-}
+_GIVEN = frozenset(dir(builtins)) | words(
+    "__file__ __path__ __builtins__ __annotations__ __module__ __qualname__ __class__ __cached__ "
+    "__conditional_annotations__ __classdict__ WindowsError"
+)
 
 
 def name_problems(
@@ -55,7 +47,8 @@ def name_problems(
         return
     loads = _loads(tree)
     for scope, name in missing:
-        line = _line(loads, scope, name)
+        # Where nothing reads it at run time, nothing is wrong.
+        line = loads.get((scope, name))
         if line is None:
             continue
         if name not in typing and (module.stars or module.dynamic):
@@ -64,20 +57,11 @@ def name_problems(
                 if answer.exists is None:
                     yield Doubt(path=path, what="name", why=answer.why)
                 continue
-        why = (
-            "is imported for type checkers only, and used at run time"
-            if name in typing
-            else "is not defined"
-        )
-        yield Problem(
-            code="fit-undefined-name",
-            key=("fit-undefined-name", scope, name, why),
-            token=name,
-            path=path,
-            line=line,
-            scope=scope,
-            message=f"the name {name} {why}",
-        )
+        why = "is not defined"
+        if name in typing:
+            why = "is imported for type checkers only, and used at run time"
+        message, key = f"the name {name} {why}", (scope, name, why)
+        yield Problem("fit-undefined-name", path, line, scope, message, key, token=name)
 
 
 def _defined(table: symtable.SymbolTable) -> frozenset[str]:
@@ -111,53 +95,33 @@ def _used(
         yield from _used(child, inner, defined)
 
 
-def _loads(tree: ast.Module) -> dict[str, list[tuple[str, int]]]:
-    """Return where each name is read at run time: (scope, line)."""
+def _loads(tree: ast.Module) -> dict[tuple[str, str], int]:
+    """Return the first line of a scope, named by its dotted chain, that reads a name at run time."""
     future = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
         and any(alias.name == "annotations" for alias in node.names)
         for node in tree.body
     )
-    loads: dict[str, list[tuple[str, int]]] = {}
-    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    loads: dict[tuple[str, str], int] = {}
+    # A node, its scope, and whether annotations are evaluated there: those of local variables never are.
+    stack: list[tuple[ast.AST, str, bool]] = [(tree, "", not future)]
     while stack:
-        node, scope = stack.pop()
+        node, scope, evaluated = stack.pop()
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load | ast.Del):
-            loads.setdefault(node.id, []).append((scope, node.lineno))
+            loads[scope, node.id] = min(node.lineno, loads.get((scope, node.id), node.lineno))
             continue
-        children: list[ast.AST] = list(ast.iter_child_nodes(node))
+        children = list(ast.iter_child_nodes(node))
         if isinstance(node, ast.If) and tests_typing(node):
             children = [*node.orelse]
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            inner = f"{scope}.{node.name}".lstrip(".")
-            stack.extend((child, inner) for child in node.body)
+        elif isinstance(node, ScopeNode):
+            inner, is_class = f"{scope}.{node.name}".lstrip("."), isinstance(node, ast.ClassDef)
+            stack.extend((child, inner, is_class and not future) for child in node.body)
             children = [child for child in children if child not in node.body]
-            if future and not isinstance(node, ast.ClassDef):
-                children = [*node.decorator_list, *_defaults(node.args)]
-        elif (isinstance(node, ast.AnnAssign) and future) or (
-            isinstance(node, ast.AnnAssign) and not _evaluated(scope, tree)
-        ):
+            if future and isinstance(node, DefNode):
+                children = [*node.decorator_list, *node.args.defaults]
+                children += filter(None, node.args.kw_defaults)
+        elif isinstance(node, ast.AnnAssign) and not evaluated:
             children = [child for child in children if child is not node.annotation]
-        stack.extend((child, scope) for child in children)
+        stack.extend((child, scope, evaluated) for child in children)
     return loads
-
-
-def _evaluated(scope: str, tree: ast.Module) -> bool:
-    """Annotations of local variables are never evaluated; those of a module or class are."""
-    node: ast.AST = tree
-    for part in scope.split(".") if scope else ():
-        node = next(
-            (n for n in ast.walk(node) if getattr(n, "name", None) == part and n is not node), node
-        )
-    return isinstance(node, ast.Module | ast.ClassDef)
-
-
-def _defaults(args: ast.arguments) -> list[ast.AST]:
-    return [*args.defaults, *(default for default in args.kw_defaults if default is not None)]
-
-
-def _line(loads: dict[str, list[tuple[str, int]]], scope: str, name: str) -> int | None:
-    """Return the first line that reads a name in a scope, ``None`` if none does at run time."""
-    lines = [line for where, line in loads.get(name, ()) if where == scope]
-    return min(lines) if lines else None

@@ -7,8 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vllm_mods.fit.binding import (
-    has_kind,
+from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.search import candidates, class_at, classes_in, definers, files_mentioning
+from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.signatures import (
     implementations,
     is_property,
     opaque_decorator,
@@ -17,19 +22,12 @@ from vllm_mods.fit.binding import (
     stands_in,
     unbound,
 )
-from vllm_mods.fit.families import class_at, classes_in, definers
-from vllm_mods.fit.found import Symbol
-from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
-from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.search import candidates, files_mentioning
-from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.walk import CodeScope, CodeSite, receiver, walk
-from vllm_mods.fit.world import World
+from vllm_mods.fit.walk import CodeScope, receiver, walk
+from vllm_mods.fit.world import World, remembered
 from vllm_mods.formats import syntax_tree
 
 # Methods that Python calls, each class in its own way.
-_OWN = frozenset(("__init__", "__new__", "__init_subclass__", "__post_init__", "__class_getitem__"))
+_OWN = words("__init__ __new__ __init_subclass__ __post_init__ __class_getitem__")
 # Names that builtin types and tensors have as well: a receiver of unknown type may be one.
 _COMMON = TORCH_MODULE.union(*(dir(kind) for kind in (dict, list, str, set, tuple, bytes)))
 
@@ -70,67 +68,53 @@ def override_problems(  # noqa: C901 - the questions in their order
     mine, theirs = override.method, override.overridden
     if is_property(mine) or is_property(theirs):
         return
-    if any(has_kind(mine, k) != has_kind(theirs, k) for k in ("staticmethod", "classmethod")):
+    if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
     if stands_in(unbound(theirs), unbound(mine)):
         return
     opaque = opaque_decorator(mine) or opaque_decorator(theirs)
     if opaque is not None:
-        why = f"the method is decorated with {opaque}"
-        yield Doubt(path=path, what="override", why=why)
+        yield Doubt(path, "override", f"the method is decorated with {opaque}")
         return
-    near = (path, override.owner.path, override.base.path)
+    # Of a tree that is here, all is searched.
+    near = (path, override.owner.path, override.base.path) if world.tree.remote else ()
     unclear = 0
-    for where, site in call_sites(world, mine.name, near):
-        inference = Inference(world, where)
-        call, func = site.node, getattr(site.node, "func", None)
-        if not isinstance(call, ast.Call) or not isinstance(func, ast.Attribute):
-            continue
-        shape = shape_of(call)
+    for call in _calls(world, mine.name, near):
+        shape = shape_of(call.node)
         refused = refusal(unbound(mine), shape)
         if refused is None:
             continue
-        reached = _reaches(world, inference, func, site, override, near)
+        reached = _reaches(world, call, override, near)
         if reached is None:
             unclear += refusal(unbound(theirs), shape) is None
         elif refusal(unbound(reached), shape) is None:
-            yield _problem(override, (path, line), f"{inference.path}:{call.lineno}", refused)
+            yield _problem(override, (path, line), f"{call.path}:{call.node.lineno}", refused)
             return
     if unclear:
         why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
-        yield Doubt(path=path, what="override", why=why)
-    if not candidates(world, near)[1]:
-        why = f"of this remote tree only {len(candidates(world, near)[0])} files were searched for calls"
-        yield Doubt(path=path, what="override", why=why)
+        yield Doubt(path, "override", why)
+    searched, whole = candidates(world, near)
+    if not whole:
+        why = f"of this remote tree only {len(searched)} files were searched for calls"
+        yield Doubt(path, "override", why)
 
 
 def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
     owner, base = override.owner.cls, override.base.cls
     mine = override.method
+    scope = f"{owner.name}.{mine.name}"
     message = (
-        f"{owner.name}.{mine.name}{mine.text()} overrides {base.name}.{mine.name}"
+        f"{scope}{mine.text()} overrides {base.name}.{mine.name}"
         f"{override.overridden.text()}, and {caller} calls it: the call {why}"
     )
     if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
-    return Problem(
-        code="fit-override",
-        key=("fit-override", override.owner.path, owner.name, mine.name),
-        token=mine.name,
-        path=place[0],
-        line=place[1],
-        scope=f"{owner.name}.{mine.name}",
-        message=message,
-    )
+    key = (override.owner.path, owner.name, mine.name)
+    return Problem("fit-override", *place, scope, message, key, token=mine.name)
 
 
-def _reaches(  # noqa: PLR0917 - one call site, seen from one override
-    world: World,
-    inference: Inference,
-    func: ast.Attribute,
-    site: CodeSite,
-    override: Override,
-    near: tuple[str, ...],
+def _reaches(
+    world: World, call: _MethodCall, override: Override, near: tuple[str, ...]
 ) -> Function | None:
     """Return the method that a call site is written for if it may reach the override.
 
@@ -138,12 +122,11 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
     which by then has refused the call and so is no witness.
     """
     mine = override.method
-    me = receiver(site.scope)
-    first = next(iter(getattr(site.node, "args", ())), None)
+    me, first = receiver(call.scope), next(iter(call.node.args), None)
     if me is not None and isinstance(first, ast.Name) and first.id == me[0]:
         # ``Base[Info].m(self)`` names the method that it wants.
         return mine
-    for thing in inference.infer(func.value, site.scope):
+    for thing in Inference(world, call.path).infer(call.func.value, call.scope):
         if thing.kind == "unknown":
             break
         if thing.kind not in {"instance", "class", "super"}:
@@ -151,13 +134,11 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
         line = lineage(world, thing.found)
         owner = line.owner(mine.name)
         # ``super().m()`` and ``Base.m(self)`` name the method that they want.
-        named = thing.kind == "super" or (
-            thing.kind == "class" and not has_kind(mine, "classmethod")
-        )
+        named = thing.kind == "super" or (thing.kind == "class" and "classmethod" not in mine.marks)
         if owner is None or named or (thing.exact and owner[0] != override.owner):
             continue
         above = thing.found in lineage(world, override.owner).classes
-        if above and _shadowed(world, inference.path, site, override):
+        if above and _shadowed(world, call, override):
             continue
         if above or owner[0] == override.owner:
             base = implementations(owner[1])
@@ -169,14 +150,12 @@ def _reaches(  # noqa: PLR0917 - one call site, seen from one override
     return override.overridden
 
 
-def _shadowed(world: World, path: str, site: CodeSite, override: Override) -> bool:
+def _shadowed(world: World, call: _MethodCall, override: Override) -> bool:
     """Tell whether a call on ``self`` stands in a method that the override's class replaces."""
-    scope: CodeScope | None = site.scope
-    while scope is not None and receiver(scope) is None:
-        scope = scope.parent
-    if scope is None or scope.parent is None:
+    scope = next((one for one in call.scope.around() if receiver(one)), None)
+    if scope is None:
         return False
-    here = class_at(world, path, scope.parent)
+    here = class_at(world, call.path, scope.parent)
     name = scope.name.rpartition(".")[2]
     line = lineage(world, override.owner)
     owner = line.owner(name)
@@ -193,31 +172,32 @@ def _only_family(world: World, override: Override, near: tuple[str, ...]) -> boo
     return all(root in lineage(world, found).classes for found in definers(world, name, near))
 
 
-def call_sites(
-    world: World, method: str, near: tuple[str, ...]
-) -> tuple[tuple[str, CodeSite], ...]:
-    """Return every ``….method(…)`` of the tree with its file, found by text first."""
-    key = (method, near if world.tree.remote else ())
-    if key not in world.sites:
-        world.sites[key] = tuple(_call_sites(world, method, near))
-    return world.sites[key]
+class _MethodCall(NamedTuple):
+    """A call ``….method(…)`` of the tree, and where it stands."""
+
+    path: str
+    node: ast.Call
+    func: ast.Attribute
+    scope: CodeScope
 
 
-def _call_sites(world: World, method: str, near: tuple[str, ...]) -> Iterator[tuple[str, CodeSite]]:
-    call = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
-    for path, data in files_mentioning(world, frozenset((method.encode(),)), near):
-        if not call.search(data):
-            continue
-        tree = syntax_tree.module(data)
+@remembered
+def _calls(world: World, method: str, near: tuple[str, ...]) -> tuple[_MethodCall, ...]:
+    """Return every call of methods of a name, found by text first."""
+    found: list[_MethodCall] = []
+    called = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
+    for path, data in files_mentioning(world, (method,), near):
+        tree = syntax_tree.module(data) if called.search(data) else None
         if tree is None:
             continue
-        lines = frozenset(n for n, text in enumerate(data.splitlines(), 1) if call.search(text))
+        lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
         for site in walk(tree, lines):
-            node = site.node
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            if node.func.attr == method:
-                yield path, site
+            match site.node:
+                case ast.Call(func=ast.Attribute(attr=attr) as func) as node if attr == method:
+                    found.append(_MethodCall(path, node, func, site.scope))
+                case _:
+                    pass
+    return tuple(found)
 
 
 def changed_methods(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -14,33 +15,36 @@ _LINES = re.compile(r":\d+")
 
 
 class Problem(NamedTuple):
-    """One "no". ``key`` is the same before and after the patch if the problem is no news.
+    """One "no". ``code`` and ``key`` are the same before and after the patch if the problem is no news.
 
     ``token`` is a word on the line of the problem, by which the old file is searched for it.
     """
 
     code: str
-    key: tuple[str, ...]
-    token: str
     path: str
     line: int
     scope: str
     message: str
+    key: tuple[str, ...]
+    token: str = ""
     level: Level = Level.ERROR
 
 
-def at_site(
-    path: str,
-    site: CodeSite,
-    token: str,
-    message: str,
-    *key: str,
-    code: str,
-    level: Level = Level.ERROR,
-) -> Problem:
+class Fault(NamedTuple):
+    """What is wrong at a site, and a word that stands there."""
+
+    text: str
+    token: str
+    level: Level = Level.ERROR
+
+
+Faults = Iterator[Fault]
+
+
+def at_site(path: str, site: CodeSite, code: str, fault: Fault, *key: str) -> Problem:
     """Return the problem of a site; ``key`` tells it from others of its kind."""
-    scope = site.scope.name
-    return Problem(code, (code, *key), token, path, site.node.lineno, scope, message, level)
+    line, scope = site.node.lineno, site.scope.name
+    return Problem(code, path, line, scope, fault.text, key, fault.token, fault.level)
 
 
 class Doubt(NamedTuple):
@@ -77,24 +81,22 @@ def finding(problem: Problem) -> Finding:
 
 def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
     """Gather doubts into one note per file, the commonest reasons named."""
-    files: dict[str, dict[str, dict[str, int]]] = {}
+    files: dict[str, dict[str, Counter[str]]] = {}
     for doubt in doubts:
-        reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, {})
-        reasons[doubt.why] = reasons.get(doubt.why, 0) + 1
-    return tuple(
-        Finding(
-            code="fit-unknown",
-            message=f"{path}: can't tell for " + "; ".join(_sum(w, r) for w, r in kinds.items()),
-            path=path,
-            scope="",
-            level=Level.NOTE,
-        )
+        reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, Counter())
+        reasons[doubt.why] += 1
+    told = {
+        path: f"{path}: can't tell for {'; '.join(_sum(*one) for one in kinds.items())}"
         for path, kinds in sorted(files.items())
+    }
+    return tuple(
+        Finding("fit-unknown", message, path, scope="", level=Level.NOTE)
+        for path, message in told.items()
     )
 
 
-def _sum(what: str, reasons: dict[str, int]) -> str:
-    total = sum(reasons.values())
+def _sum(what: str, reasons: Counter[str]) -> str:
+    total = reasons.total()
     ranked = sorted(reasons, key=lambda why: (-reasons[why], why))
     rest = f" and {len(ranked) - 2} other reasons" if len(ranked) > 2 else ""
     return f"{total} {what}{'s' * (total != 1)} ({', '.join(ranked[:2])}{rest})"

@@ -52,6 +52,11 @@ class Function(NamedTuple):
     abstract: bool = False
     asynchronous: bool = False
 
+    @property
+    def marks(self) -> frozenset[str]:
+        """The last words of the decorators."""
+        return frozenset(decorator.rpartition(".")[2] for decorator in self.decorators)
+
     def text(self) -> str:
         """Return the parameters as a person writes them, without annotations; many are cut short."""
         parts: list[str] = []

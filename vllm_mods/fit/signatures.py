@@ -1,17 +1,32 @@
-"""Function signatures and type names, read from syntax nodes."""
+"""Function signatures and type names, read from syntax nodes, and whether a call binds to a signature."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Function, Kind, Parameter
+from vllm_mods.fit.shapes import Function, Kind, Parameter, words
 from vllm_mods.formats import syntax_tree
 
+DefNode = ast.FunctionDef | ast.AsyncFunctionDef
+ScopeNode = DefNode | ast.ClassDef
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
 _OPTIONAL = {"Optional", "Final", "Annotated", "Required", "NotRequired"}
 _CLASSES = {"type", "Type"}
 _UNTYPED = {"Any", "object", "None", "Callable", "Union"} | _CLASSES
+
+# Decorators that leave the parameters as they are.
+_TRANSPARENT = words(
+    "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
+    "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
+    "torch_compile_guard assume_constant_result disable "
+    "model_validator eager_break_during_capture maybe_transfer_kv_layer"
+)
+_PROPERTIES = words(
+    "property cached_property abstractproperty setter getter deleter computed_field "
+    "classproperty field_validator validator"
+)
 
 
 def every(node: ast.AST) -> Iterator[ast.AST]:
@@ -51,6 +66,11 @@ def dotted(node: ast.AST | None) -> str | None:
     return None
 
 
+def call_text(node: ast.Call) -> str:
+    """Return what is called as the code writes it."""
+    return dotted(node.func) or ast.unparse(node.func)[:60]
+
+
 def type_name(node: ast.expr | None) -> str | None:
     """Return the dotted name of the one class that an annotation names, ``None`` otherwise.
 
@@ -63,7 +83,7 @@ def type_name(node: ast.expr | None) -> str | None:
         except (SyntaxError, ValueError):
             return None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        sides = [side for side in (node.left, node.right) if not _is_none(side)]
+        sides = [side for side in (node.left, node.right) if not is_none(side)]
         return type_name(sides[0]) if len(sides) == 1 else None
     if isinstance(node, ast.Subscript):
         head = (dotted(node.value) or "").rpartition(".")[2]
@@ -76,7 +96,8 @@ def type_name(node: ast.expr | None) -> str | None:
     return None if name is None or name.rpartition(".")[2] in _UNTYPED else name
 
 
-def _is_none(node: ast.expr) -> bool:
+def is_none(node: ast.AST) -> bool:
+    """Tell whether code writes ``None``."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
@@ -85,7 +106,7 @@ def decorator_name(node: ast.expr) -> str:
     return dotted(node.func if isinstance(node, ast.Call) else node) or "?"
 
 
-def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+def function_of(node: DefNode) -> Function:
     """Describe a function."""
     decorators = tuple(decorator_name(decorator) for decorator in node.decorator_list)
     abstract = any(name.rpartition(".")[2].startswith("abstract") for name in decorators)
@@ -102,35 +123,161 @@ def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
 
 def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
     """Describe the parameters of a function or lambda."""
-    found: list[Parameter] = []
     positional = [*args.posonlyargs, *args.args]
-    required = len(positional) - len(args.defaults)
-    for index, argument in enumerate(positional):
-        kind = Kind.POSITIONAL_ONLY if index < len(args.posonlyargs) else Kind.STANDARD
-        found.append(_parameter(argument, kind, required=index < required))
+    first, optional = len(args.posonlyargs), len(positional) - len(args.defaults)
+    found = [
+        _parameter(one, Kind.POSITIONAL_ONLY if n < first else Kind.STANDARD, required=n < optional)
+        for n, one in enumerate(positional)
+    ]
     if args.vararg is not None:
-        found.append(_parameter(args.vararg, Kind.STAR, required=False, typed=False))
-    for argument, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        found.append(_parameter(argument, Kind.KEYWORD_ONLY, required=default is None))
+        found.append(Parameter(args.vararg.arg, Kind.STAR, required=False))
+    for one, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        found.append(_parameter(one, Kind.KEYWORD_ONLY, required=default is None))
     if args.kwarg is not None:
-        found.append(_parameter(args.kwarg, Kind.DOUBLE_STAR, required=False, typed=False))
+        found.append(Parameter(args.kwarg.arg, Kind.DOUBLE_STAR, required=False))
     return tuple(found)
 
 
-def _parameter(argument: ast.arg, kind: Kind, *, required: bool, typed: bool = True) -> Parameter:
-    return Parameter(
-        name=argument.arg,
-        kind=kind,
-        required=required,
-        type=type_name(argument.annotation) if typed else None,
-    )
+def _parameter(argument: ast.arg, kind: Kind, *, required: bool) -> Parameter:
+    return Parameter(argument.arg, kind, required, type_name(argument.annotation))
 
 
 def _only_raises(body: list[ast.stmt]) -> bool:
     """Tell whether a body is ``...``, ``pass`` or ``raise``, docstring aside."""
-    rest = [
-        node
-        for node in body
-        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-    ]
+    rest = [n for n in body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
     return not rest or (len(rest) == 1 and isinstance(rest[0], ast.Raise | ast.Pass))
+
+
+# --- calls
+
+
+class CallShape(NamedTuple):
+    """The arguments of a call. ``star`` and ``double_star`` hide how many there are more."""
+
+    positional: int
+    keywords: tuple[str, ...] = ()
+    star: bool = False
+    double_star: bool = False
+
+    def text(self) -> str:
+        """Describe the arguments for a message."""
+        parts = []
+        if self.positional:
+            noun = "argument" if self.positional == 1 else "arguments"
+            parts.append(f"{self.positional} positional {noun}")
+        if self.keywords:
+            parts.append(", ".join(f"{name}=" for name in self.keywords))
+        return " and ".join(parts) or "no arguments"
+
+
+def shape_of(node: ast.Call) -> CallShape:
+    """Describe the arguments of a call."""
+    plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
+    return CallShape(
+        positional=len(plain),
+        keywords=tuple(keyword.arg for keyword in node.keywords if keyword.arg is not None),
+        star=len(plain) != len(node.args),
+        double_star=any(keyword.arg is None for keyword in node.keywords),
+    )
+
+
+def passed(parameters: Sequence[Parameter], node: ast.Call) -> Iterator[tuple[Parameter, ast.expr]]:
+    """Pair the arguments of a call with the parameters that they are for, as far as it is plain."""
+    for parameter, value in zip(_positional(parameters), node.args, strict=False):
+        if isinstance(value, ast.Starred):
+            break
+        yield parameter, value
+    named = _named(parameters)
+    for keyword in node.keywords:
+        if keyword.arg in named:
+            yield named[keyword.arg], keyword.value
+
+
+def _positional(parameters: Sequence[Parameter]) -> list[Parameter]:
+    return [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
+
+
+def _named(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
+    return {p.name: p for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
+
+
+def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
+    """Say why a call does not bind, ``None`` if it does or if it can't be told."""
+    positional = _positional(parameters)
+    kinds = {p.kind for p in parameters}
+    if shape.positional > len(positional) and Kind.STAR not in kinds:
+        return (
+            f"passes {shape.positional} positional argument{'s' * (shape.positional != 1)} "
+            f"where {len(positional)} fit{'s' * (len(positional) == 1)}"
+        )
+    by_name = _named(parameters)
+    filled = {p.name for p in positional[: shape.positional]}
+    for keyword in shape.keywords:
+        if keyword in filled and keyword in by_name and not shape.star:
+            return f"passes {keyword}= twice, by position and by name"
+        if keyword not in by_name and Kind.DOUBLE_STAR not in kinds:
+            return f"passes {keyword}=, which it does not take"
+    if shape.double_star:
+        return None
+    given = filled | set(shape.keywords)
+    for parameter in parameters:
+        hidden = shape.star and parameter.kind is not Kind.KEYWORD_ONLY
+        if parameter.required and parameter.name not in given and not hidden:
+            return f"does not pass {parameter.name}, which it needs"
+    return None
+
+
+def stands_in(  # noqa: PLR0911 - one rule of Python per branch
+    old: Sequence[Parameter], new: Sequence[Parameter]
+) -> bool:
+    """Tell whether ``new`` accepts every call that ``old`` accepts. The receiver is left out."""
+    kinds = {p.kind for p in new}
+    if not {p.kind for p in old} & {Kind.STAR, Kind.DOUBLE_STAR} <= kinds:
+        return False
+    places, names, every = _positional(new), _named(new), {p.name: p for p in new}
+    filled: set[str] = set()
+    for position, parameter in enumerate(_positional(old)):
+        if position >= len(places):
+            if Kind.STAR not in kinds:
+                return False
+            continue
+        place = places[position]
+        if parameter.kind is Kind.STANDARD and place.name != parameter.name:
+            return False
+        if place.required and not parameter.required:
+            return False
+        filled.add(place.name)
+    for name, parameter in _named(old).items():
+        if name not in names and Kind.DOUBLE_STAR not in kinds:
+            return False
+        if name in every and every[name].required and not parameter.required:
+            return False
+        filled.add(name)
+    return all(not p.required or p.name in filled for p in new)
+
+
+def is_property(function: Function) -> bool:
+    """Tell whether the function is read, not called."""
+    return not function.marks.isdisjoint(_PROPERTIES)
+
+
+def opaque_decorator(function: Function) -> str | None:
+    """Return the first decorator that may change the signature, ``None`` if none may."""
+    for decorator in function.decorators:
+        if decorator.rpartition(".")[2] not in _TRANSPARENT:
+            return decorator
+    return None
+
+
+def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:
+    """Leave out ``@overload`` declarations where the implementation is there too."""
+    real = tuple(function for function in functions if "overload" not in function.marks)
+    return real or tuple(functions)
+
+
+def unbound(function: Function) -> tuple[Parameter, ...]:
+    """Return a method's parameters without the receiver."""
+    first = function.parameters[:1]
+    if "staticmethod" in function.marks or not first or first[0].kind >= Kind.STAR:
+        return function.parameters
+    return function.parameters[1:]

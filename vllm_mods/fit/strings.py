@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing
+from vllm_mods.fit.found import Lookup
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Problem, at_site, nearest
-from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.problems import Fault, Faults, Problem, at_site, nearest
+from vllm_mods.fit.search import candidates, files_mentioning, is_mentioned
+from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
@@ -23,7 +25,7 @@ _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
 _MODELS = "vllm/model_executor/models/"
 _OPERATORS = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
 _REGISTERED = re.compile(rb"register_quantization_config\(\s*[\"']([\w-]+)[\"']")
-_LOGGING = frozenset(("debug", "info", "warning", "error", "critical", "exception"))
+_LOGGING = words("debug info warning error critical exception")
 # As ``logging`` and ``%`` have them; a star takes an argument of its own and is left alone.
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
 
@@ -56,17 +58,16 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
     """Judge every string among some sites that names something of the tree."""
     world = inference.world
     for site in sites:
-        for text, token, level in _wrong(inference, site.node, site.scope):
-            sure = level if candidates(world, (inference.path,))[1] else Level.NOTE
-            yield at_site(
-                inference.path, site, token, text, token, text, level=sure, code="fit-string"
-            )
+        for fault in _wrong(inference, site.node, site.scope):
+            sure = fault.level if candidates(world, (inference.path,))[1] else Level.NOTE
+            told = fault._replace(level=sure)
+            yield at_site(inference.path, site, "fit-string", told, fault.token, fault.text)
 
 
-def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
+def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
     inference: Inference, node: ast.AST, scope: CodeScope
-) -> Iterator[tuple[str, str, Level]]:
-    world, error = inference.world, Level.ERROR
+) -> Faults:
+    world = inference.world
     match node:
         case ast.Subscript(value=ast.Attribute(attr="environ"), slice=slice_):
             yield from _lonely(inference, [slice_], _VARIABLE)
@@ -75,7 +76,7 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
         case ast.Attribute(attr=name) if dotted(node.value) == "torch.ops.vllm":
             known = _operators(world)
             if not _mentioned(world, name, known):
-                yield f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name, error
+                yield Fault(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
         case ast.Call(
             func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name)), *rest]
         ):
@@ -84,10 +85,10 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
             answers = [missing(world, thing, name) for thing in things] if known_kinds else []
             if answers and answers[0] and all(a is not None and not a.why for a in answers):
                 if not rest:
-                    yield f"{ast.unparse(node)[:60]} fails: {answers[0].text}", name, error
+                    yield Fault(f"{ast.unparse(node)[:60]} fails: {answers[0].text}", name)
                 elif _meant(name, answers[0].text):
                     text = f"{ast.unparse(node)[:60]} always gives its default"
-                    yield f"{text}: {answers[0].text}", name, Level.NOTE
+                    yield Fault(f"{text}: {answers[0].text}", name, Level.NOTE)
         case ast.Call():
             yield from _formats(node)
             called = (dotted(node.func) or "").rpartition(".")[2]
@@ -110,12 +111,13 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
         case ast.Compare(left=ast.Call(func=ast.Attribute(attr="get_name", value=value))):
             if "backend" in ast.unparse(value):
                 yield from _lonely(inference, node.comparators, _BACKEND)
-        case ast.Return(value=ast.Constant() as value) if _returns(scope) == "QuantizationMethods":
-            yield from _quantization(world, [value])
+        case ast.Return(value=ast.Constant() as value):
+            if dotted(getattr(scope.node, "returns", None)) == "QuantizationMethods":
+                yield from _quantization(world, [value])
         case ast.Constant(value=str(text)) if _QUALNAME.fullmatch(text):
             wrong = _qualname(world, text)
             if wrong:
-                yield wrong, text.rpartition(".")[2], error
+                yield Fault(wrong, text.rpartition(".")[2])
         case ast.Dict() if inference.path == f"{_MODELS}registry.py":
             for value in node.values:
                 match value:
@@ -133,31 +135,24 @@ def _meant(name: str, text: str) -> bool:
     return SequenceMatcher(None, name, near).ratio() > 0.85
 
 
-def _returns(scope: CodeScope) -> str:
-    return dotted(getattr(scope.node, "returns", None)) or ""
-
-
 def _member_of_enum(
     inference: Inference, node: ast.Subscript, name: str, scope: CodeScope
-) -> Iterator[tuple[str, str, Level]]:
+) -> Faults:
     things = inference.infer(node.value, scope)
     if len(things) != 1 or things[0].kind != "class" or not things[0].exact:
         return
     line = lineage(inference.world, things[0].found)
-    if any(
-        base.rpartition(".")[2].endswith("Enum") for one in line.classes for base in one.cls.bases
-    ):
+    if any(base.endswith("Enum") for base in line.bases):
         names, _ = attributes(inference.world, line)
         if name not in names:
-            cls = things[0].found
-            where = f"{cls.cls.name} ({cls.path}:{cls.cls.line})"
-            yield f"{where} has no member {name}{nearest(name, names)}", name, Level.ERROR
+            text = f"{things[0].found.text} has no member {name}"
+            yield Fault(text + nearest(name, names), name)
 
 
 def _operators(world: World) -> frozenset[str]:
     """Return the custom operators that the tree registers by name."""
     found = set()
-    for _, data in files_mentioning(world, frozenset((b"op_name", b"vllm::")), ()):
+    for _, data in files_mentioning(world, ("op_name", "vllm::")):
         found |= {(one or other).decode() for one, other in _OPERATORS.findall(data)}
     return frozenset(found)
 
@@ -165,29 +160,29 @@ def _operators(world: World) -> frozenset[str]:
 def _mentioned(world: World, name: str, known: frozenset[str]) -> bool:
     """Tell whether an operator may be registered: any string or definition of its name counts."""
     text = re.compile(rb"[\"':]%b[\"'(]|def %b\b" % (name.encode(), name.encode()))
-    files = files_mentioning(world, frozenset((name.encode(),)), ())
-    return name in known or any(text.search(data) for _, data in files)
+    return name in known or is_mentioned(world, name, text)
 
 
-def _quantization(world: World, nodes: Iterable[ast.expr]) -> Iterator[tuple[str, str, Level]]:
+def _quantization(world: World, nodes: Iterable[ast.expr]) -> Faults:
     table = world.read(_QUANTIZATION) or b""
     known = {name.decode() for name in re.findall(rb"[\"']([\w-]+)[\"']", table)}
     for name in _literals(nodes):
         if known and name not in known:
-            files = files_mentioning(world, frozenset((b"register_quantization_config",)), ())
+            files = files_mentioning(world, ("register_quantization_config",))
             if not any(name.encode() in _REGISTERED.findall(data) for _, data in files):
                 text = f"{_QUANTIZATION} has no quantization method {name!r}"
-                yield text + nearest(name, known), name, Level.ERROR
+                yield Fault(text + nearest(name, known), name)
 
 
 def _asks(node: ast.expr) -> str:
     """Return the name of what is compared: ``x.name``, ``x["name"]`` or ``x.get("name")``."""
     match node:
-        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-            return name
-        case ast.Name(id=name):
-            return name
-        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
+        case (
+            ast.Attribute(attr=name)
+            | ast.Name(id=name)
+            | ast.Subscript(slice=ast.Constant(value=str(name)))
+            | ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_])
+        ):
             return name
         case _:
             return ""
@@ -202,16 +197,14 @@ def _literals(nodes: Iterable[ast.expr]) -> list[str]:
     ]
 
 
-def _lonely(
-    inference: Inference, nodes: Iterable[ast.expr], table: _NameTable
-) -> Iterator[tuple[str, str, Level]]:
+def _lonely(inference: Inference, nodes: Iterable[ast.expr], table: _NameTable) -> Faults:
     """Say that nothing of the tree but this one place has a name: a note, since it may be the patch's own."""
     world = inference.world
     for name in _literals(nodes):
         if not table.shape.fullmatch(name) or not candidates(world, (inference.path,))[1]:
             continue
         word = re.compile(rb"\b%b\b" % re.escape(name.encode()))
-        files = files_mentioning(world, frozenset((name.encode(),)), ())
+        files = files_mentioning(world, (name,))
         if sum(len(word.findall(data)) for _, data in files) == 1:
             found = (
                 one.decode()
@@ -219,42 +212,37 @@ def _lonely(
                 if path.endswith(table.path)
                 for one in table.names.findall(world.read(path) or b"")
             )
-            yield (
-                f"nothing else knows the {table.what} {name!r}{nearest(name, found)}",
-                name,
-                Level.NOTE,
-            )
+            text = f"nothing else knows the {table.what} {name!r}"
+            yield Fault(text + nearest(name, found), name, Level.NOTE)
 
 
 def _qualname(world: World, text: str) -> str:
     """Say what of a dotted path into the tree is not there."""
     dotted_name, _, last = text.partition(":") if ":" in text else text.rpartition(".")
-    where = world.locate(dotted_name)
-    if where.exists is not True or not where.found[0].module:
-        return ""
-    answer = world.lookup(where.found[0].module, last)
-    if answer.exists is not False or last.islower():
-        return ""
-    module = world.module(where.found[0].module)
-    near = nearest(last, module.names if module else ())
-    return f"{text!r}: {where.found[0].module} does not define {last}{near}"
+    wrong = _undefined(world, world.locate(dotted_name), last)
+    return f"{text!r}: {wrong}" if wrong and not last.islower() else ""
 
 
-def _model(world: World, module: str, name: str) -> Iterator[tuple[str, str, Level]]:
+def _undefined(world: World, where: Lookup, name: str) -> str:
+    """Say that a module, where it is there, does not define a name."""
+    path = where.found[0].module if where.exists else None
+    if path is None or world.lookup(path, name).exists is not False:
+        return ""
+    module = world.module(path)
+    return f"{path} does not define {name}{nearest(name, module.names if module else ())}"
+
+
+def _model(world: World, module: str, name: str) -> Faults:
     whole = module if module.startswith("vllm.") else f"{_MODELS}{module}".replace("/", ".")
     found = world.locate(whole)
     if found.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
-        yield f"there is no module {whole}{nearest(module, others)}", module, Level.ERROR
-    elif found.exists and found.found[0].module:
-        path = found.found[0].module
-        summary = world.module(path)
-        if world.lookup(path, name).exists is False:
-            near = nearest(name, summary.names if summary else ())
-            yield f"{path} does not define {name}{near}", name, Level.ERROR
+        yield Fault(f"there is no module {whole}{nearest(module, others)}", module)
+    elif wrong := _undefined(world, found, name):
+        yield Fault(wrong, name)
 
 
-def _formats(node: ast.Call) -> Iterator[tuple[str, str, Level]]:
+def _formats(node: ast.Call) -> Faults:
     """Judge ``logger.info("%s", …)`` and ``"{}".format(…)``."""
     if not isinstance(node.func, ast.Attribute) or any(
         isinstance(a, ast.Starred) for a in node.args
@@ -274,12 +262,12 @@ def _formats(node: ast.Call) -> Iterator[tuple[str, str, Level]]:
                 return
             if set(fields) == {""} and len(fields) > len(node.args) and not node.keywords:
                 why = f"takes {len(fields)} values and gets {len(node.args)}"
-                yield f"the format {text[:40]!r} {why}", text[:10], Level.ERROR
+                yield Fault(f"the format {text[:40]!r} {why}", text[:10])
         case _:
             pass
 
 
-def _count(text: str, given: list[ast.expr], node: ast.AST) -> Iterator[tuple[str, str, Level]]:
+def _count(text: str, given: list[ast.expr], node: ast.AST) -> Faults:
     found = [match for match in _PERCENT.finditer(text) if match[3] != "%"]
     if any(match[1] or match[2] for match in found) or any(
         isinstance(a, ast.Starred) for a in given
@@ -290,4 +278,4 @@ def _count(text: str, given: list[ast.expr], node: ast.AST) -> Iterator[tuple[st
     )
     if len(found) != len(given) and not (single and isinstance(node, ast.Call) and not found):
         why = f"takes {len(found)} values and gets {len(given)}"
-        yield f"the format {text[:40]!r} {why}", text[:10], Level.ERROR
+        yield Fault(f"the format {text[:40]!r} {why}", text[:10])

@@ -56,8 +56,35 @@ def tests_typing(node: ast.If) -> bool:
     return (dotted(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
 
 
+def _statements(
+    body: Iterable[ast.AST], *, typing_only: bool = False, guarded: bool = False
+) -> Iterator[tuple[ast.AST, bool, bool]]:
+    """Yield what a module runs, whatever ``if`` and ``try`` it stands in, with ``typing_only`` and ``guarded``."""
+    for node in body:
+        yield node, typing_only, guarded
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                pass
+            case ast.If():
+                inside = typing_only or tests_typing(node)
+                yield from _statements(node.body, typing_only=inside, guarded=guarded)
+                yield from _statements(node.orelse, typing_only=typing_only, guarded=guarded)
+            case ast.Try():
+                inside = guarded or catches_import_errors(node)
+                blocks: list[tuple[Iterable[ast.AST], bool]] = [
+                    *((node.body, inside), (node.handlers, guarded)),
+                    *((node.orelse, inside), (node.finalbody, guarded)),
+                ]
+                for block, caught in blocks:
+                    yield from _statements(block, typing_only=typing_only, guarded=caught)
+            case _:
+                for name in ("body", "orelse", "cases"):
+                    block = getattr(node, name, ())
+                    yield from _statements(block, typing_only=typing_only, guarded=guarded)
+
+
 class _ModuleReader:
-    """Collects the names of a module body, whatever ``if`` and ``try`` they stand in."""
+    """Collects the names of a module body."""
 
     def __init__(self, node: ast.Module, data: bytes) -> None:
         self.node = node
@@ -69,7 +96,8 @@ class _ModuleReader:
         self.walruses = _lines_with(_WALRUS, data)
 
     def module(self) -> Module:
-        self._body(self.node.body, typing_only=False, guarded=False)
+        for node, typing_only, guarded in _statements(self.node.body):
+            self._statement(node, typing_only=typing_only, guarded=guarded)
         dynamic = self._globals()
         return Module(
             names={name: tuple(bindings) for name, bindings in self.names.items()},
@@ -82,12 +110,12 @@ class _ModuleReader:
     def _bind(self, name: str, binding: Binding) -> None:
         self.names.setdefault(name, []).append(binding)
 
-    def _body(self, body: Iterable[ast.stmt], *, typing_only: bool, guarded: bool) -> None:
-        for statement in body:
-            self._statement(statement, typing_only=typing_only, guarded=guarded)
+    def _targets(self, target: ast.expr | None, line: int) -> None:
+        for name in target_names(target):
+            self._bind(name, Value(line=line))
 
-    def _statement(  # noqa: C901 - one kind of statement per branch
-        self, node: ast.stmt, *, typing_only: bool, guarded: bool
+    def _statement(  # noqa: C901, PLR0912 - one kind of statement per branch
+        self, node: ast.AST, *, typing_only: bool, guarded: bool
     ) -> None:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -104,43 +132,20 @@ class _ModuleReader:
                 self._assignment(node, typing_only=typing_only)
             case ast.If():
                 self._walrus(node.test)
-                inside = typing_only or tests_typing(node)
-                self._body(node.body, typing_only=inside, guarded=guarded)
-                self._body(node.orelse, typing_only=typing_only, guarded=guarded)
-            case ast.Try():
-                inside = guarded or catches_import_errors(node)
-                self._body(node.body, typing_only=typing_only, guarded=inside)
-                for handler in node.handlers:
-                    if handler.name:
-                        self._bind(handler.name, Value(line=handler.lineno))
-                    self._body(handler.body, typing_only=typing_only, guarded=guarded)
-                self._body(node.orelse, typing_only=typing_only, guarded=inside)
-                self._body(node.finalbody, typing_only=typing_only, guarded=guarded)
-            case _:
-                self._other(node, typing_only=typing_only, guarded=guarded)
-
-    def _other(  # noqa: C901 - one kind of statement per branch
-        self, node: ast.stmt, *, typing_only: bool, guarded: bool
-    ) -> None:
-        if isinstance(node, ast.Expr):
-            self._export_call(node.value)
-            self._walrus(node.value)
-            return
-        if isinstance(node, ast.For | ast.AsyncFor):
-            for name in target_names(node.target):
+            case ast.Expr():
+                self._export_call(node.value)
+                self._walrus(node.value)
+            case ast.For() | ast.AsyncFor():
+                self._targets(node.target, node.lineno)
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    self._targets(item.optional_vars, node.lineno)
+            case ast.ExceptHandler(name=str(name)):
                 self._bind(name, Value(line=node.lineno))
-        if isinstance(node, ast.With | ast.AsyncWith):
-            for item in node.items:
-                if item.optional_vars is not None:
-                    for name in target_names(item.optional_vars):
-                        self._bind(name, Value(line=node.lineno))
-        type_alias = getattr(node, "name", None)
-        if isinstance(type_alias, ast.Name):
-            self._bind(type_alias.id, Value(line=node.lineno))
-        for block in ("body", "orelse"):
-            self._body(getattr(node, block, ()), typing_only=typing_only, guarded=guarded)
-        for case in getattr(node, "cases", ()):
-            self._body(case.body, typing_only=typing_only, guarded=guarded)
+            case ast.stmt():  # ``type X = …``, of a later Python
+                self._targets(getattr(node, "name", None), node.lineno)
+            case _:
+                pass
 
     def _walrus(self, node: ast.expr) -> None:
         for inner in _on_lines(node, self.walruses):
@@ -155,13 +160,10 @@ class _ModuleReader:
             for name in target_names(target):
                 if name == "__all__":
                     self._export(node.value)
-                plain = isinstance(target, ast.Name)
-                self._bind(
-                    name,
-                    value_of(node, typing_only=typing_only)
-                    if plain
-                    else Value(line=node.lineno, typing_only=typing_only),
-                )
+                value = Value(line=node.lineno, typing_only=typing_only)
+                if isinstance(target, ast.Name):
+                    value = _value_of(node, typing_only=typing_only)
+                self._bind(name, value)
         if node.value is not None:
             self._walrus(node.value)
 
@@ -270,8 +272,8 @@ def _replaces_module(node: ast.Subscript) -> bool:
     )
 
 
-def target_names(target: ast.expr) -> Iterator[str]:
-    """Yield the plain names that an assignment target binds."""
+def target_names(target: ast.expr | None) -> Iterator[str]:
+    """Yield the plain names that an assignment target binds, if there is one."""
     if isinstance(target, ast.Name):
         yield target.id
     elif isinstance(target, ast.Tuple | ast.List):
@@ -281,18 +283,14 @@ def target_names(target: ast.expr) -> Iterator[str]:
         yield from target_names(target.value)
 
 
-def value_of(
-    node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, typing_only: bool = False
-) -> Value:
+def _value_of(node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, typing_only: bool) -> Value:
     """Describe what an assignment to one plain name binds."""
     annotation = type_name(node.annotation) if isinstance(node, ast.AnnAssign) else None
-    if isinstance(node, ast.AugAssign) or node.value is None:
-        return Value(line=node.lineno, type=annotation, typing_only=typing_only)
-    maker = dotted(node.value.func) if isinstance(node.value, ast.Call) else None
+    value = None if annotation or isinstance(node, ast.AugAssign) else node.value
     return Value(
         line=node.lineno,
-        alias=None if annotation else dotted(node.value),
-        maker=None if annotation else maker,
+        alias=dotted(value),
+        maker=dotted(value.func) if isinstance(value, ast.Call) else None,
         type=annotation,
         typing_only=typing_only,
     )

@@ -46,12 +46,11 @@ def syntax_problems(
         at = re.match(r"line (\d+)", refusal)
         yield _problem(path, int(at[1]) if at else 1, refusal, lowest)
     elif wrong is not None:
-        why = f"it is not Python {_HERE}, which runs here, and need not be"
-        yield Doubt(path=path, what="syntax", why=why)
+        yield Doubt(path, "syntax", f"it is not Python {_HERE}, which runs here, and need not be")
     else:
         if refusal is not None:
             why = f"Python {_HERE} takes it, and LibCST, the second reader, does not: {refusal}"
-            yield Doubt(path=path, what="syntax", why=why)
+            yield Doubt(path, "syntax", why)
         yield from _elsewhere(path, data, lowest)
 
 
@@ -78,8 +77,7 @@ def _refused(path: str, error: Exception, lowest: tuple[int, int] | None) -> Pro
 def _elsewhere(path: str, data: bytes, lowest: tuple[int, int] | None) -> Iterator[Problem | Doubt]:
     """Tell what other Pythons than this one would say."""
     if lowest is None:
-        why = "the tree does not say which Python versions it supports"
-        yield Doubt(path=path, what="syntax", why=why)
+        yield Doubt(path, "syntax", "the tree does not say which Python versions it supports")
     elif lowest < (3, 12):
         line = _nested_quotes(data)
         if line:
@@ -88,15 +86,7 @@ def _elsewhere(path: str, data: bytes, lowest: tuple[int, int] | None) -> Iterat
 
 def _problem(path: str, line: int, why: str, lowest: tuple[int, int] | None) -> Problem:
     which = f" {lowest[0]}.{lowest[1]}" if lowest else ""
-    return Problem(
-        code="fit-syntax",
-        key=("fit-syntax", why),
-        token="",
-        path=path,
-        line=line,
-        scope="",
-        message=f"this is not valid Python{which}: {why}",
-    )
+    return Problem("fit-syntax", path, line, "", f"this is not valid Python{which}: {why}", (why,))
 
 
 def _nested_quotes(data: bytes) -> int:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from vllm_mods.fit.binding import implementations, stands_in, unbound
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.families import classes_in, subclasses
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import candidates, files_mentioning
+from vllm_mods.fit.search import candidates, classes_in, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Function, Module
-from vllm_mods.fit.world import World
+from vllm_mods.fit.signatures import implementations, stands_in, unbound
+from vllm_mods.fit.world import World, module_stem
 
 # A method name that more files than this mention is followed only where its class is named too.
 _COMMON = 40
@@ -44,19 +44,15 @@ def traces(before: World, after: World, path: str) -> Iterator[Trace]:
     new = after.module(path)
     if new is None:
         # A deleted module: whoever names it, and whoever names what was in it.
-        yield Trace(word=_stem(path), path=path)
+        yield Trace(word=module_stem(path), path=path)
     for name in old.names:
         if new is None or name not in new.names:
             # Others get at it by naming the module, or one that imports all of it.
             yield Trace(word=name, path=path, context=_stems(after, path), always=True)
-        elif _narrowed(_functions(old, name), _functions(new, name), methods=False):
+        elif _narrowed(_functions(old, name), _functions(new, name)):
             yield Trace(word=name, path=path)
     if new is not None:
         yield from _of_classes(before, after, path)
-
-
-def _stem(path: str) -> str:
-    return path.removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
 
 
 def _stems(world: World, path: str) -> frozenset[str]:
@@ -64,12 +60,12 @@ def _stems(world: World, path: str) -> frozenset[str]:
     if world.stars is None:
         texts = ((p, world.glance(p) or b"") for p in candidates(world, (path,))[0])
         world.stars = [
-            (_stem(p), source.decode())
+            (module_stem(p), source.decode())
             for p, text in texts
             if _STARRED.search(text)
             for source in _STAR.findall(text)
         ]
-    stems = {_stem(path)}
+    stems = {module_stem(path)}
     for _ in world.stars:
         stems |= {through for through, source in world.stars if source in stems}
     return frozenset(stems)
@@ -79,17 +75,16 @@ def _functions(module: Module, name: str) -> tuple[Function, ...]:
     return implementations([b for b in module.names[name] if isinstance(b, Function)])
 
 
-def _narrowed(old: tuple[Function, ...], new: tuple[Function, ...], *, methods: bool) -> bool:
+def _narrowed(
+    old: tuple[Function, ...], new: tuple[Function, ...], *, method: bool = False
+) -> bool:
     """Tell whether some call that bound before may not bind now."""
-    if not old:
-        return False
-    if len(old) != 1 or len(new) != 1:
-        return old != new
+    if not old or len(old) != 1 or len(new) != 1:
+        return bool(old) and old != new
     if old[0].decorators != new[0].decorators:
         return True
-    if methods:
-        return not stands_in(unbound(old[0]), unbound(new[0]))
-    return not stands_in(old[0].parameters, new[0].parameters)
+    was, now = (unbound(f) if method else f.parameters for f in (old[0], new[0]))
+    return not stands_in(was, now)
 
 
 def _of_classes(before: World, after: World, path: str) -> Iterator[Trace]:
@@ -101,9 +96,8 @@ def _of_classes(before: World, after: World, path: str) -> Iterator[Trace]:
         old, new = was.cls, found.cls
         context = frozenset((new.name,))
         made, makes = constructor(before, was), constructor(after, found)
-        if not made.why and (
-            makes.why or not stands_in(made.parameters or (), makes.parameters or ())
-        ):
+        stays = not makes.why and stands_in(made.parameters or (), makes.parameters or ())
+        if not made.why and not stays:
             yield Trace(word=new.name, path=path, called=True)
             heirs = frozenset(heir.path for heir in subclasses(after, found))
             yield Trace(word="__init__", path=path, within=heirs)
@@ -111,14 +105,12 @@ def _of_classes(before: World, after: World, path: str) -> Iterator[Trace]:
             if method == "__init__":
                 continue
             mine = implementations(new.methods.get(method, ()))
-            if _narrowed(implementations(functions), mine, methods=True):
+            if _narrowed(implementations(functions), mine, method=True):
                 yield Trace(word=method, path=path, context=context)
         gone = old.attributes - new.attributes
         if old.bases != new.bases:
-            gone |= (
-                attributes(before, lineage(before, was))[0]
-                - attributes(after, lineage(after, found))[0]
-            )
+            had, _ = attributes(before, lineage(before, was))
+            gone |= had - attributes(after, lineage(after, found))[0]
         for attribute in gone:
             yield Trace(word=attribute, path=path, context=context, always=True)
 
@@ -133,16 +125,15 @@ def mentions(
     if not by_word:
         return {}
     words = frozenset(word.encode() for word in by_word)
+    sought = words.union(
+        c.encode() for several in by_word.values() for t in several for c in t.context
+    )
     files: dict[str, frozenset[str]] = {}
-    counts: dict[str, int] = {}
-    contexts = frozenset(c for several in by_word.values() for t in several for c in t.context)
-    sought = words | {c.encode() for c in contexts}
-    for path, data in files_mentioning(world, words, near):
+    counts: Counter[str] = Counter()
+    for path, data in files_mentioning(world, by_word, near):
         held = frozenset(w.decode() for w in sought.intersection(_WORDS.findall(data)))
-        if held & by_word.keys():
-            files[path] = held
-            for word in held & by_word.keys():
-                counts[word] = counts.get(word, 0) + 1
+        files[path] = held
+        counts.update(held & by_word.keys())
     result: dict[str, frozenset[int]] = {}
     for path, held in files.items():
         wanted = [

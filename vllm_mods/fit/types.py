@@ -22,6 +22,7 @@ from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.walk import walk
+from vllm_mods.fit.world import module_stem
 from vllm_mods.formats import syntax_tree
 
 # Rules of names and calls, which a program breaks on, and members, which it may. What a module has
@@ -91,11 +92,7 @@ def second_opinion(
 
 def _users(changes: Iterable[FileChange], files: Mapping[str, bytes], names: set[str]) -> set[str]:
     """Return the files that import a changed module by its name, and name what was changed."""
-    stems = {
-        change.path.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2].encode()
-        for change in changes
-        if change.before is not None
-    }
+    stems = {module_stem(change.path).encode() for change in changes if change.before is not None}
     own = sorted(name.encode() for name in names if not name.startswith("__"))
     if not stems or not own:
         return set()
@@ -283,16 +280,8 @@ def _overridden(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
 def _problem(
     path: str, line: int, message: str, level: Level, scopes: Mapping[str, bytes]
 ) -> Problem:
-    return Problem(
-        code="fit-types",
-        key=("fit-types", message),
-        token="",
-        path=path,
-        line=line,
-        scope=scope_at(scopes.get(path, b""), line),
-        message=message,
-        level=level,
-    )
+    scope = scope_at(scopes.get(path, b""), line)
+    return Problem("fit-types", path, line, scope, message, key=(message,), level=level)
 
 
 def _changed_names(changes: Iterable[FileChange]) -> set[str]:

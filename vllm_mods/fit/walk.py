@@ -5,19 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Import, Parameter
-from vllm_mods.fit.signatures import decorator_name, every, parameters_of
+from vllm_mods.fit.shapes import Import, Parameter, words
+from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, every, parameters_of
 from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names, tests_typing
+from vllm_mods.formats import syntax_tree
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FunctionNode = DefNode | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SITES = (
     *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.Import, ast.ImportFrom),
     *(ast.Assign, ast.AugAssign, ast.Expr, ast.ClassDef, ast.With, ast.AsyncWith, ast.For),
     *(ast.Return, ast.Constant, ast.Dict, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp),
 )
+
+# Methods that get the class, whatever their decorators say, and decorators of such that may.
+_BY_CLASS = words("__new__ __init_subclass__ __class_getitem__")
+_VALIDATORS = words("validator field_validator model_validator")
 
 # What a local name was bound by: a parameter, an import, an expression with its annotation,
 # a nested function or class, or something of which nothing is known.
@@ -43,6 +49,19 @@ class CodeScope:
         """Whether names bound here are attributes of a class."""
         return isinstance(self.node, ast.ClassDef)
 
+    def around(self) -> Iterator[CodeScope]:
+        """Yield the scope and those that it stands in, the nearest first."""
+        scope: CodeScope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def in_function(self) -> Iterator[CodeScope]:
+        """Yield the scope and those around it, as far as the class or module that they stand in."""
+        return takewhile(
+            lambda scope: not isinstance(scope.node, ast.Module | ast.ClassDef), self.around()
+        )
+
     def locals(self) -> dict[str, list[Source]]:
         """Return what the names local to a function, or bound in a class body, were bound by."""
         if self.bound is None:
@@ -64,9 +83,8 @@ def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[CodeSite]:
     while stack:
         node, scope = stack.pop()
         if lines is not None and isinstance(node, ast.stmt | ast.expr):
-            start, end = node.lineno, node.end_lineno or node.lineno
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                start = min([start, *(d.lineno for d in node.decorator_list)])
+            end = node.end_lineno or node.lineno
+            start = syntax_tree.first_line(node) if isinstance(node, ast.stmt) else node.lineno
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
                 continue
         if isinstance(node, _SITES):
@@ -75,15 +93,12 @@ def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[CodeSite]:
 
 
 def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(node, ScopeNode):
         inner = _inside(node, scope, node.name)
         # Decorators, defaults and annotations belong to the scope around.
-        for name, value in ast.iter_fields(node):
-            where = inner if name == "body" else scope
-            yield from ((child, where) for child in _nodes(value))
-    elif isinstance(
-        node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-    ):
+        body = frozenset(node.body)
+        yield from ((c, inner if c in body else scope) for c in ast.iter_child_nodes(node))
+    elif isinstance(node, (ast.Lambda, *_COMPREHENSIONS)):
         inner = _inside(node, scope, "")
         yield from ((child, inner) for child in ast.iter_child_nodes(node))
     elif isinstance(node, ast.If) and tests_typing(node):
@@ -107,15 +122,12 @@ def _asks_signature(test: ast.expr) -> bool:
 
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
     caught = ast.dump(ast.Tuple(elts=[h.type for h in node.handlers if h.type is not None]))
-    inner = CodeScope(
-        scope.node,
-        scope.name,
-        scope.parent,
-        typing_only=scope.typing_only,
+    inner = replace(
+        scope,
         guarded=scope.guarded or catches_import_errors(node),
         # A bare ``except Exception`` is no sign that the code expects to be wrong itself.
         tolerant=scope.tolerant or "AttributeError" in caught or "TypeError" in caught,
-        bound=scope.bound,
+        instead_of=(),
     )
     yield from ((child, inner) for child in node.body)
     fallback = scope
@@ -128,21 +140,7 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
 
 def _inside(node: ast.AST, scope: CodeScope, name: str) -> CodeScope:
     chain = f"{scope.name}.{name}" if scope.name and name else scope.name or name
-    return CodeScope(
-        node,
-        chain,
-        scope,
-        typing_only=scope.typing_only,
-        guarded=scope.guarded,
-        tolerant=scope.tolerant,
-    )
-
-
-def _nodes(value: object) -> Iterator[ast.AST]:
-    if isinstance(value, ast.AST):
-        yield value
-    elif isinstance(value, list):
-        yield from (item for item in value if isinstance(item, ast.AST))
+    return replace(scope, node=node, name=chain, parent=scope, instead_of=(), bound=None)
 
 
 def _locals(  # noqa: C901 - one kind of scope per branch
@@ -158,11 +156,10 @@ def _locals(  # noqa: C901 - one kind of scope per branch
         for generator in node.generators:
             for name in target_names(generator.target):
                 bound.setdefault(name, []).append(None)
-        return bound
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+    if isinstance(node, FunctionNode):
         for parameter in parameters_of(node.args):
             bound[parameter.name] = [parameter]
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    if isinstance(node, DefNode):
         elsewhere: set[str] = set()
         for statement in node.body:
             _bind(statement, bound, elsewhere)
@@ -179,11 +176,20 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
     def add(name: str, source: Source) -> None:
         bound.setdefault(name, []).append(source)
 
+    # The names of which more is said than that they are bound.
+    told: list[ast.Name] = []
+    source: Source = None
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             add(node.name, node)
             return
         case ast.Lambda():
+            return
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            # Only a walrus gets out of a comprehension.
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.NamedExpr):
+                    add(inner.target.id, inner.value)
             return
         case ast.Import() | ast.ImportFrom():
             for name, found in imports_of(node):
@@ -191,66 +197,38 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
         case ast.Global() | ast.Nonlocal():
             elsewhere.update(node.names)
         case ast.Assign():
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    add(target.id, node.value)
-                else:
-                    for name in target_names(target):
-                        add(name, None)
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            add(name, node)
+            told = [target for target in node.targets if isinstance(target, ast.Name)]
+            source = node.value
+        case ast.AnnAssign(target=ast.Name() as target):
+            told, source = [target], node
         case ast.NamedExpr():
-            add(node.target.id, node.value)
-        case ast.Name(ctx=ast.Del()):
-            pass
-        case ast.With() | ast.AsyncWith():
-            for item in node.items:
-                if item.optional_vars is not None:
-                    for name in target_names(item.optional_vars):
-                        add(name, None)
-        case ast.For() | ast.AsyncFor():
-            for name in target_names(node.target):
-                add(name, None)
-        case ast.ExceptHandler(name=str(name)):
+            told, source = [node.target], node.value
+        case ast.Name(id=name, ctx=ast.Store()):
             add(name, None)
-        case ast.AugAssign(target=ast.Name(id=name)):
-            add(name, None)
-        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+        case (
+            ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+        ):
             add(name, None)
         case _:
             pass
-    if isinstance(node, _COMPREHENSIONS):
-        # Only a walrus gets out of a comprehension.
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.NamedExpr):
-                add(inner.target.id, inner.value)
-        return
+    for one in told:
+        add(one.id, source)
     for child in ast.iter_child_nodes(node):
-        _bind(child, bound, elsewhere)
+        if child not in told:
+            _bind(child, bound, elsewhere)
 
 
-def receiver(scope: CodeScope) -> tuple[str, str, ast.ClassDef] | None:
-    """Return a method's first parameter, its kind and its class, if ``scope`` is a method.
-
-    The kind is ``instance`` or ``class``.
-    """
+def receiver(scope: CodeScope) -> tuple[str, str] | None:
+    """Return a method's first parameter and its kind, ``instance`` or ``class``, if ``scope`` is a method."""
     node = scope.node
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
-        return None
-    outer = scope.parent.node
-    if not isinstance(outer, ast.ClassDef):
+    if not isinstance(node, DefNode) or scope.parent is None or not scope.parent.is_class:
         return None
     positional = [*node.args.posonlyargs, *node.args.args]
     names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
     if not positional or "staticmethod" in names:
         return None
-    by_class = "classmethod" in names or node.name in {
-        "__new__",
-        "__init_subclass__",
-        "__class_getitem__",
-    }
-    by_class = by_class or (
-        positional[0].arg == "cls"
-        and bool(names & {"validator", "field_validator", "model_validator"})
-    )
-    return positional[0].arg, "class" if by_class else "instance", outer
+    by_class = "classmethod" in names or node.name in _BY_CLASS
+    validates = positional[0].arg == "cls" and not names.isdisjoint(_VALIDATORS)
+    return positional[0].arg, "class" if by_class or validates else "instance"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import wraps
 from hashlib import sha256
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
-from vllm_mods.fit.found import Lineage, Lookup, Symbol
+from vllm_mods.fit.found import Lookup, Symbol
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize
-from vllm_mods.fit.walk import CodeSite
 
 # Modules that a build makes: a source archive has none of them.
 _BUILT = re.compile(
@@ -43,6 +44,24 @@ _MISSING = Lookup(exists=False)
 _OPAQUE = Lookup(exists=True, found=(Symbol(),))
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def remembered(ask: Callable[Concatenate[World, _P], _T]) -> Callable[Concatenate[World, _P], _T]:
+    """Ask something of a world once for the same arguments, given by position, and keep the answer with it."""
+
+    @wraps(ask)
+    def asked(world: World, /, *args: _P.args, **options: _P.kwargs) -> _T:
+        key = (ask, args)
+        if key not in world.answers:
+            world.answers[key] = ask(world, *args, **options)
+        answer: _T = world.answers[key]
+        return answer
+
+    return asked
+
+
 class World:
     """A tree with some files replaced; ``files`` are the replacements, ``None`` for a deletion."""
 
@@ -56,24 +75,16 @@ class World:
         self.tree = tree
         # What was read already: the states before and after share it.
         self.texts = {} if texts is None else texts
-        self.heirs: dict[bytes, list[str]] | None = None
         self.stars: list[tuple[str, str]] | None = None
-        self.python: tuple[str, ...] | None = None
         self.files = files
         self.cache = cache
         self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}
         self.consulted: set[str] = set()
-        self._modules: dict[str, Module | None] = {}
         self._paths: dict[str, frozenset[str]] = {}
-        self._found: dict[str, Lookup] = {}
         self._looked: dict[tuple[str, str], Lookup] = {}
         self._pending: set[tuple[str, str]] = set()
         self._cuts = 0
-        # Results of searches, kept here since they belong to this state of the tree.
-        self.families: dict[Symbol, tuple[Symbol, ...]] = {}
-        self.definers: dict[tuple[str, tuple[str, ...]], tuple[Symbol, ...]] = {}
-        self.lineages: dict[Symbol, Lineage] = {}
-        self.sites: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, CodeSite], ...]] = {}
+        self.answers: dict[object, Any] = {}
 
     # --- files
 
@@ -100,14 +111,12 @@ class World:
             self._paths[under] = frozenset(found)
         return self._paths[under]
 
+    @remembered
     def module(self, path: str) -> Module | None:
         """Return the summary of a file; ``None`` if there is none or it does not parse."""
-        if path not in self._modules:
-            data = self.read(path)
-            self._modules[path] = None if data is None else self._summary(data)
-        return self._modules[path]
-
-    def _summary(self, data: bytes) -> Module | None:
+        data = self.read(path)
+        if data is None:
+            return None
         digest = sha256(data).digest()
         if digest not in self.cache.modules:
             self.cache.modules[digest] = summarize(data)
@@ -115,16 +124,12 @@ class World:
 
     # --- modules
 
+    @remembered
     def locate(self, dotted: str) -> Lookup:
         """Find a module by its dotted name: ``found[0].module`` is its path.
 
         The path of a folder without ``__init__.py`` ends in ``/``.
         """
-        if dotted not in self._found:
-            self._found[dotted] = self._locate(dotted)
-        return self._found[dotted]
-
-    def _locate(self, dotted: str) -> Lookup:
         root = dotted.partition(".")[0]
         if root not in self.roots:
             return Lookup(
@@ -277,6 +282,11 @@ class World:
             inner = of.binding.nested[name]
             return Lookup(exists=True, found=(Symbol(path=of.path, binding=inner),))
         return Lookup(exists=None, why="the value is not a module or class")
+
+
+def module_stem(path: str) -> str:
+    """Return the last word of the name of a module."""
+    return path.removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
 
 
 def absolute(path: str, level: int, module: str) -> str:

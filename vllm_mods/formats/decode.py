@@ -40,10 +40,12 @@ def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = Fals
 
 
 def encode(value: Any) -> Any:  # noqa: ANN401  (any of these)
-    """Return a ``NamedTuple``, and all that is in it, as what JSON can hold."""
+    """Return a ``NamedTuple``, and all that is in it, as what JSON can hold; also within a dict or a list."""
     if hasattr(value, "_asdict"):
-        return {key: encode(one) for key, one in value._asdict().items()}
-    return [encode(one) for one in value] if isinstance(value, tuple) else value
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {key: encode(one) for key, one in value.items()}
+    return [encode(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 @cache

@@ -40,15 +40,25 @@ def file_diff(
     for name in (path, target):
         if not _PLAIN.match(name):
             raise ValueError(f"{name!r} is no plain path")
-    head = [f"diff --git a/{path} b/{target}"]
-    head += ["new file mode 100644"] if before is None else []
-    head += ["deleted file mode 100644"] if after is None else []
-    head += [f"rename from {path}", f"rename to {target}"] if renamed else []
     body = b"".join(_hunks(line_diff.split(before or b""), line_diff.split(after or b""), context))
+    return with_head(path, target, body, is_new=before is None, is_gone=after is None)
+
+
+def with_head(path: str, target: str, body: bytes, *, is_new: bool, is_gone: bool) -> bytes:
+    """Return hunks with the lines that git writes above them, for one file."""
+    head = [f"diff --git a/{path} b/{target}"]
+    head += ["new file mode 100644"] if is_new else []
+    head += ["deleted file mode 100644"] if is_gone else []
+    head += [f"rename from {path}", f"rename to {target}"] if target != path else []
     if body:
-        head.append("--- /dev/null" if before is None else f"--- a/{path}")
-        head.append("+++ /dev/null" if after is None else f"+++ b/{target}")
+        head.append("--- /dev/null" if is_new else f"--- a/{path}")
+        head.append("+++ /dev/null" if is_gone else f"+++ b/{target}")
     return "".join(f"{line}\n" for line in head).encode() + body
+
+
+def ended(line: bytes) -> bytes:
+    """Return a line of a hunk as a patch has it, also the last one of a file that does not end it."""
+    return line if line.endswith(b"\n") else line + b"\n" + _NO_LINE_END
 
 
 def _hunks(before: Sequence[bytes], after: Sequence[bytes], context: int) -> Iterator[bytes]:
@@ -66,8 +76,7 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes], context: int) -> Ite
         new_size = sum(not line.startswith(b"-") for line in body)
         ranges = b"@@ -%s +%s @@" % (_range(start, end - start), _range(new_start, new_size))
         yield (ranges + _section(before, start)).rstrip() + b"\n"
-        for line in body:
-            yield line if line.endswith(b"\n") else line + b"\n" + _NO_LINE_END
+        yield from map(ended, body)
 
 
 def _groups(

@@ -97,6 +97,13 @@ def first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(one.lineno for one in decorators)])
 
 
+def with_defaults(args: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    """Return the parameters that may be given by their place, each with its default."""
+    plain = [*args.posonlyargs, *args.args]
+    required = len(plain) - len(args.defaults)
+    return [*zip(plain, [*[None] * required, *args.defaults], strict=True)]
+
+
 def check_depth(tree: ast.AST) -> None:
     """Raise ``DeepError`` for a tree that something that calls itself might not get out of."""
     level = [tree]

@@ -99,20 +99,8 @@ def unknown(answer: Answer) -> PairAnswer:
 
 def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -> Cell:
     """Return an answer as the cell of a mod and a tree."""
-    return Cell(
-        mod=mod.name,
-        mod_version=mod.version,
-        version=version,
-        tree=tree,
-        variant=answer.variant,
-        verdict=answer.verdict,
-        in_range=answer.in_range,
-        meant=meant,
-        findings=answer.findings,
-        offsets=answer.offsets,
-        computed=answer.computed,
-        packages=answer.packages,
-    )
+    said = {name: one for name, one in answer._asdict().items() if name in Cell._fields}
+    return Cell(mod.name, mod.version, version, tree, meant=meant, **said)
 
 
 def to_data(answer: Said) -> dict[str, Any]:

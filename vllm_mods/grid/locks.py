@@ -155,12 +155,12 @@ def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tupl
 
 def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
     if mod.lock is None:
-        yield CellProblem("stale-lock", mod.name, None, f"{mod.name} has no mod.lock: {_UPDATE}")
+        yield _stale(mod, f"{mod.name} has no mod.lock:")
         return
     try:
         committed = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
     except ManifestError as error:
-        yield CellProblem("stale-lock", mod.name, None, f"{error.message}; {_UPDATE}")
+        yield _stale(mod, f"{error.message};")
         return
     fresh = lock_from(mod, computed)
     yield from _worse(mod, committed, fresh, computed)
@@ -168,17 +168,16 @@ def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
     unread = {one.version or "" for one in computed if not one.answers[mod.name].readable}
     seen = {one.version for one in computed if one.version is not None} - unread
     if committed.digest != mod.digest:
-        yield CellProblem(
-            "stale-lock",
-            mod.name,
-            None,
-            f"mod.lock was made from another state of {mod.name}: {_UPDATE}",
-        )
+        yield _stale(mod, f"mod.lock was made from another state of {mod.name}:")
         return
     differing = _differing(_only(committed, seen), _only(_lifted(fresh, committed), seen))
     if differing:
         what = f"what these releases are now ({', '.join(differing)})"
-        yield CellProblem("stale-lock", mod.name, None, f"mod.lock does not say {what}: {_UPDATE}")
+        yield _stale(mod, f"mod.lock does not say {what}:")
+
+
+def _stale(mod: Mod, why: str) -> CellProblem:
+    return CellProblem("stale-lock", mod.name, None, f"{why} {_UPDATE}")
 
 
 def _worse(

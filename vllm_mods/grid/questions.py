@@ -8,8 +8,8 @@ before it, a tree that is held against a list is asked nothing that its own plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
@@ -19,6 +19,7 @@ from vllm_mods.planning.layered_tree import LayeredTree
 # How many answers are kept one by one; a search through a whole tree asks thousands, and those
 # beyond are kept as one digest.
 _SINGLE = 96
+_Given = TypeVar("_Given")
 
 Question = tuple[str, str, str]
 """A kind (``read``, ``paths``, ``folders``, ``package``, ``platform``, ``released``), what was asked for, and the answer as a short text."""
@@ -39,60 +40,46 @@ class Recorder:
         self.remote = tree.remote
         self.pristine = tree.pristine
 
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file, and note which they were."""
+    def _noted(self, kind: str, what: str, ask: Callable[[], _Given]) -> _Given:
+        """Return what the tree says, and note it."""
         try:
-            data = self._tree.read(path)
+            found = ask()
         except TreeError as error:
             self.failure = self.failure or error
             raise
-        self._asked.setdefault(("read", path), _short(sha256(data)))
-        return data
+        self._asked.setdefault((kind, what), _TOLD[kind](found))
+        return found
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        return self._noted("read", path, lambda: self._tree.read(path))
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
-        """Return the paths below a folder, and note which they were."""
-        try:
-            found = tuple(self._tree.paths(under))
-        except TreeError as error:
-            self.failure = self.failure or error
-            raise
-        self._asked.setdefault(("paths", under), _listing(found))
-        return found
+        """Return the paths below a folder."""
+        return self._noted("paths", under, lambda: tuple(self._tree.paths(under)))
 
     def folders(self) -> Iterable[str]:
-        """Return the folders in the site root that the tree knows, and note which they were."""
-        found = tuple(LayeredTree(self._tree).folders())
-        self._asked.setdefault(("folders", ""), _listing(found))
-        return found
+        """Return the folders in the site root that the tree knows."""
+        return self._noted("folders", "", lambda: tuple(LayeredTree(self._tree).folders()))
 
     def package(self, name: str) -> str | None:
-        """Return the version of another distribution, and note which it was."""
-        try:
-            version = LayeredTree(self._tree).package(name)
-        except TreeError as error:
-            self.failure = self.failure or error
-            raise
-        self._asked.setdefault(("package", name), version or "")
-        return version
+        """Return the version of another distribution."""
+        return self._noted("package", name, lambda: LayeredTree(self._tree).package(name))
 
     @property
     def platform(self) -> str | None:
-        """What the tree is built for; that was noted."""
-        found = LayeredTree(self._tree).platform
-        self._asked.setdefault(("platform", ""), found or "")
-        return found
+        """What the tree is built for."""
+        return self._noted("platform", "", lambda: LayeredTree(self._tree).platform)
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Ask whether these bytes were shipped; they are those that ``path`` was read with."""
+        return self._noted("released", path, lambda: self._tree.is_released(path, data))
 
     @property
     def packages(self) -> dict[str, str]:
         """The other distributions that were asked for and are there, with their versions."""
         asked = self._asked.items()
         return {what: said for (kind, what), said in asked if kind == "package" and said}
-
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        """Ask whether these bytes were shipped; they are those that ``path`` was read with."""
-        answer = self._tree.is_released(path, data)
-        self._asked.setdefault(("released", path), str(answer))
-        return answer
 
     def questions(self) -> tuple[Question, ...]:
         """Return what was asked, with the answers, in the order in which it was asked."""
@@ -124,32 +111,44 @@ def holds(packed: dict[str, Any], tree: Tree) -> bool:
 
 
 def _ask(tree: Tree, kind: str, what: str) -> str:
-    if kind == "paths":
-        return _listing(tree.paths(what))
-    if kind == "folders":
-        return _listing(LayeredTree(tree).folders())
-    if kind == "package":
-        return LayeredTree(tree).package(what) or ""
-    if kind == "platform":
-        return LayeredTree(tree).platform or ""
-    if kind == "released":
-        data = tree.read(what)
-        return str(None if data is None else tree.is_released(what, data))
-    if kind != "read":
-        raise ValueError(kind)
-    digest = getattr(tree, "digest", None)
+    digest = getattr(tree, "digest", None) if kind == "read" else None
     known = digest(what) if digest is not None else None
-    return _short(known if known is not None else sha256(tree.read(what)))
+    return _short(known) if known is not None else _TOLD[kind](_ASKED[kind](tree, what))
+
+
+def _released(tree: Tree, path: str) -> bool | None:
+    data = tree.read(path)
+    return None if data is None else tree.is_released(path, data)
 
 
 def _listing(paths: Iterable[str]) -> str:
     return _fold(sorted(paths))
 
 
-def _fold(texts: Iterable[str] | Iterator[str]) -> str:
+def _fold(texts: Iterable[str]) -> str:
     return _short(sha256("\n".join(texts).encode("utf-8", "surrogateescape")))
 
 
 def _short(digest: str | None) -> str:
     """Return half of a sha256: 128 bits are enough to tell files apart."""
     return "" if digest is None else digest[:32]
+
+
+_ASKED: dict[str, Callable[[Tree, str], Any]] = {
+    "read": lambda tree, path: tree.read(path),
+    "paths": lambda tree, under: tree.paths(under),
+    "folders": lambda tree, _: LayeredTree(tree).folders(),
+    "package": lambda tree, name: LayeredTree(tree).package(name),
+    "platform": lambda tree, _: LayeredTree(tree).platform,
+    "released": _released,
+}
+"""How a tree is asked, by the kind of a question."""
+_TOLD: dict[str, Callable[[Any], str]] = {
+    "read": lambda data: _short(sha256(data)),
+    "paths": _listing,
+    "folders": _listing,
+    "package": lambda version: version or "",
+    "platform": lambda name: name or "",
+    "released": str,
+}
+"""What it says, as a short text."""

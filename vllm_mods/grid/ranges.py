@@ -23,19 +23,20 @@ def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
         where = f"vLLM {cell.version} ({cell.tree})"
         if cell.meant and not cell.verdict.ok:
             message = f"a range of {mod.name} names {where}, where it is `{cell.verdict}`"
-            yield CellProblem("range-too-wide", mod.name, cell.tree, message)
-        elif cell.meant and cell.verdict.writes and not cell.in_range:
+        elif not cell.verdict.writes or (cell.meant and cell.in_range):
+            continue
+        elif cell.meant:
             message = (
                 f"on {where} variant `{cell.variant}` of {mod.name} fits, and the range of another "
                 "variant names that version"
             )
-            yield CellProblem("range-too-wide", mod.name, cell.tree, message)
-        elif not cell.meant and cell.verdict.writes:
+        else:
             message = (
                 f"no range of {mod.name} names {where}, where its variant `{cell.variant}` fits: "
                 "widen the range, if it behaves there too"
             )
-            yield CellProblem("range-too-narrow", mod.name, cell.tree, message)
+        code = "range-too-wide" if cell.meant else "range-too-narrow"
+        yield CellProblem(code, mod.name, cell.tree, message)
     meant = [cell for cell in told if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
         message = f"every release that {mod.name} is meant for carries its change itself: it can go"

@@ -16,6 +16,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from vllm_mods import __version__
@@ -146,15 +147,7 @@ def code_digest() -> str:
 
 def sources(package: str) -> Iterator[str]:
     """Yield, of each module of a package that may decide a verdict, the digest and the name."""
-    for top in sorted(os.listdir(package)):
-        for path in () if top in BESIDE else _below(os.path.join(package, top)):
-            with open(path, "rb") as file:
-                yield f"{sha256(file.read())} {os.path.relpath(path, package)}"
-
-
-def _below(place: str) -> Iterator[str]:
-    if place.endswith(".py"):
-        yield place
-    elif os.path.isdir(place):
-        for name in sorted(os.listdir(place)):
-            yield from _below(os.path.join(place, name))
+    for path in sorted(Path(package).rglob("*.py")):
+        name = path.relative_to(package)
+        if name.parts[0] not in BESIDE:
+            yield f"{sha256(path.read_bytes())} {name}"

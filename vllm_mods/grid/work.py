@@ -202,8 +202,7 @@ class Workshop:
             asked = recorder.questions()
             self._store.put(key, answer, tree, identity=identity, asked=asked, ranges=known)
         elif isinstance(recorder.failure, Unreachable):
-            lost = _failed(recorder.failure)
-            return lost if len(subject.mods) == 1 else unknown(lost)
+            return _of(subject, _failed(recorder.failure))
         return answer
 
     def _show(self, subject: Subject, tree: Tree) -> Shown:
@@ -233,8 +232,7 @@ class Workshop:
             there = _receipt(tree)
             whole = planner.plan(mods, tree, receipt=there, cache=self._fit, origin=self.origins)
         except TreeError as error:
-            lost = _failed(error)
-            return lost if len(subject.mods) == 1 else unknown(lost)
+            return _of(subject, _failed(error))
         mine = next(one for one in whole.mods if one.mod.name == subject.mods[0])
         if self._setting.strict:
             mine = second_reading(mine)
@@ -346,12 +344,16 @@ def _ranges(mods: Sequence[Mod], tree: Tree) -> str:
 
 
 def _all(task: Task, answer: Answer, fault: Fault | None = None) -> TaskOutcome:
-    """Return one answer for every subject of a task; of two mods there is nothing to say then."""
-    answers = tuple(
-        Shown() if subject.show else answer if len(subject.mods) == 1 else unknown(answer)
-        for subject in task.subjects
-    )
+    """Return one answer for every subject of a task."""
+    answers = tuple(_of(subject, answer) for subject in task.subjects)
     return TaskOutcome(task, None, answers, fault)
+
+
+def _of(subject: Subject, answer: Answer) -> Said:
+    """Return what a failure says of a subject; of two mods there is nothing to say then."""
+    if subject.show:
+        return Shown()
+    return answer if len(subject.mods) == 1 else unknown(answer)
 
 
 def _close(tree: Tree) -> None:

@@ -63,10 +63,8 @@ def _looked(path: str, named: str) -> Iterator[Linted]:
         yield _zipped(path) if zipfile.is_zipfile(path) else Linted(path, script(_text(path, None)))
     elif os.path.lexists(os.path.join(path, mod_folder.MANIFEST)):
         yield _mod(path, named)
-    elif os.path.lexists(os.path.join(path, SCRIPT)):
-        place = os.path.join(path, SCRIPT)
-        yield Linted(place, script(_text(place, named)))
-    elif os.path.lexists(place := os.path.join(path, DOCKERFILE)):
+    elif there := [one for one in (SCRIPT, DOCKERFILE) if os.path.lexists(os.path.join(path, one))]:
+        place = os.path.join(path, there[0])
         yield Linted(place, script(_text(place, named)))
     else:
         for folder in _below(path):
@@ -75,7 +73,8 @@ def _looked(path: str, named: str) -> Iterator[Linted]:
 
 def _below(path: str) -> Iterator[str]:
     """Yield the mods of a library, or the folders of a collection of mods."""
-    parent = os.path.join(path, "patches") if os.path.isdir(os.path.join(path, "patches")) else path
+    patches = os.path.join(path, "patches")
+    parent = patches if os.path.isdir(patches) else path
     try:
         names = sorted(os.listdir(parent))
     except OSError as error:
@@ -105,16 +104,9 @@ def _mod(folder: str, named: str) -> Linted:
     if licence.is_stated(mod.license):
         return Linted(place, ())
     why = "does not say under which terms it may be passed on: name them by SPDX, such as Apache-2.0, your own as LicenseRef-NAME"
-    return Linted(
-        place,
-        (Flaw("license-unstated", _line_of("license", place, named), f"`{mod.license}` {why}"),),
-    )
-
-
-def _line_of(key: str, place: str, named: str) -> int:
-    """Return the line of a manifest that begins with a key, the first one if none does."""
-    lines = _text(place, named).splitlines()
-    return next((at for at, line in enumerate(lines, 1) if line.lstrip().startswith(key)), 1)
+    rows = enumerate(_text(place, named).splitlines(), 1)
+    line = next((at for at, row in rows if row.lstrip().startswith("license")), 1)
+    return Linted(place, (Flaw("license-unstated", line, f"`{mod.license}` {why}"),))
 
 
 def _zipped(path: str) -> Linted:

@@ -92,11 +92,8 @@ def name_of(one: Statement) -> str:
 
 def words_of(one: Call) -> list[str]:
     """Return a call's words, each as it stands there where it is not known."""
-    found = []
-    for word in one.argv:
-        value = word.value({})
-        found.append(word.text if value is None else value)
-    return found
+    known = ((word, word.value({})) for word in one.argv)
+    return [word.text if value is None else value for word, value in known]
 
 
 # --- does a failure end the script
@@ -118,10 +115,8 @@ def _stops(script: Script) -> Iterator[Flaw]:
 
 
 def _shell_options(script: Script) -> set[str]:
-    found = set(_letters(script.interpreter.split()[1:], "-"))
-    for one in script.body:
-        found |= _sets(one, "-")
-    return found
+    given = set(_letters(script.interpreter.split()[1:], "-"))
+    return given.union(*(_sets(one, "-") for one in script.body))
 
 
 def _sets(one: Statement, sign: str) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getopt
+import itertools
 import posixpath
 import re
 from collections.abc import Callable
@@ -34,7 +35,7 @@ def run(shell: ShellState, command: ShellCommand) -> Result:  # noqa: PLR0911  (
     """Run a command as far as it is known what it does."""
     name = posixpath.basename(command.argv[0])
     if command.argv[0].startswith(("./", "/")) and shell.is_file(shell.path(command.argv[0]) or ""):
-        return tools.script(shell, command, [command.argv[0], *command.argv[1:]])
+        return tools.script(shell, command)
     if re.fullmatch(r"python(3(\.\d+)?)?|pip(3(\.\d+)?)?", name):
         name = name.rstrip("0123456789.")
     if name in _ENDS:
@@ -66,20 +67,20 @@ def _end(shell: ShellState, command: ShellCommand) -> Result:
 
 def _echo(shell: ShellState, command: ShellCommand) -> Result:
     argv = command.argv[1:]
-    plain = not (argv and argv[0].startswith("-") and argv[0] != "-n")
-    end = "" if argv[:1] == ["-n"] else "\n"
-    text = " ".join(argv[1:] if argv[:1] == ["-n"] else argv)
+    bare = argv[:1] == ["-n"]
+    plain = bare or not (argv and argv[0].startswith("-"))
+    text = " ".join(argv[bare:])
     if args := advice.flags(text):
         shell.effects.append(Advise(command.place, args))
-    return Result(status=True, out=f"{text}{end}" if plain else None)
+    return Result(status=True, out=text + "\n" * (not bare) if plain else None)
 
 
 def _printf(_shell: ShellState, command: ShellCommand) -> Result:
     argv = command.argv[1:]
-    form = argv[0] if argv else ""
-    text = form.replace("\\n", "\n")
-    if text.count("%s") == len(argv) - 1 and "\\" not in text and text.count("%") == len(argv) - 1:
-        return Result(status=True, out=text.replace("%s", "{}").format(*argv[1:]) if argv else "")
+    text = argv[0].replace("\\n", "\n") if argv else ""
+    if text.count("%s") == text.count("%") == len(argv) - 1 and "\\" not in text:
+        parts = itertools.zip_longest(text.split("%s"), argv[1:], fillvalue="")
+        return Result(status=True, out="".join(map("".join, parts)))
     return Result(status=True)
 
 
@@ -108,7 +109,7 @@ def _trap(shell: ShellState, command: ShellCommand) -> Result:
 
 def _filter(_shell: ShellState, command: ShellCommand) -> Result:
     """``pip show vllm | grep Location | awk '{print $2}'``: what is printed, as far as it is plain."""
-    words = [word for word in command.argv[1:] if not word.startswith("-")]
+    words = command.operands
     if command.stdin is None or len(words) != 1:
         return Result()
     lines = command.stdin.splitlines()
@@ -163,8 +164,7 @@ def _after(shell: ShellState, command: ShellCommand) -> Result:
 
 
 def _cd(shell: ShellState, command: ShellCommand) -> Result:
-    operands = [word for word in command.argv[1:] if not word.startswith("-")]
-    target = operands[0] if operands else shell.variables.get("HOME") or ""
+    target = next(iter(command.operands), shell.variables.get("HOME") or "")
     shell.cwd = None if command.argv[1:2] == ["-"] else shell.path(target)
     return DONE
 
@@ -175,7 +175,7 @@ def _pwd(shell: ShellState, _command: ShellCommand) -> Result:
 
 def _named(function: Callable[[str], str]) -> Handler:
     def run_it(_shell: ShellState, command: ShellCommand) -> Result:
-        operands = [word for word in command.argv[1:] if not word.startswith("-")]
+        operands = command.operands
         if not operands or len(operands) > 2:
             return Result()
         name = function(operands[0].rstrip("/") or "/") or "."
@@ -205,8 +205,7 @@ def _find(shell: ShellState, command: ShellCommand) -> Result:
 
 
 def _xargs(shell: ShellState, command: ShellCommand) -> Result:
-    rest = [word for word in command.argv[1:] if not word.startswith("-")]
-    if rest and rest[0] in PURE:
+    if PURE.intersection(command.operands[:1]):
         return Result()
     return shell.leave(command, "what it is given is known only when it runs")
 

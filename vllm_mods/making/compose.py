@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ def compose(
     changes: Sequence[FileChange],
     templates: dict[str, bytes],
     tree: Tree,
-    optional: Mapping[str, bytes] | None = None,
+    optional: Mapping[str, bytes] = {},
     *,
     cache: SummaryCache | None = None,
 ) -> Composed:
@@ -108,29 +109,36 @@ def compose(
             f"{tree.spec} does not say its version, so nothing says what the mod is for",
             hint="--vllm SPEC, such as --vllm '==0.21.0'",
         )
-    composed = None
-    for context in diff_writer.CONTEXTS:
-        composed = _composed(
-            wanted, changes, templates, tree, context, cache=cache, more=optional or {}
-        )
-        if composed.planned.verdict != "misplaced":
-            break
-    assert composed is not None  # noqa: S101  (there are contexts)
+
+    def made(context: int) -> Composed:
+        files, parts = _parts(wanted, changes, tree, context, templates=[*templates], more=optional)
+        files |= template_files(templates) | wanted.brought()
+        text = written(wanted, [parts], f"vLLM {tree.version or tree.spec}")
+        files[mod_folder.MANIFEST] = encoded(text)
+        mod = mod_folder.load_files(wanted.name, files)
+        planned = planner.plan_alone(mod, tree, cache=cache)
+        return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)), parts)
+
+    first, *others = diff_writer.CONTEXTS
+    composed = made(first)
+    for context in others:
+        if composed.planned.verdict == "misplaced":
+            composed = made(context)
     if not optional:
         _check(composed, changes)
     return composed
 
 
-def _composed(
+def _parts(
     wanted: Wanted,
     changes: Sequence[FileChange],
-    templates: dict[str, bytes],
     tree: Tree,
     context: int,
     *,
-    cache: SummaryCache | None,
+    templates: list[str],
     more: Mapping[str, bytes],
-) -> Composed:
+) -> tuple[dict[str, bytes], Parts]:
+    """Return the files that changes make, and the variant that has them."""
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
     files: dict[str, bytes] = {}
     overlay: list[dict[str, object]] = []
@@ -158,25 +166,21 @@ def _composed(
             binary.append(entry | {"sha256": sha256(change.after), "platform": built} | known)
         else:
             overlay.append(entry | known)
-    if patch:
-        files[name] = patch
-    files.update(template_files(templates))
     optional = {f"{variant}/{stem}.patch": data for stem, data in more.items()}
-    files.update(optional)
-    files.update(wanted.brought())
+    patches = ({name: patch} if patch else {}) | optional
     paths = [change.path for change in changes]
     paths += [part.path for file, data in optional.items() for part in diff.parse(data, file)]
-    beyond = outside.of(paths, planner.WORKSPACE)
-    patches = [*([name] if patch else ()), *optional]
-    parts = Parts(variant, patches, overlay, list(templates), beyond, tuple(optional))._replace(
-        binary=binary, replace=replace
+    parts = Parts(
+        id=variant,
+        patches=[*patches],
+        overlay=overlay,
+        templates=templates,
+        outside=outside.of(paths, planner.WORKSPACE),
+        optional=tuple(optional),
+        binary=binary,
+        replace=replace,
     )
-    files[mod_folder.MANIFEST] = encoded(manifest(wanted, parts, tree))
-    mod = mod_folder.load_files(wanted.name, files)
-    planned = planner.plan_alone(mod, tree, cache=cache)
-    return Composed(
-        mod, files, planned, tuple(unknown(wanted, tree.version)), stated(wanted, parts, tree)
-    )
+    return files | patches, stated(wanted, parts, tree)
 
 
 def _diff(change: FileChange, context: int) -> bytes:
@@ -219,19 +223,14 @@ def encoded(text: str) -> bytes:
         ) from error
 
 
-def manifest(wanted: Wanted, parts: Parts, tree: Tree | None) -> str:
-    """Write a manifest of one variant; without a tree the mod is for any vLLM that it fits."""
-    version = "of any version" if tree is None else tree.version or tree.spec
-    return written(wanted, [stated(wanted, parts, tree)], f"vLLM {version}")
-
-
 def stated(wanted: Wanted, parts: Parts, tree: Tree | None) -> Parts:
-    """Return what a variant has, with what it says of itself."""
+    """Return what a variant has, with what it says of itself; without a tree it is for any vLLM that it fits."""
     if tree is not None:
         parts = parts._replace(
-            vllm=f"=={tree.version}", made_on=f"# Made on vLLM {tree.version or tree.spec}."
+            vllm=f"=={tree.version}",
+            made_on=f"# Made on vLLM {tree.version or tree.spec}.",
+            packages=tuple(_packages(parts.outside, tree)),
         )
-        parts = parts._replace(packages=tuple(_packages(parts.outside, tree)))
     return parts._replace(
         vllm=wanted.vllm or parts.vllm, python=wanted.python, fetched=wanted.fetched
     )
@@ -288,36 +287,27 @@ def _variant(parts: Parts) -> Iterator[str]:
     elif parts.packages:
         named = " and ".join(f"{name} {spec}" for name, spec in parts.packages)
         yield f"# It changes {named}, and a variant states one `package`."
-    if parts.patches:
-        yield f"patches = {value(parts.patches)}"
-    if parts.optional:
-        yield f"optional = {value(list(parts.optional))}"
-    if parts.overlay:
-        yield from ("overlay = [", *(f"  {value(entry)}," for entry in parts.overlay), "]")
-    if parts.binary:
-        yield from ("binary = [", *(f"  {value(entry)}," for entry in parts.binary), "]")
-    if parts.templates:
-        names = _names(parts.templates)
-        entries = [{"name": names[file], "file": file} for file in parts.templates]
-        yield from ("templates = [", *(f"  {value(entry)}," for entry in entries), "]")
-    if parts.fetched:
-        rows = (
+    for key, files in (("patches", parts.patches), ("optional", parts.optional)):
+        if files:
+            yield f"{key} = {value(files)}"
+    names = _names(parts.templates)
+    tables: dict[str, Sequence[dict[str, object]]] = {
+        "overlay": parts.overlay,
+        "binary": parts.binary,
+        "templates": [{"name": names[file], "file": file} for file in parts.templates],
+        "fetch": [
             {"url": one.url, "sha256": sha256(one.data), "file": one.file} for one in parts.fetched
-        )
-        yield from ("fetch = [", *(f"  {value(row)}," for row in rows), "]")
+        ],
+    }
+    for key, rows in tables.items():
+        if rows:
+            yield from (f"{key} = [", *(f"  {value(row)}," for row in rows), "]")
     if parts.python:
         yield f"python = {value(parts.python)}"
-    yield from _replacements(parts)
-
-
-def _replacements(parts: Parts) -> Iterator[str]:
-    value = toml_writer.value
     for entry in parts.replace:
-        shown = {
-            key: toml_writer.lines(one) if isinstance(one, str) else value(one)
-            for key, one in entry.items()
-        }
-        yield from ("", "[[variant.replace]]", *(f"{key} = {text}" for key, text in shown.items()))
+        yield from ("", "[[variant.replace]]")
+        for key, one in entry.items():
+            yield f"{key} = {toml_writer.lines(one) if isinstance(one, str) else value(one)}"
 
 
 def template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -371,13 +361,9 @@ def _as_patch(change: FileChange) -> bool:
 
 
 def _is_text(data: bytes) -> bool:
-    if b"\0" in data:
-        return False
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+    with contextlib.suppress(UnicodeDecodeError):
+        return "\0" not in data.decode()
+    return False
 
 
 def _stem(name: str) -> str:

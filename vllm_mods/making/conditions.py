@@ -22,9 +22,8 @@ def test(shell: ShellState, text: str) -> bool | None:
         return None
     found: list[str] = []
     for word in call.argv[1:]:
-        patterns = [part for part in word.parts if isinstance(part, Unread)]
-        plain = all(part.text.startswith(("$", "`")) for part in patterns)
-        if not plain:
+        patterns = (part.text for part in word.parts if isinstance(part, Unread))
+        if not all(text.startswith(("$", "`")) for text in patterns):
             return None
         if text.startswith("[["):
             known = words.text(shell, word)

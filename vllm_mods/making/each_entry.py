@@ -178,9 +178,7 @@ class _EntriesApart:
             return None
         touched = {path for path in among if among.get(path) != union.get(path)}
         near = [one for one in self._done if touched & set(self._own(one))]
-        for guess in (self._named_in(index, near, among), near, [*self._done]):
-            if not guess:
-                continue
+        for guess in filter(None, (self._named_in(index, near, among), near, [*self._done])):
             failed = self._attempt(index, tuple(guess), among)
             if failed is None:
                 self._fewer(index, guess, among)
@@ -224,7 +222,7 @@ class _EntriesApart:
         wanted = self._wanted._replace(
             name=self._names[index],
             texts=self._place.entries[index].texts if self._as_texts else (),
-            requires=tuple(self._names[one] for one in sorted(needs)),
+            requires=self._named(needs),
         )
         self._done.pop(index, None)
         union = self._union()
@@ -249,14 +247,10 @@ class _EntriesApart:
 
     def closure(self, needs: Iterable[int]) -> frozenset[int]:
         """Return entries with all that they require."""
-        found: set[int] = set()
-        todo = list(needs)
-        while todo:
-            one = todo.pop()
-            if one not in found:
-                found.add(one)
-                todo += self._done[one][1]
-        return frozenset(found)
+        found = frozenset(needs)
+        while more := {below for one in found for below in self._done[one][1]} - found:
+            found |= more
+        return found
 
     def _union(self) -> State:
         return next(reversed(self._done.values()))[2] if self._done else {}
@@ -266,20 +260,24 @@ class _EntriesApart:
 
     def _named_in(self, index: int, near: Sequence[int], among: State) -> list[int]:
         """Return those before an entry that brought words which its texts or its changes have."""
-        union = self._union()
         mine = set(_WORD.findall("\n".join(self._place.entries[index].texts).encode()))
-        for change in between(self._tree, union, among):
-            before = set((change.before or b"").splitlines())
-            after = set((change.after or b"").splitlines())
+        for change in between(self._tree, self._union(), among):
+            before, after = (
+                {*(data or b"").splitlines()} for data in (change.before, change.after)
+            )
             mine |= set(_WORD.findall(b"\n".join(before ^ after)))
-        found = []
-        for one in near:
-            for change in self._own(one).values():
-                brought = set(_WORD.findall(change.after or b""))
-                if mine & (brought - set(_WORD.findall(change.before or b""))):
-                    found.append(one)
-                    break
-        return found
+
+        def brought(change: FileChange) -> set[bytes]:
+            before, after = (
+                {*_WORD.findall(data or b"")} for data in (change.before, change.after)
+            )
+            return after - before
+
+        changes = {one: self._own(one).values() for one in near}
+        return [one for one in near if any(mine & brought(change) for change in changes[one])]
+
+    def _named(self, needs: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._names[one] for one in sorted(needs))
 
     def _where(self, index: int) -> str:
         return f"{self._place.at(index)} ({self._names[index]})"
@@ -330,17 +328,14 @@ class _EntriesApart:
             after -= {self._names[one] for one in needs}
             wanted = self._wanted._replace(
                 name=self._names[index],
-                requires=tuple(self._names[one] for one in sorted(needs)),
+                requires=self._named(needs),
                 after=tuple(sorted(after)),
             )
             version = f"vLLM {self._tree.version or self._tree.spec}"
             text = compose.written(wanted, [made.parts], version)
             files = {**made.files, mod_folder.MANIFEST: compose.encoded(text)}
-            self._done[index] = (
-                made._replace(files=files, mod=mod_folder.load_files(wanted.name, files)),
-                needs,
-                now,
-            )
+            mod = mod_folder.load_files(wanted.name, files)
+            self._done[index] = made._replace(files=files, mod=mod), needs, now
             last |= dict.fromkeys(self._own(index), self._names[index])
 
     def _mod(self, index: int) -> Mod:
@@ -351,12 +346,11 @@ class _EntriesApart:
         mods = []
         for index in sorted(self._done):
             made, needs, _ = self._done[index]
-            requires = tuple(self._names[one] for one in sorted(needs))
-            mods.append(EntryMod(self._names[index], self._place.at(index), made.files, requires))
-        whole = self._runs.whole
-        told = tuple(f"it wrote {path}, which no mod can have" for path in whole.elsewhere)
+            where = self._place.at(index)
+            mods.append(EntryMod(self._names[index], where, made.files, self._named(needs)))
         idle = tuple((self._where(index), why) for index, why in sorted(self._idle.items()))
         unknown = tuple(compose.unknown(self._wanted, self._tree.version))
+        told = self._runs.whole.lost
         return EachMade(self._place.where, tuple(mods), idle, told, unknown, self._runs.count)
 
 

@@ -54,27 +54,19 @@ class Marker(ast.NodeTransformer):
         call = ast.Call(ast.Name(AT, ast.Load()), [self._point(kind, node), node], [])
         return ast.copy_location(call, node)
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        if _is_list(node.value):
-            node.value = self._marked("list", node.value)
-            return node
-        return self.generic_visit(node)
+    def _assignment(self, node: Any) -> ast.AST:
+        if node.value is None or not _is_list(node.value):
+            return self.generic_visit(node)
+        node.value = self._marked("list", node.value)
+        return node  # type: ignore[no-any-return]
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        if node.value is not None and _is_list(node.value):
-            node.value = self._marked("list", node.value)
-            return node
-        return self.generic_visit(node)
+    visit_Assign = visit_AnnAssign = _assignment
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        marked = [_is_list(one) for one in node.args]
-        if any(marked):
-            node.args = [
-                self._marked("list", one) if is_list else one
-                for one, is_list in zip(node.args, marked, strict=True)
-            ]
-            return node
-        return self.generic_visit(node)
+        if not any(map(_is_list, node.args)):
+            return self.generic_visit(node)
+        node.args = [self._marked("list", one) if _is_list(one) else one for one in node.args]
+        return node
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self._body(node, "body", "orelse")
@@ -98,20 +90,14 @@ class Marker(ast.NodeTransformer):
         inner = self.visit(node)
         return self._marked("loop", inner if hasattr(inner, "lineno") else node)
 
-    def visit_Module(self, node: ast.Module) -> ast.AST:
+    def _only_body(self, node: Any) -> ast.AST:
         return self._body(node, "body")
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._body(node, "body")
-
-    visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
+    visit_Module = visit_FunctionDef = visit_AsyncFunctionDef = visit_With = _only_body
 
     def visit_If(self, node: ast.If) -> ast.AST:
         node.test = self.visit(node.test)
         return self._body(node, "body", "orelse")
-
-    def visit_With(self, node: ast.With) -> ast.AST:
-        return self._body(node, "body")
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
         return self._body(node, "body", "finalbody")

@@ -26,12 +26,7 @@ class EntryRuns:
         self.count = 0
         self._known: dict[tuple[str, frozenset[int]], State | str] = {}
         start = time.monotonic()
-        self.whole = self._run({})
-        if not self.whole.changes:
-            raise Refused(
-                f"the command ended with 0 and changed nothing in vLLM{recording.told(self.whole.output)}",
-                hint="does it fail open? vllm-mods lint PATH",
-            )
+        self.whole = recording.useful(self._run({}))
         # an entry that is alone may wait for what never comes
         took = time.monotonic() - start
         self._limits = limits_._replace(seconds=min(limits_.seconds, 10 + 5 * took))
@@ -49,19 +44,18 @@ class EntryRuns:
     def of(self, kept: Iterable[int]) -> State | str:
         """Return what the program does with these entries, or why it does not end well."""
         assert self.place is not None  # noqa: S101  (one is looked at)
-        kept = frozenset(kept)
-        key = self.place.point, kept
-        if len(kept) == len(self.place.entries):
+        chosen = frozenset(kept)
+        key = self.place.point, chosen
+        if len(chosen) == len(self.place.entries):
             return self.truth
         if key not in self._known:
-            chosen = {"point": self.place.point, "keep": sorted(kept)}
             try:
-                done = self._run(chosen)
-                beside = set(done.templates) - set(self.whole.templates)
-                beside |= set(done.elsewhere) - set(self.whole.elsewhere)
-                self._known[key] = f"it writes {min(beside)}" if beside else _state(done)
+                done = self._run({"point": self.place.point, "keep": sorted(chosen)})
             except Refused as error:
                 self._known[key] = error.message
+            else:
+                beside = {*done.templates, *done.elsewhere} - {*self.whole.elsewhere}
+                self._known[key] = f"it writes {min(beside)}" if beside else _state(done)
         return self._known[key]
 
 

@@ -55,7 +55,8 @@ def export(
         )
     locked = _extended(mod, planned)
     _check_outside(mod, locked)
-    kept = _mod_files(mod, locked)
+    kept = {mod_folder.MANIFEST: mod.manifest, mod_folder.LOCK: mod_lock.dump(locked)}
+    kept |= packed_mod.files_of(mod)
     trees = [tree for tree in locked.trees if variant in {None, tree.variant}]
     if not trees:
         raise UsageError(
@@ -132,24 +133,19 @@ def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:
     return lock_entries.of(mod, trees)._replace(others=kept.others)
 
 
-def _mod_files(mod: Mod, locked: Lock) -> dict[str, bytes]:
-    files = {mod_folder.MANIFEST: mod.manifest, mod_folder.LOCK: mod_lock.dump(locked)}
-    return {**files, **packed_mod.files_of(mod)}
-
-
 def _state(mod: Mod, tree: LockedTree, files: dict[str, bytes]) -> dict[str, Any]:
     """Say of one state of vLLM how each file gets from before to after."""
     variant = next(one for one in mod.variants if one.id == tree.variant)
     parts = patching.parts_of(mod, variant, known_trees.WORKSPACE, vouched=True)
+    placed = {(one.patch, one.path) for one in tree.hunks}
+    parts = tuple(
+        one
+        for one in parts
+        if not (one.optional and one.diff and (one.source, one.path) not in placed)
+    )
     found = []
     for file in tree.files:
-        placed = {(one.patch, one.path) for one in tree.hunks}
-        mine = [
-            part
-            for part in parts
-            if part.path == file.path
-            and not (part.optional and part.diff and (part.source, part.path) not in placed)
-        ]
+        mine = [part for part in parts if part.path == file.path]
         found.append({**file._asdict(), **_way(mod, variant, tree, mine, files)})
     known = {name: list(getattr(tree, name)) for name in ("vllm", "beside", "witness")}
     return {**known, "files": found}

@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -25,7 +25,7 @@ from vllm_mods.base.hops import is_local, redact
 from vllm_mods.making import fetching_git, served
 from vllm_mods.making.effects import Fetch, Left
 from vllm_mods.making.fetching_git import TakenRepository
-from vllm_mods.making.served_git import Asked
+from vllm_mods.making.served import Asked
 from vllm_mods.making.shell_state import DONE, Result, ShellCommand, ShellState, short
 
 FOLDER = "fetched"
@@ -67,18 +67,6 @@ def command(shell: ShellState, command: ShellCommand) -> Result:
     return DONE
 
 
-def all_of(fetched: Mapping[str, bytes]) -> Iterator[TakenFile]:
-    """Yield what was taken, each with a file name of its own."""
-    names: set[str] = set()
-    for url, data in fetched.items():
-        stem = re.sub(r"[^A-Za-z0-9._-]", "-", posixpath.basename(urlsplit(url).path)).lstrip(".-")
-        name = stem or "file"
-        while name in names:
-            name = f"{len(names)}-{name}"
-        names.add(name)
-        yield TakenFile(url, data, f"{FOLDER}/{name}")
-
-
 def check(url: str) -> None:
     """Raise ``UsageError`` for a URL that is not taken."""
     parts = urlsplit(url)
@@ -109,34 +97,43 @@ class Fetcher:
         self.repositories: dict[Asked, TakenRepository] = {}
         self._note = note
 
-    def take(self, urls: Iterable[str]) -> bool:
-        """Take what lies at URLs, and tell whether anything is new. Raises ``TreeError``, ``UsageError``."""
-        new = [url for url in dict.fromkeys(urls) if url not in self.taken]
-        for url in new:
-            check(url)
-            self._note(f"fetching {url}")
-            self.taken[url] = data = _downloaded(url)
-            self._note(f"{len(data):,} bytes, sha256 {sha256(data)}")
-        return bool(new)
+    def take(self, urls: Iterable[str], repositories: Iterable[Asked] = ()) -> bool:
+        """Take what lies at URLs, and refs of repositories; tell whether anything is new.
 
-    def take_repositories(self, wanted: Iterable[Asked]) -> bool:
-        """Take refs of repositories, and tell whether any is new. Raises ``TreeError``, ``UsageError``."""
-        new = [one for one in dict.fromkeys(wanted) if one not in self.repositories]
-        for one in new:
-            url, ref, _ = one
-            check(url)
-            self._note(f"fetching {ref} of {url}")
-            folder = tempfile.mkdtemp(prefix="vllm-mods-git-")
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self.repositories[one] = taken = fetching_git.take(one, folder)
-            self._note(f"commit {taken.commit}")
-        return bool(new)
+        Raises ``TreeError``, ``UsageError``.
+        """
+        known = len(self.taken) + len(self.repositories)
+        for url in urls:
+            if url not in self.taken:
+                check(url)
+                self._note(f"fetching {url}")
+                self.taken[url] = data = _downloaded(url)
+                self._note(f"{len(data):,} bytes, sha256 {sha256(data)}")
+        for one in repositories:
+            if one not in self.repositories:
+                check(one[0])
+                self._note(f"fetching {one[1]} of {one[0]}")
+                folder = tempfile.mkdtemp(prefix="vllm-mods-git-")
+                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+                self.repositories[one] = taken = fetching_git.take(one, folder)
+                self._note(f"commit {taken.commit}")
+        return len(self.taken) + len(self.repositories) > known
 
     def files(self) -> tuple[TakenFile, ...]:
         """Return all that was taken, each with a file of its own; of a repository that is the commit."""
-        commits = fetching_git.files(self.repositories)
-        named = (TakenFile(url, text, f"{FOLDER}/{name}") for url, text, name in commits)
-        return (*all_of(self.taken), *{one.file: one for one in named}.values())
+        found: dict[str, TakenFile] = {}
+        for url, data in self.taken.items():
+            stem = posixpath.basename(urlsplit(url).path)
+            name = re.sub(r"[^A-Za-z0-9._-]", "-", stem).lstrip(".-") or "file"
+            while name in found:
+                name = f"{len(found)}-{name}"
+            found[name] = TakenFile(url, data, f"{FOLDER}/{name}")
+        commits = {
+            f"{one.commit}.commit": (f"{url}#{ref}", one.text)
+            for (url, ref, _), one in self.repositories.items()
+        }
+        named = (TakenFile(*pair, f"{FOLDER}/{name}") for name, pair in commits.items())
+        return (*found.values(), *named)
 
     def until_read(self, read: Callable[[Mapping[str, bytes]], tuple[object, ...]]) -> None:
         """Read a script until it asks for nothing more that could be taken."""
@@ -162,22 +159,29 @@ def _downloaded(url: str) -> bytes:
         return file.read()
 
 
-def serve(folder: str, home: str, fetched: Mapping[str, bytes]) -> None:
+def serve(
+    folder: str,
+    home: str,
+    fetched: Mapping[str, bytes],
+    repositories: Sequence[TakenRepository] | None,
+) -> None:
     """Put what was taken into the folder of a recording that its command sees as ``home``."""
     place = os.path.join(folder, FOLDER)
     os.mkdir(place)
-    index = {}
+    files, copies = {}, {}
     for number, (url, data) in enumerate(fetched.items()):
-        index[url] = str(number)
+        files[url] = str(number)
         with open(os.path.join(place, str(number)), "wb") as file:
             file.write(data)
-    with open(os.path.join(place, "index.json"), "w", encoding="utf-8") as out:
-        json.dump(index, out)
+    for number, one in enumerate(repositories or ()):
+        copies[served.key(one.asked)] = f"{number}.git"
+        shutil.copytree(one.folder, os.path.join(place, f"{number}.git"))
+    with open(os.path.join(place, served.INDEX), "w", encoding="utf-8") as out:
+        json.dump({"files": files, "repositories": copies}, out)
     shutil.copyfile(served.__file__, os.path.join(place, "served.py"))
-    for name in ("curl", "wget"):
+    for name in (*(("curl", "wget") if files else ()), *(() if repositories is None else ("git",))):
         program = os.path.join(folder, "bin", name)
         with open(program, "w", encoding="utf-8") as out:
             out.write(
                 f'#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I {home}/{FOLDER}/served.py {name} "$@"\n'
             )
-        os.chmod(program, 0o755)  # noqa: S103  (to be run)

@@ -8,31 +8,27 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import redact
-from vllm_mods.making import served_git
-from vllm_mods.making.served_git import Asked
+from vllm_mods.making import served
+from vllm_mods.making.served import Asked
+from vllm_mods.trees import git_process
 
-_FOLDER = "git"
 _SETTINGS = {
     "core.hooksPath": os.devnull,
     "credential.helper": "",
     "fetch.fsckObjects": "true",
     "fetch.recurseSubmodules": "false",
+    "fetch.unpackLimit": "1",  # one pack, whose size is bounded, and not files of any number
     "gc.auto": "0",
     "http.followRedirects": "false",
     "maintenance.auto": "false",
 }
-_ALLOWED = "https"
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
-_PAUSE = 0.2  # seconds between two looks at the size
 
 
 class TakenRepository(NamedTuple):
@@ -83,84 +79,32 @@ def _resolved(url: str, ref: str, folder: str) -> tuple[str, str]:
 
 
 def _git(folder: str, *words: str) -> bytes:
-    """Run git in a folder that may not grow beyond what a mod may have. Raises ``TreeError``."""
+    """Run git in a folder, which gets no file larger than a mod may be. Raises ``TreeError``."""
     kept = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
     environ = {
         name: value for name, value in os.environ.items() if name[:4] != "GIT_" or name in kept
     }
     environ |= {
-        "GIT_ALLOW_PROTOCOL": _ALLOWED,
+        "GIT_ALLOW_PROTOCOL": "https",
         "GIT_ASKPASS": "",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
-        "LC_ALL": "C",
     }
-    settings = [word for pair in _SETTINGS.items() for word in ("-c", "=".join(pair))]
-    command = ["git", *settings, *words]
-    until = time.monotonic() + limits.TOOL_SECONDS
-    why = ""
-    with (
-        open(os.path.join(folder, "out"), "w+b") as out,
-        open(os.path.join(folder, "err"), "w+b") as err,
-        subprocess.Popen(
-            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            start_new_session=True,
-        ) as process,
-    ):  # fmt: skip
-        while process.poll() is None and not why:
-            try:
-                process.wait(_PAUSE)
-            except subprocess.TimeoutExpired:
-                why = _too_much(folder, until)
-        if why or (why := _too_much(folder, until + limits.TOOL_SECONDS)):
-            os.killpg(process.pid, 9) if process.poll() is None else None
-        elif process.returncode:
-            err.seek(0)
-            last = err.read(limits.SCRIPT).decode("utf-8", "replace").strip().rpartition("\n")[2]
-            why = last or f"exit code {process.returncode}"
-        if why:
-            url = next((word for word in words if "://" in word), "")
-            raise TreeError(
-                f"git {words[0]} {redact(url)}: {why}", hint="a copy in the mod's folder"
-            )
-        out.seek(0)
-        return out.read(limits.PAGE)
-
-
-def _too_much(folder: str, until: float) -> str:
-    size = sum(
-        os.lstat(os.path.join(parent, name)).st_size
-        for parent, _, names in os.walk(folder)
-        for name in names
-        if os.path.lexists(os.path.join(parent, name))
-    )
-    if size > limits.MOD_BYTES:
-        return f"more than {limits.MOD_BYTES}"
-    return f"not within {limits.TOOL_SECONDS}" if time.monotonic() > until else ""
-
-
-def serve(folder: str, home: str, taken: Sequence[TakenRepository]) -> None:
-    """Put repositories into the folder of a recording that its command sees as ``home``."""
-    place = os.path.join(folder, _FOLDER)
-    os.mkdir(place)
-    for number, one in enumerate(taken):
-        shutil.copytree(one.folder, os.path.join(place, str(number)))
-    index = {served_git.key(one.asked): number for number, one in enumerate(taken)}
-    with open(os.path.join(place, served_git.INDEX), "w", encoding="utf-8") as out:
-        json.dump(index, out)
-    shutil.copyfile(served_git.__file__, os.path.join(place, "served_git.py"))
-    program = os.path.join(folder, "bin", "git")
-    with open(program, "w", encoding="utf-8") as out:
-        out.write(
-            '#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I '
-            f'{home}/{_FOLDER}/served_git.py "$@"\n'
-        )
+    settings = (word for pair in _SETTINGS.items() for word in ("-c", "=".join(pair)))
+    most, seconds = limits.MOD_BYTES, limits.TOOL_SECONDS
+    command = (*settings, *words)
+    out, why = git_process.run(folder, command, environ, most=most, seconds=seconds)
+    if why:
+        url = next((word for word in words if "://" in word), "")
+        last = why.rpartition("\n")[2]
+        raise TreeError(f"git {words[0]} {redact(url)}: {last}", hint="a copy in the mod's folder")
+    return out
 
 
 def asked(folder: str) -> Iterator[Asked]:
     """Yield what a recording's command asked for and did not get; it may have written there itself."""
-    place = os.path.join(folder, served_git.ASKED)
+    place = os.path.join(folder, served.ASKED)
     if not os.path.exists(place):
         return
     with open(place, "rb") as file:
@@ -172,12 +116,6 @@ def asked(folder: str) -> Iterator[Asked]:
             if isinstance(one, list) and [*map(type, one)] == [str, str, int]:
                 url, ref, depth = one
                 words = [f"--depth={depth}"] if depth else []
-                parsed = served_git.parse(["fetch", *words, "--", url, ref], lambda _: None)
+                parsed = served.parse_git(["fetch", *words, "--", url, ref], lambda _: None)
                 if parsed is not None:
                     yield parsed
-
-
-def files(taken: Mapping[Asked, TakenRepository]) -> Iterator[tuple[str, bytes, str]]:
-    """Yield for each repository its URL with the ref, the commit's text, and a file name that is the commit."""
-    for (url, ref, _), one in taken.items():
-        yield f"{url}#{ref}", one.text, f"{one.commit}.commit"

@@ -36,25 +36,17 @@ def make_temporary(shell: ShellState, command: ShellCommand) -> Result:
 
 def make_folder(shell: ShellState, command: ShellCommand) -> Result:
     """``mkdir``."""
-    for word in command.argv[1:]:
-        path = None if word.startswith("-") else shell.path(word)
-        if path is not None:
-            shell.made.add(path)
+    shell.made.update(filter(None, map(shell.path, command.operands)))
     return DONE
 
 
 def cat(shell: ShellState, command: ShellCommand) -> Result:
     """``cat``: what is in files, or what it is given to read."""
-    names = [word for word in command.argv[1:] if not word.startswith("-")]
-    if not names:
-        return Result(status=True, out=command.stdin if command.reads else None)
-    out = ""
-    for name in names:
-        path = shell.path(name)
-        data = None if path is None else shell.read(path)
-        if data is None:
+    out = command.stdin if not command.operands else ""
+    for name in command.operands:
+        if (text := shell.text(name)) is None:
             return Result()
-        out += data.decode("utf-8", "surrogateescape")
+        out = f"{out}{text}"
     return Result(status=True, out=out)
 
 
@@ -97,57 +89,46 @@ def _copied(
         if len(operands) < 2:
             return shell.leave(command, "it names no target")
         into = operands.pop()
-    folder = shell.path(into)
-    sources = [shell.path(name) for name in operands]
-    if folder is None or None in sources:
+    places = [path for name in (into, *operands) if (path := shell.path(name)) is not None]
+    if len(places) <= len(operands):
         return shell.leave(command, NO_FOLDER)
+    folder, *sources = places
     is_folder = into.endswith(("/", "/.")) or len(operands) > 1 or shell.is_folder(folder)
     for name, source in zip(operands, sources, strict=True):
-        assert source is not None  # noqa: S101  (just looked)
-        below = shell.below(source)
-        if below:
-            _copy_folder(shell, command, below, (name, source), (folder, is_folder))
+        if below := shell.below(source):
+            if is_folder is None:
+                why = f"whether {folder} is there decides where the files go: --tree TREE"
+                shell.leave(command, why)
+                continue
+            contents = not is_folder or name.endswith("/.") or name in {".", "./"}
+            above = folder if contents else posixpath.join(folder, posixpath.basename(source))
+            for path, data in sorted(below.items()):
+                shell.write(command.place, command.text, above + path.removeprefix(source), data)
             continue
         if is_folder is None:
             is_folder = "." not in posixpath.basename(folder)
         target = posixpath.join(folder, posixpath.basename(source)) if is_folder else folder
-        if in_site(target) and in_site(source) and _BACKUP.search(target):
-            shell.effects.append(Clear(command.place, f"a copy of {source} is kept beside it"))
-        elif shell.read(source) is None:
-            why = f"what {name} holds is not known: it is not in the mod"
-            shell.leave(command, why)
-        else:
-            shell.write(command.place, command.text, target, shell.read(source))
+        _copy_file(shell, command, name, source, target)
     return DONE
 
 
-def _copy_folder(
-    shell: ShellState,
-    command: ShellCommand,
-    below: dict[str, bytes | None],
-    source: tuple[str, str],
-    target: tuple[str, bool | None],
+def _copy_file(
+    shell: ShellState, command: ShellCommand, name: str, source: str, target: str
 ) -> None:
-    name, place = source
-    folder, is_folder = target
-    if is_folder is None:
-        why = f"whether {folder} is there decides where the files go: --tree TREE"
-        shell.leave(command, why)
-        return
-    contents = name.endswith("/.") or name in {".", "./"}
-    if is_folder and not contents:
-        folder = posixpath.join(folder, posixpath.basename(place))
-    for path, data in sorted(below.items()):
-        shell.write(command.place, command.text, folder + path.removeprefix(place), data)
+    if in_site(target) and in_site(source) and _BACKUP.search(target):
+        shell.effects.append(Clear(command.place, f"a copy of {source} is kept beside it"))
+    elif (data := shell.read(source)) is None:
+        shell.leave(command, f"what {name} holds is not known: it is not in the mod")
+    else:
+        shell.write(command.place, command.text, target, data)
 
 
 def move(shell: ShellState, command: ShellCommand) -> Result:
     """``mv``: a copy, and what was there is gone."""
-    options, operands = getopt.gnu_getopt(command.argv[1:], "fvT")
+    _, operands = getopt.gnu_getopt(command.argv[1:], "fvT")
     result = _copied(shell, command, list(operands), ())
-    if not options or operands:
-        for name in operands[:-1]:
-            _take_away(shell, command, name)
+    for name in operands[:-1]:
+        _take_away(shell, command, name)
     return result
 
 

@@ -144,8 +144,7 @@ def _check_entry(path: str, info: zipfile.ZipInfo) -> None:
             f"{path}: the entry {name!r} would be unpacked outside of the mod's folder",
             hint="ask whoever made the zip; nothing of it was written",
         )
-    mode = info.external_attr >> 16
-    if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
+    if stat.S_IFMT(info.external_attr >> 16) not in {0, stat.S_IFREG}:
         raise UsageError(
             f"{path}: the entry {name!r} is a link or a device, which does not travel with a mod",
             hint="pack the file itself: zip without -y",

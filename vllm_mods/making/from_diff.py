@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -182,19 +183,13 @@ def _patched(file: FileDiff, path: str, tree: Tree) -> bytes | None:
 
 def _new_path(part: DiffPart, where: str, meant: Sequence[Meant]) -> str:
     """Say where a new file goes: as far from the diff's path as the files beside it are."""
-    found = set()
-    for other in meant:
-        extra = _difference(other)
-        if extra is not None:
-            cut, prefix = extra
-            names = [name for name in part.new.split("/") if name not in {"", "."}]
-            found.add("/".join([*prefix, *names[cut:]]))
+    names = _steps(part.new)
+    extras = filter(None, map(_difference, meant))
+    found = {"/".join([*prefix, *names[cut:]]) for cut, prefix in extras}
     if not found:
-        tail = re.search(r"(?:^|/)(vllm/.+)$", part.new)
-        found = {tail[1]} if tail else set()
+        found = set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
     if len(found) == 1:
-        (path,) = found
-        return path
+        return found.pop()
     places = f"it may go to {', '.join(sorted(found))}"
     what = places if found else "nothing in the diff says where"
     raise Refused(
@@ -204,9 +199,11 @@ def _new_path(part: DiffPart, where: str, meant: Sequence[Meant]) -> str:
 
 def _difference(one: Meant) -> tuple[int, list[str]] | None:
     """Return how many folders of a diff's path to leave out, and which to put in front."""
-    named = [name for name in one.named.split("/") if name not in {"", "."}]
-    path = one.path.split("/")
-    same = 0
-    while same < min(len(named), len(path)) and named[-1 - same] == path[-1 - same]:
-        same += 1
+    named, path = _steps(one.named), one.path.split("/")
+    backwards = zip(reversed(named), reversed(path), strict=False)
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], backwards))
     return (len(named) - same, path[: len(path) - same]) if same else None
+
+
+def _steps(name: str) -> list[str]:
+    return [step for step in name.split("/") if step not in {"", "."}]

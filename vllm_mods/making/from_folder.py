@@ -56,7 +56,7 @@ def make(
             required=done.changes,
             templates=done.templates,
             python=done.python,
-            told=tuple(f"it wrote {path}, which no mod can have" for path in done.elsewhere),
+            told=done.lost,
             paths=done.paths,
             everywhere=done.everywhere,
             fetched=() if fetcher is None else fetcher.files(),

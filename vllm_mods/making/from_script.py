@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import DiffError, Refused
 from vllm_mods.base.model import FileChange, Tree, Variant
+from vllm_mods.formats import diff_writer
 from vllm_mods.formats.diff import FileDiff
 from vllm_mods.making import compose, from_diff
 from vllm_mods.making.compose import Composed, Wanted
@@ -55,37 +56,31 @@ def understand(effects: Sequence[Effect], tree: Tree | None) -> Understood:
     found: list[Effect] = []
     patches: dict[int, tuple[FileDiff, ...]] = {}
     wholes = {in_site(one.path) or "" for one in effects if isinstance(one, Whole)}
+    # modules, and packages that are brought whole
     own = {
-        path for path in wholes if "/" not in path
-    }  # modules, and packages that are brought whole
-    own |= {path.partition("/")[0] for path in wholes if path.endswith("/__init__.py")}
+        path.partition("/")[0]
+        for path in wholes
+        if "/" not in path or path.endswith("/__init__.py")
+    }
     alone = not any(isinstance(one, Patch | Whole | Remove | Edit) for one in effects)
     for one in effects:
+        why, what = "", one.source if isinstance(one, Patch) else getattr(one, "path", "")
         if isinstance(one, OutsideFile) and alone:
             why = f"a mod changes Python packages and brings chat templates, and {one.path} is neither"
-            found.append(Left(one.place, one.path, why))
-            continue
-        if isinstance(one, Patch):
+        elif isinstance(one, Patch):
             try:
-                parts = tuple(_parts(one))
+                patches[len(found)] = tuple(_parts(one))
             except (DiffError, Refused) as error:
-                found.append(Left(one.place, one.source, error.message))
-                continue
-            patches[len(found)] = parts
+                why = error.message
         elif isinstance(one, Remove) and tree is None:
-            found.append(Left(one.place, one.path, "what is removed needs --tree TREE"))
-            continue
+            why = "what is removed needs --tree TREE"
         elif isinstance(one, Whole) and (path := in_site(one.path)):
-            package = path.partition("/")[0]
+            what, package = path, path.partition("/")[0]
             if tree is None:
                 why = "whether vLLM has such a file decides what this is: --tree TREE"
-                found.append(Left(one.place, path, why))
-                continue
-            if package not in own and not any(True for _ in tree.paths(package)):
+            elif package not in own and not any(True for _ in tree.paths(package)):
                 why = f"{tree.spec} does not hold the package {package}: --tree TREE, one that does"
-                found.append(Left(one.place, path, why))
-                continue
-        found.append(one)
+        found.append(Left(one.place, what, why) if why else one)
     return Understood(tuple(found), patches)
 
 
@@ -108,10 +103,9 @@ def effect(understood: Understood, mod: str, tree: Tree) -> ScriptEffect:
         if isinstance(one, Patch):
             for part in () if one.optional else understood.patches[i]:
                 _patch(one, part, view)
-        elif isinstance(one, Whole) and (path := in_site(one.path)):
-            view.lay([FileChange(path=path, before=view.read(path), after=one.data)])
-        elif isinstance(one, Remove) and (path := in_site(one.path)):
-            view.lay([FileChange(path=path, before=view.read(path), after=None)])
+        elif isinstance(one, Whole | Remove) and (path := in_site(one.path)):
+            after = one.data if isinstance(one, Whole) else None
+            view.lay([FileChange(path=path, before=view.read(path), after=after)])
     brought = templates(understood.effects)
     if not (view.changes() or brought or optional):
         raise nothing(understood)
@@ -132,18 +126,22 @@ def without_tree(understood: Understood, wanted: Wanted) -> dict[str, bytes]:
     named = _named(understood, set())
     files = {f"any/{name}.patch": data for name, _, data in named}
     brought = templates(understood.effects)
-    parts = compose.Parts("any", list(files), [], list(brought))
-    files.update(compose.template_files(brought))
-    if not files:
+    if not (files or brought):
         raise nothing(understood)
     paths = [part.path for patches in understood.patches.values() for part in patches]
-    parts = parts._replace(
+    parts = compose.Parts(
+        id="any",
+        patches=list(files),
+        overlay=[],
+        templates=list(brought),
         outside=outside.of(paths, planner.WORKSPACE),
         optional=tuple(f"any/{name}.patch" for name, one, _ in named if one.optional),
     )
     wanted = wanted._replace(python=installed(understood.effects))
-    files.update(wanted.brought())
-    return {**files, "mod.toml": compose.encoded(compose.manifest(wanted, parts, None))}
+    parts = compose.stated(wanted, parts, None)
+    text = compose.written(wanted, [parts], "vLLM of any version")
+    files |= compose.template_files(brought) | wanted.brought()
+    return {**files, "mod.toml": compose.encoded(text)}
 
 
 def nothing(understood: Understood) -> Refused:
@@ -185,8 +183,7 @@ def templates(effects: Sequence[Effect]) -> dict[str, bytes]:
 
 def installed(effects: Sequence[Effect]) -> tuple[str, ...]:
     """Return what is installed, each once."""
-    found = (one.requirement for one in effects if isinstance(one, Install))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(one.requirement for one in effects if isinstance(one, Install)))
 
 
 def _parts(one: Patch) -> Iterator[FileDiff]:
@@ -241,18 +238,10 @@ def _tried(
 
 def _rendered(file: FileDiff) -> bytes:
     """Write a part of a patch with paths from the site root, its hunks as they are."""
-    path = file.path
-    head = [f"diff --git a/{path} b/{path}"]
-    head += ["new file mode 100644"] if file.old_path is None else []
-    head += ["deleted file mode 100644"] if file.new_path is None else []
-    if file.hunks:
-        head.append("--- /dev/null" if file.old_path is None else f"--- a/{path}")
-        head.append("+++ /dev/null" if file.new_path is None else f"+++ b/{path}")
-    out = "".join(f"{line}\n" for line in head).encode()
+    body = b""
     for hunk in file.hunks:
         sizes = f"-{hunk.old_start},{len(hunk.old)} +{hunk.new_start},{len(hunk.new)}"
-        out += f"@@ {sizes} @@ {hunk.section}".rstrip().encode() + b"\n"
-        for kind, line in hunk.lines:
-            whole = line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
-            out += kind.encode() + whole
-    return out
+        body += f"@@ {sizes} @@ {hunk.section}".rstrip().encode() + b"\n"
+        body += b"".join(diff_writer.ended(kind.encode() + line) for kind, line in hunk.lines)
+    is_new, is_gone = file.old_path is None, file.new_path is None
+    return diff_writer.with_head(file.path, file.path, body, is_new=is_new, is_gone=is_gone)

@@ -6,7 +6,8 @@ read. Each variant is proven on each release that it is said to be for: it makes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import versions
@@ -119,7 +120,10 @@ def _settled(
     effects = {one.release.version: one.effect for one in useful}
     while variants:
         mod, files = _joined(wanted, variants, releases)
-        plans = dict(_proven(mod, releases, tell, cache))
+        plans = {}
+        for i, one in enumerate(releases, 1):
+            tell(f"proving on {one.version}, {i} of {len(releases)}")
+            plans[one.version] = planner.plan([mod], one.tree, cache=cache).mods[0]
         right = {version for version, effect in effects.items() if _same(plans[version], effect)}
         held = [(made, [one for one in covered if one in right]) for made, covered in variants]
         if held == variants:
@@ -155,53 +159,38 @@ def _effects(
             found[one.version] = _Done(one, effect, "", None)
     ran: list[_Done] = []
     known: set[str] = set()
-    keys = _Keys()
+    everywhere = False
+    trees = {one.version: one.tree for one in releases}
+
+    @functools.cache
+    def digest(version: str, path: str) -> str | None:
+        own = getattr(trees[version], "digest", None)
+        return (own and own(path)) or sha256(trees[version].read(path))
+
+    def key(one: Release) -> tuple[str | None, ...]:
+        """Return what tells a release apart: hashes of files, and its version where that was asked for."""
+        alone = one.version if everywhere or not known else None
+        return (alone, *(digest(one.version, path) for path in sorted(known)))
+
     while True:
-        by_key = {keys.of(one.release, known): one for one in ran}
-        todo = [one for one in waiting if keys.of(one, known) not in by_key]
+        by_key = {key(one.release): one for one in ran}
+        todo = [one for one in waiting if key(one) not in by_key]
         if not todo:
             break
-        tell(f"running on {todo[0].version}, {len(todo)} of {len(releases)} releases left")
-        done = _ran(todo[0], run)
-        if done.effect is None:  # nobody knows what it rests on
-            found[todo[0].version] = done
-            waiting.remove(todo[0])
+        first = todo[0]
+        tell(f"running on {first.version}, {len(todo)} of {len(releases)} releases left")
+        try:
+            effect = run(first.tree)
+        except VllmModsError as error:  # nobody knows what it rests on
+            found[first.version] = _Done(first, None, error.message, first.version)
+            waiting.remove(first)
             continue
-        ran.append(done)
-        known |= done.effect.paths
-        keys.everywhere |= done.effect.everywhere
+        ran.append(_Done(first, effect, "", first.version))
+        known |= effect.paths
+        everywhere |= effect.everywhere
     for one in waiting:
-        found[one.version] = by_key[keys.of(one, known)]._replace(release=one)
+        found[one.version] = by_key[key(one)]._replace(release=one)
     return [found[one.version] for one in releases]
-
-
-def _ran(one: Release, run: Callable[[Tree], ScriptEffect]) -> _Done:
-    try:
-        return _Done(one, run(one.tree), "", one.version)
-    except VllmModsError as error:
-        return _Done(one, None, error.message, one.version)
-
-
-class _Keys:
-    """What tells releases apart: the hashes of files, and the version itself where it was asked for."""
-
-    def __init__(self) -> None:
-        self.everywhere = False
-        self._known: dict[tuple[str, str], str | None] = {}
-
-    def of(self, one: Release, paths: set[str]) -> tuple[str | None, ...]:
-        alone = not paths or self.everywhere
-        return (
-            one.version if alone else None,
-            *(self._digest(one, path) for path in sorted(paths)),
-        )
-
-    def _digest(self, one: Release, path: str) -> str | None:
-        key = one.version, path
-        if key not in self._known:
-            digest = getattr(one.tree, "digest", None)
-            self._known[key] = (digest and digest(path)) or sha256(one.tree.read(path))
-        return self._known[key]
 
 
 # --- variants of it
@@ -215,28 +204,21 @@ def _variants(
     for one in reversed(done):
         effect, version = one.effect, one.release.version
         assert effect is not None  # noqa: S101  (these have one)
-        like = (made for made in found if _goes(made[0], one.release, effect, cache))
-        if (same := next(like, None)) is not None:
-            same[1].append(version)
+        goes = (made for made in found if _goes(made[0], one.release, effect, cache))
+        if (like := next(goes, None)) is not None:
+            like[1].append(version)
             continue
         tell(f"a variant for {version}")
         name = ".".join(version.split(".")[:2])
-        name = (
-            version
-            if any(made.planned.variant and made.planned.variant.id == name for made, _ in found)
-            else name
+        asked = wanted._replace(
+            variant=version if name in {made.parts.id for made, _ in found} else name,
+            vllm=f"=={version}",
+            python=effect.python,
+            fetched=effect.fetched or wanted.fetched,
         )
-        asked = wanted._replace(variant=name, vllm=f"=={version}", python=effect.python)
-        asked = asked._replace(fetched=effect.fetched or wanted.fetched)
+        given = asked, effect.required, effect.templates, one.release.tree, effect.optional
         try:
-            made = compose.compose(
-                asked,
-                effect.required,
-                effect.templates,
-                one.release.tree,
-                effect.optional,
-                cache=cache,
-            )
+            made = compose.compose(*given, cache=cache)
         except Refused as error:
             tell(f"{version}: {error.message}")
             continue
@@ -283,18 +265,17 @@ def _joined(
             [{**one, "source": moved[str(one["source"])]} for one in group]
             for group in (part.overlay, part.binary)
         )
-        spec = span(covered, every)
-        on = max(covered, key=versions.sort_key)
         part = part._replace(
-            overlay=overlay, binary=binary, vllm=spec, made_on=f"# Made on vLLM {on}."
+            overlay=overlay,
+            binary=binary,
+            vllm=span(covered, every),
+            made_on=f"# Made on vLLM {max(covered, key=versions.sort_key)}.",
         )
         trees = [one.tree for one in releases if one.version in covered]
         parts.append(part._replace(packages=_ranges(part.packages, trees)))
-    files[mod_folder.MANIFEST] = compose.encoded(
-        compose.written(wanted, parts, f"vLLM {parts[-1].vllm}")
-    )
-    mod = mod_folder.load_files(wanted.name, files)
-    return mod, files
+    text = compose.written(wanted, parts, f"vLLM {parts[-1].vllm}")
+    files[mod_folder.MANIFEST] = compose.encoded(text)
+    return mod_folder.load_files(wanted.name, files), files
 
 
 def _ranges(
@@ -319,14 +300,6 @@ def span(covered: Sequence[str], every: Sequence[str]) -> str:
     return ",".join(
         [f">={low}", f"<={high}", *(f"!={one}" for one in between if one not in covered)]
     )
-
-
-def _proven(
-    mod: Mod, releases: Sequence[Release], tell: Callable[[str], None], cache: SummaryCache
-) -> Iterator[tuple[str, ModPlan]]:
-    for i, one in enumerate(releases, 1):
-        tell(f"proving on {one.version}, {i} of {len(releases)}")
-        yield one.version, planner.plan([mod], one.tree, cache=cache).mods[0]
 
 
 def _row(one: _Done, planned: ModPlan, variants: _Variants) -> ReleaseRow:

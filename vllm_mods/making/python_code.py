@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.making.effects import SITE
@@ -21,18 +21,8 @@ _ASKING = {
     *("dirname", "basename", "join", "abspath", "realpath", "exists", "isfile", "is_file"),
     *("isdir", "is_dir", "Path", "read_text", "read_bytes", "read", "splitlines", "strip", "split"),
     *("parse", "compile", "getsource", "getsourcefile", "getfile", "signature", "version", "lower"),
-    *("getsitepackages", "get_paths", "get_path", "startswith", "endswith", "count"),
-    *(
-        "is_available",
-        "find",
-        "index",
-        "format",
-        "match",
-        "search",
-        "parent",
-        "RuntimeError",
-        "SystemExit",
-    ),
+    *("getsitepackages", "get_paths", "get_path", "startswith", "endswith", "count", "parent"),
+    *("is_available", "find", "index", "format", "match", "search", "RuntimeError", "SystemExit"),
     *("AssertionError", "ImportError", "ValueError", "Version", "files", "resolve", "get"),
 }
 
@@ -46,11 +36,12 @@ def _read(code: str) -> ast.Module | None:
     return tree
 
 
-def only_asks(code: str, own: Collection[str]) -> bool:
+def only_asks(code: str, files: Iterable[str]) -> bool:
     """Tell whether code calls nothing but what looks: it changes no file.
 
-    ``own`` are names of modules that the mod brings: importing one runs it.
+    ``files`` are those that the mod brings: importing one runs it.
     """
+    own = {part.removesuffix(".py") for path in files for part in path.split("/")}
     tree = _read(code)
     if tree is None:
         return False
@@ -80,12 +71,11 @@ def printed(code: str) -> str | None:
             continue
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             names[node.targets[0].id] = _value(node.value, names)
-        elif out is None and isinstance(node, ast.Expr) and _is_print(node.value):
-            assert isinstance(node.value, ast.Call)  # noqa: S101  (just asked)
-            value = _value(node.value.args[0], names)
-            out = value if isinstance(value, str) else None
-            if out is None:
+        elif out is None and isinstance(node, ast.Expr) and (of := _printed(node.value)):
+            value = _value(of, names)
+            if not isinstance(value, str):
                 return None
+            out = value
         else:
             return None
     return out
@@ -102,11 +92,15 @@ def _looks(node: ast.Call) -> bool:
     return name in _ASKING
 
 
-def _is_print(node: ast.expr) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
+def _printed(node: ast.expr) -> ast.expr | None:
+    """Return the one thing that a ``print`` prints; None for anything else."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in {
+        "print",
+        "sys.stdout.write",
+    }:
+        return None
     plain = all(one.arg in {"end", "flush"} for one in node.keywords)
-    return plain and ast.unparse(node.func) in {"print", "sys.stdout.write"} and len(node.args) == 1
+    return node.args[0] if plain and len(node.args) == 1 else None
 
 
 def _value(node: ast.expr, names: Mapping[str, object]) -> object:  # noqa: PLR0911  (one for each form)

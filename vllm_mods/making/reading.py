@@ -13,18 +13,9 @@ from collections.abc import Mapping, Sequence
 from vllm_mods.base import limits
 from vllm_mods.base.model import Tree
 from vllm_mods.making import conditions, words
-from vllm_mods.making.effects import (
-    Effect,
-    ScriptPlace,
-)
-from vllm_mods.making.shell_state import (
-    DONE,
-    MODS,
-    EndedError,
-    Result,
-    short,
-)
-from vllm_mods.making.surviving import Probe, SurvivingShell
+from vllm_mods.making.calling import CallingShell
+from vllm_mods.making.effects import Effect, ScriptPlace
+from vllm_mods.making.shell_state import DONE, MODS, EndedError, Result, short
 from vllm_mods.scripts import bash, statements
 from vllm_mods.scripts.statements import (
     Assign,
@@ -42,8 +33,6 @@ from vllm_mods.scripts.statements import (
     Test,
 )
 
-"""Commands that a script may come to, 256 letters that one prints or keeps counting as one more."""
-
 
 def read(
     name: str,
@@ -60,7 +49,7 @@ def read(
     return tuple(shell.effects)
 
 
-class ReadShell(SurvivingShell):
+class ReadShell(CallingShell):
     """A shell, and how statements change it."""
 
     # --- scripts ----------------------------------------------------------------
@@ -101,23 +90,6 @@ class ReadShell(SurvivingShell):
         out = shell.output()
         return None if out is None else out.rstrip("\n")
 
-    def probe(self, body: Sequence[Statement]) -> Probe:
-        """Tell what statements would do, and forget it."""
-        inner = self.subshell()
-        inner.files, inner.effects, inner.printed = dict(self.files), [], []
-        inner.made, inner.gone, inner.doubts = set(self.made), set(self.gone), []
-        ended = None
-        try:
-            inner.run(body)
-        except EndedError as error:
-            ended = error
-        inner.loops = self.loops
-        return Probe(tuple(inner.effects), ended, inner)
-
-    def would_last(self, body: Sequence[Statement]) -> bool:
-        """Tell whether statements would change what outlives the script."""
-        return bool(self.probe(body).lasting)
-
     def run(self, body: Sequence[Statement]) -> Result:
         """Run statements one after the other. Without ``set -e``, those before the last may fail."""
         result = Result(status=True)
@@ -135,7 +107,7 @@ class ReadShell(SurvivingShell):
         return result
 
     def spend(self, text: str | None) -> None:
-        """Count a command and what it makes. Raises ``BashError`` when that takes too long."""
+        """Count a command, and 256 letters that it makes as one more. Raises ``BashError`` when that takes too long."""
         self.spent[0] += 1 + len(text or "") // 256
         if self.spent[0] > limits.SCRIPT_COMMANDS:
             why = f"it comes to more than {limits.SCRIPT_COMMANDS}, or prints without end"

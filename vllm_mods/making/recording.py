@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Tree
-from vllm_mods.making import fetching, fetching_git, sandbox, scratch_copy, served, watching
+from vllm_mods.making import fetching, sandbox, scratch_copy, served, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.fetching_git import TakenRepository
@@ -95,6 +95,11 @@ class Recording(NamedTuple):
     points: bytes = b""
     """What ``entries.py`` told of, where its places were marked."""
 
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What is to be said of the files that no mod can have."""
+        return tuple(f"it wrote {path}, which no mod can have" for path in self.elsewhere)
+
 
 class Limits(NamedTuple):
     """What a command may do, and for how long; ``also`` are packages that it sees beside vllm."""
@@ -144,10 +149,8 @@ def record_on(
         customize += watching.AUDIT.replace("__HOME__", _PYTHON).replace("__SITE__", SITE)
         scratch_copy.put(os.path.join(folders[_PYTHON], "sitecustomize.py"), customize.encode())
         watching.prepare(folders[_PYTHON], _PYTHON)
-        if limits.fetched and not limits.network:
-            fetching.serve(folders[_PYTHON], _PYTHON, limits.fetched)
-        if limits.repositories is not None and not limits.network:
-            fetching_git.serve(folders[_PYTHON], _PYTHON, limits.repositories)
+        if not limits.network:
+            fetching.serve(folders[_PYTHON], _PYTHON, limits.fetched, limits.repositories)
         if limits.chosen is not None:
             watching.mark(folders[_PYTHON], _PYTHON, limits.chosen)
         home = f"{WORKSPACE}/mods/{name}"
@@ -161,16 +164,14 @@ def record_on(
             network=limits.network,
             seconds=limits.seconds,
         )
-        roots = SITE, folders[SITE]
+        roots = SITE, copy.site
         seen = watching.read(folders[_PYTHON], files, roots, network=limits.network)
         if ran.code:
-            lonely = (
-                "it had no network; if that is why: --fetch takes URLs once, or --allow-network"
-            )
-            alone = None if limits.network else lonely
+            alone = "it had no network; if that is why: --fetch takes URLs once, or --allow-network"
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
             why = f"the command failed with exit code {ran.code}; nothing was written{last}"
-            raise _lacking(why + _listed(seen.lacked) + told(ran.output), alone, seen)
+            hint = None if limits.network else alone
+            raise _lacking(why + _listed(seen.lacked) + told(ran.output), hint, seen)
         written, gone = _written(copy)
         if rejects := [path for path in written if path.endswith(".rej")]:
             raise Refused(
@@ -216,16 +217,19 @@ def fed(
         except fetching.Lacked as error:
             if fetcher is None:
                 raise
-            new = fetcher.take(error.urls), fetcher.take_repositories(error.repositories)
-            if not any(new):
+            if not fetcher.take(error.urls, error.repositories):
                 raise
 
 
 def changed(
     argv: Sequence[str], name: str, files: Mapping[str, bytes], tree: Tree, limits: Limits
 ) -> Recording:
-    """Record a command. Raises ``Refused`` also if it changes nothing: it may have failed unseen."""
-    done = record(argv, name, files, tree, limits)
+    """Record a command. Raises ``Refused`` also if it changes nothing."""
+    return useful(record(argv, name, files, tree, limits))
+
+
+def useful(done: Recording) -> Recording:
+    """Return a recording. Raises ``Refused`` for one of a command that changed nothing: it may have failed unseen."""
     if not done.changes and not done.templates:
         raise Refused(
             f"the command ended with 0 and changed nothing in vLLM{told(done.output)}",

@@ -32,8 +32,20 @@ class ScratchCopy:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        os.mkdir(self.site)
-        self.paths = _lay_out(self.whole, self.site, self._also)
+        """Copy the package, and others beside it, with what tells pip and Python the version."""
+        tree = self.whole
+        self.paths: set[str] = set()
+        for package in ("vllm", *self._also):
+            found = [path for path in tree.paths(package) if not path.endswith(".pyc")]
+            if not found:
+                raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
+            for path in found:
+                if (data := tree.read(path)) is not None:
+                    put(os.path.join(self.site, path), data)
+                    self.paths.add(path)
+        version = tree.version or "0"
+        metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n".encode()
+        put(os.path.join(self.site, f"vllm-{version}.dist-info", "METADATA"), metadata)
         self._state = _state(self.site)
 
     def restore(self) -> None:
@@ -74,24 +86,6 @@ def _whole(tree: Tree) -> Tree:
         f"{tree.spec} is read in pieces, and a command needs all of it",
         hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
     )
-
-
-def _lay_out(tree: Tree, site: str, also: Sequence[str]) -> set[str]:
-    """Copy the package, and others beside it, with what tells pip and Python the version."""
-    copied: set[str] = set()
-    for package in ("vllm", *also):
-        found = [path for path in tree.paths(package) if not path.endswith(".pyc")]
-        if not found:
-            raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
-        for path in found:
-            data = tree.read(path)
-            if data is not None:
-                put(os.path.join(site, path), data)
-                copied.add(path)
-    version = tree.version or "0"
-    metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n".encode()
-    put(os.path.join(site, f"vllm-{version}.dist-info", "METADATA"), metadata)
-    return copied
 
 
 def put(place: str, data: bytes) -> None:

@@ -58,6 +58,11 @@ class ShellCommand(NamedTuple):
     source: str | None
     """The name of the file that it is read from, if it is one."""
 
+    @property
+    def operands(self) -> list[str]:
+        """The words behind its name that are no options."""
+        return [word for word in self.argv[1:] if not word.startswith("-")]
+
 
 class EndedError(Exception):
     """``exit``, ``return``, ``break`` or ``continue``: what follows is not run.
@@ -148,17 +153,6 @@ class ShellState(ABC):
         """Run statements one after the other."""
 
     @abstractmethod
-    def survive(self, since: int, together: ScriptPlace | None = None) -> None:
-        """Note that the script goes on where the patches of these effects do not go in.
-
-        ``together`` is where what follows one of them is not done then.
-        """
-
-    @abstractmethod
-    def settle(self, words: set[str], doubts: int) -> None:
-        """Look at what lasts behind a place where a loop or a function may have ended."""
-
-    @abstractmethod
     def invoke(self, command: ShellCommand) -> Result:
         """Run a command whose words are known."""
 
@@ -196,9 +190,9 @@ class ShellState(ABC):
             name = f"{self.cwd}/{name}"
         return normal(posixpath.normpath(name))
 
-    def read(self, path: str) -> bytes | None:
+    def read(self, path: str | None) -> bytes | None:
         """Return the bytes of a file, None if they are not known or there are none."""
-        if path in self.gone:
+        if path is None or path in self.gone:
             return None
         if path in self.files:
             self.taken.add(path)
@@ -210,6 +204,11 @@ class ShellState(ABC):
             return self.tree.read(inner)
         except TreeError:
             return None
+
+    def text(self, name: str, errors: str = "surrogateescape") -> str | None:
+        """Return what a file holds, by the name that a script has for it; None as ``read`` does."""
+        data = self.read(self.path(name))
+        return None if data is None else data.decode("utf-8", errors)
 
     def is_file(self, path: str) -> bool | None:
         """Tell whether there is such a file; None if only a run would tell."""

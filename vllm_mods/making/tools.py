@@ -79,13 +79,11 @@ def _diff(shell: ShellState, command: ShellCommand, source: str | None) -> tuple
     """Return a diff with a name; None, and the statement left, if it is not known."""
     if source is None or source == "-":
         if command.stdin is None:
-            why = "what it is given to read is not in the mod"
-            shell.leave(command, why)
+            shell.leave(command, "what it is given to read is not in the mod")
             return None
         label = posixpath.basename(command.source or f"line-{command.place.line}.patch")
         return label, command.stdin.encode("utf-8", "surrogateescape")
-    path = shell.path(source)
-    data = None if path is None else shell.read(path)
+    data = shell.read(shell.path(source))
     if data is None:
         shell.leave(command, f"{source} is not in the mod")
         return None
@@ -165,15 +163,14 @@ def pip(shell: ShellState, command: ShellCommand) -> Result:
 
 
 def _listed(shell: ShellState, command: ShellCommand, name: str) -> None:
-    path = shell.path(name)
-    data = None if path is None else shell.read(path)
-    if data is None:
+    text = shell.text(name, "replace")
+    if text is None:
         shell.leave(command, f"{name} is not in the mod")
         return
-    for line in data.decode("utf-8", "replace").splitlines():
-        text = re.split(r"\s+#|^#|\s--hash|\s*\\$", line)[0].strip()
-        if text and not text.startswith("--hash"):
-            _required(shell, command, text)
+    for line in text.splitlines():
+        wanted = re.split(r"\s+#|^#|\s--hash|\s*\\$", line)[0].strip()
+        if wanted and not wanted.startswith("--hash"):
+            _required(shell, command, wanted)
 
 
 def _required(shell: ShellState, command: ShellCommand, text: str) -> None:
@@ -186,8 +183,9 @@ def _required(shell: ShellState, command: ShellCommand, text: str) -> None:
     elif _REQUIREMENT.match(text) and not text.endswith((".tar.gz", ".zip")) and "/" not in text:
         shell.effects.append(Install(command.place, text))
     else:
-        why = f"{text} names no package and version: install it when the image is made"
-        shell.leave(command, why)
+        shell.leave(
+            command, f"{text} names no package and version: install it when the image is made"
+        )
 
 
 # --- code
@@ -213,9 +211,7 @@ def python(shell: ShellState, command: ShellCommand) -> Result:  # noqa: PLR0911
         return _code(shell, command, command.stdin)
     if argv[0] in {"-V", "--version", "-h"}:
         return Result()
-    path = shell.path(argv[0])
-    data = None if path is None else shell.read(path)
-    return _code(shell, command, None if data is None else data.decode("utf-8", "replace"))
+    return _code(shell, command, shell.text(argv[0], "replace"))
 
 
 def _code(shell: ShellState, command: ShellCommand, code: str | None) -> Result:
@@ -224,8 +220,7 @@ def _code(shell: ShellState, command: ShellCommand, code: str | None) -> Result:
     out = python_code.printed(code)
     if out is not None:
         return Result(status=True, out=f"{out}\n")
-    names = (path.removeprefix(f"{shell.home}/") for path in shell.files)
-    own = {part.removesuffix(".py") for name in names for part in name.split("/")}
+    own = (path.removeprefix(f"{shell.home}/") for path in shell.files)
     if python_code.only_asks(code, own):
         return Result()
     return edit(shell, command, "Python code edits")
@@ -259,9 +254,9 @@ def source(shell: ShellState, command: ShellCommand) -> Result:
     return _sourced(shell, shell, command, command.argv[1:], ends=False)
 
 
-def script(shell: ShellState, command: ShellCommand, argv: list[str]) -> Result:
+def script(shell: ShellState, command: ShellCommand) -> Result:
     """Run another script of the mod."""
-    return _sourced(shell, shell.subshell(), command, argv, ends=True)
+    return _sourced(shell, shell.subshell(), command, command.argv, ends=True)
 
 
 def _sourced(
@@ -274,7 +269,7 @@ def _sourced(
     flags: Sequence[str] = (),
 ) -> Result:
     path = shell.path(argv[0]) if argv else None
-    data = None if path is None else shell.read(path)
+    data = shell.read(path)
     if path is None or data is None or shell.lasts(path):
         return shell.leave(command, f"{' '.join(argv[:1])} is not in the mod")
     if re.match(rb"#!.*python", data):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
 from vllm_mods.making import entries, entry_marks, fetching_git, python_code, tools
-from vllm_mods.making.served_git import Asked
+from vllm_mods.making.served import Asked
 
 BIN = "bin"
 _LOG, _OPENED, _TRACE = "asked", "opened", "trace"
@@ -208,11 +208,9 @@ def prepare(folder: str, home: str) -> None:
         place = os.path.join(folder, BIN, name)
         _write(place, _STAND_IN, home)
         os.chmod(place, 0o755)  # noqa: S103  (to be run)
-    _write(os.path.join(folder, "pip.py"), _STAND_IN_PIP, home)
-    _write(os.path.join(folder, "lines.sh"), _LINES, home)
-    _write(os.path.join(folder, _LOG), "", home)
-    _write(os.path.join(folder, _OPENED), "", home)
-    _write(os.path.join(folder, _TRACE), "", home)
+    texts = {"pip.py": _STAND_IN_PIP, "lines.sh": _LINES, _LOG: "", _OPENED: "", _TRACE: ""}
+    for name, text in texts.items():
+        _write(os.path.join(folder, name), text, home)
 
 
 def environ(home: str, *, network: bool) -> dict[str, str]:
@@ -224,40 +222,37 @@ def read(
     folder: str, files: Mapping[str, bytes], site: tuple[str, str], *, network: bool
 ) -> Watched:
     """Tell what was seen; ``files`` are the mod's own, ``site`` is the site root as it was seen and where it lies."""
-    with open(os.path.join(folder, _LOG), "rb") as log:
-        asked = tuple(_asked(log.read(limits.SCRIPT)))
+    asked = tuple(_asked(folder))
     lacked = tuple(dict.fromkeys(one for one in asked if _lacks(one, network=network)))
-    failed = tuple(
-        one for one in asked if one.code and one not in lacked and _changes(one.argv, files)
-    )
+    failed = (one for one in asked if one.code and one not in lacked and _changes(one.argv, files))
     installed = (word for one in asked if one.argv[0] == "pip" for word in _required(one.argv))
     ended = [one for one in asked if one.argv[0] == "exit"]
-    with open(os.path.join(folder, _OPENED), encoding="utf-8", errors="replace") as log:
-        opened = {os.path.normpath(line.rstrip("\n")) for line in log}
-    with open(os.path.join(folder, _TRACE), encoding="utf-8", errors="replace") as log:
-        traced = dict.fromkeys(path for line in log for path in _named_in(line))
+    opened = {os.path.normpath(line.rstrip("\n")) for line in _lines_of(folder, _OPENED)}
+    traced = {path for line in _lines_of(folder, _TRACE) for path in _named_in(line)}
     seen, place = site
-    opened |= {path for path, lists in traced if lists or not _is_folder(path, site)}
+    opened |= {
+        path for path, lists in traced if lists or not os.path.isdir(path.replace(seen, place, 1))
+    }
     inner = {path[len(seen) + 1 :] for path in opened if path.startswith(f"{seen}/")}
     shown = "pip show" in opened and any(b"Version" in data for data in files.values())
     whole = {
         path for path in inner if ".dist-info" in path or os.path.isdir(os.path.join(place, path))
     }
     everywhere = shown or bool(whole) or not opened.isdisjoint({seen, _VERSION})
-    steps = tuple(dict.fromkeys(installed))
     return Watched(
-        lacked,
-        failed,
-        steps,
-        ended[-1] if ended else None,
-        frozenset(inner - whole),
-        everywhere,
-        tuple(fetching_git.asked(folder)),
+        lacked=lacked,
+        failed=tuple(failed),
+        installed=tuple(dict.fromkeys(installed)),
+        ended=ended[-1] if ended else None,
+        opened=frozenset(inner - whole),
+        everywhere=everywhere,
+        repositories=tuple(fetching_git.asked(folder)),
     )
 
 
-def _is_folder(path: str, site: tuple[str, str]) -> bool:
-    return os.path.isdir(path.replace(site[0], site[1], 1))
+def _lines_of(folder: str, name: str) -> Iterator[str]:
+    with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as log:
+        yield from log
 
 
 def _named_in(line: str) -> Iterator[tuple[str, bool]]:
@@ -282,7 +277,9 @@ def _write(place: str, text: str, home: str) -> None:
         file.write(text.replace("__HOME__", home))
 
 
-def _asked(log: bytes) -> Iterator[WatchedCommand]:
+def _asked(folder: str) -> Iterator[WatchedCommand]:
+    with open(os.path.join(folder, _LOG), "rb") as file:
+        log = file.read(limits.SCRIPT)
     for entry in log.split(b"\0\n"):
         code, place, *argv = [*entry.decode("utf-8", "replace").split("\0"), ""]
         if argv[:-1] and code.isdigit():
@@ -336,5 +333,4 @@ def _only_asks(words: Sequence[str], files: Mapping[str, bytes]) -> bool:
         code = words[1] if len(words) > 1 else ""
     elif words and (data := files.get(os.path.normpath(words[0]))) is not None:
         code = data.decode("utf-8", "replace")
-    own = {part.removesuffix(".py") for path in files for part in path.split("/")}
-    return code is not None and python_code.only_asks(code, own)
+    return code is not None and python_code.only_asks(code, files)

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from vllm_mods.formats.syntax_tree import with_defaults
 from vllm_mods.port import layout
 from vllm_mods.port.layout import BothChangedError, Side, Splice
 
@@ -69,21 +70,16 @@ def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterato
         return
     if type(base) is not type(ours) or type(base) is not type(theirs):
         raise BothChangedError
-    brackets = [_brackets(one) for one in (base, ours, theirs)]
-    if len({tuple(some) for some in brackets}) > 1:
+    names, brackets = zip(*map(_bracket_of, (base, ours, theirs)), strict=True)
+    if len(set(names)) > 1:
         raise BothChangedError
-    within = [
-        sides
-        for name in brackets[0]
-        if len({_said(some[name]) for some in brackets}) > 1
-        for sides in [[some[name] for some in brackets]]
-    ]
+    within = len(set(map(_said, brackets))) > 1
     beside = [
         sides
         for sides in _beside(*(list(_children(one)) for one in (base, ours, theirs)))
         if len(set(map(_dump, sides))) > 1
     ]
-    if len(beside) + bool(within) > 1 and not isinstance(base, _FUNCTION):
+    if len(beside) + within > 1 and not isinstance(base, _FUNCTION):
         raise BothChangedError  # as in an expression: nothing says that both go together
     for old, new, other in beside:
         if not all(isinstance(one, ast.AST) for one in (old, new, other)):
@@ -91,7 +87,8 @@ def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterato
                 continue
             raise BothChangedError
         yield from _node(old, new, other, pair)  # type: ignore[arg-type]
-    for b, o, t in within:
+    if within:
+        b, o, t = brackets
         yield from _bracket(b, o, t, pair)
 
 
@@ -107,45 +104,45 @@ def _beside(*sides: list[object]) -> Iterator[tuple[object, object, object]]:
 
 def _children(node: ast.AST) -> Iterator[object]:
     """Yield what a node holds beside its brackets and its body."""
+    bracket, _ = _bracket_of(node)
     for name, value in ast.iter_fields(node):
-        if name in _brackets(node) or (isinstance(node, ast.stmt) and name == "body"):
+        if name == bracket or (isinstance(node, ast.stmt) and name == "body"):
             continue
         if (name, type(node)) in {("keywords", ast.Call), ("values", ast.Dict)}:
             continue
         yield from value if isinstance(value, list) else [value]
 
 
-def _brackets(node: ast.AST) -> dict[str, _Bracket]:
-    """Return the brackets of a node by the names of its fields. Raises ``BothChangedError`` for two of one key."""
-    found: dict[str, list[_Element]] = {}
+def _bracket_of(node: ast.AST) -> tuple[str, _Bracket]:
+    """Return the field of a node that its bracket is, and that. Raises ``BothChangedError`` for two of one key."""
+    field, found = "", list[_Element]()
     if isinstance(node, ast.Call):
-        found["args"] = [
+        field = "args"
+        found = [
             *(_Element(f"{n}", one, one, one) for n, one in enumerate(node.args)),
             *(_Element(one.arg or f"**{_dump(one)}", one, one, one.value) for one in node.keywords),
         ]
     elif isinstance(node, ast.Import | ast.ImportFrom):
-        found["names"] = [_Element(_dump(one), one, one) for one in node.names]
+        field, found = "names", [_Element(_dump(one), one, one) for one in node.names]
     elif isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         if None in node.keys:
             raise BothChangedError  # what is unpacked may have any key
-        found["keys"] = [_Element(_dump(key), key or one, one, one) for key, one in pairs]
+        field, found = "keys", [_Element(_dump(key), key or one, one, one) for key, one in pairs]
     elif isinstance(node, ast.List | ast.Set):
-        found["elts"] = [_Element(_dump(one), one, one) for one in node.elts]
+        field, found = "elts", [_Element(_dump(one), one, one) for one in node.elts]
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
-        found["slice"] = [_Element(_dump(one), one, one) for one in node.slice.elts]
+        field, found = "slice", [_Element(_dump(one), one, one) for one in node.slice.elts]
     elif isinstance(node, _FUNCTION):
-        found["args"] = list(_parameters(node.args))
-    brackets = {name: {one.key: one for one in some} for name, some in found.items()}
-    if any(len(brackets[name]) < len(some) for name, some in found.items()):
+        field, found = "args", list(_parameters(node.args))
+    bracket = {one.key: one for one in found}
+    if len(bracket) < len(found):
         raise BothChangedError
-    return brackets
+    return field, bracket
 
 
 def _parameters(node: ast.arguments) -> Iterator[_Element]:
-    plain = [*node.posonlyargs, *node.args]
-    defaults = [None] * (len(plain) - len(node.defaults)) + node.defaults
-    for one, default in [*zip(plain, defaults, strict=True)]:
+    for one, default in with_defaults(node):
         yield _Element(one.arg, one, default or one)
     if node.vararg is not None:
         yield _Element(f"*{node.vararg.arg}", node.vararg, node.vararg)
@@ -157,9 +154,7 @@ def _parameters(node: ast.arguments) -> Iterator[_Element]:
 
 def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> Iterator[Splice]:
     """Yield the edits for what the mod adds, takes out and changes in a bracket."""
-    for side in (ours, theirs):
-        if [key for key in base if key in side] != [key for key in side if key in base]:
-            raise BothChangedError  # another order
+    layout.check_order(base, ours, theirs)
     _check_places(base, ours, theirs)
     there = list(theirs)
     spans = {key: pair.there.span(one.first, one.last) for key, one in theirs.items()}
@@ -173,7 +168,10 @@ def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> I
             n = there.index(key)
             beside = [spans[there[k]] if 0 <= k < len(there) else None for k in (n - 1, n + 1)]
             yield layout.removed(pair.there, spans[key], *beside)
-    for after, group in _added(base, ours, theirs, back=pair.back):
+    wanted = (key for key in ours if key in base or key not in theirs)
+    for before, behind, keys in layout.added(base, wanted):
+        group = [ours[key] for key in keys]
+        after = _anchor(base, there, (before, behind), group, back=pair.back)
         at = spans[after] if after is not None else None
         first = spans[there[0]] if there else None
         new_spans = [pair.mine.span(one.first, one.last) for one in group]
@@ -205,21 +203,6 @@ def _element(old: _Element, new: _Element, now: _Element, pair: _Pair) -> Iterat
         raise BothChangedError
 
 
-def _added(
-    base: _Bracket, ours: _Bracket, theirs: _Bracket, *, back: bool
-) -> Iterator[tuple[str | None, Sequence[_Element]]]:
-    """Yield what the mod adds, behind the element of the target that it belongs behind; None for before its first."""
-    before: str | None = None
-    group: list[_Element] = []
-    for key in [*ours, None]:
-        if key is not None and key not in base:
-            group += [] if key in theirs else [ours[key]]
-            continue
-        if group:
-            yield _anchor(base, list(theirs), (before, key), group, back=back), group
-        before, group = key, []
-
-
 def _anchor(
     base: _Bracket,
     there: list[str],
@@ -228,7 +211,7 @@ def _anchor(
     *,
     back: bool,
 ) -> str | None:
-    """Find what a group stands behind, between two old neighbours, None for the ends of the bracket."""
+    """Find the element of the target that a group belongs behind, between two old neighbours; None for before its first."""
     before, after = neighbours
     named = group[0].value is not None or not isinstance(group[0].first, ast.expr)
     if not back and not named and not {before, after} & {*there}:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.shapes import Import
@@ -21,6 +21,7 @@ from vllm_mods.formats import syntax_tree
 _REMOTE = 200
 """How many files of a remote tree are asked for; each is a request."""
 _HEADS = (ast.stmt, ast.excepthandler, ast.match_case)
+_Expression = TypeVar("_Expression", bound=ast.expr)
 
 
 class Caller(NamedTuple):
@@ -31,15 +32,27 @@ class Caller(NamedTuple):
     now: ast.Module
 
 
-class Callers:
-    """Finds the files of two trees that mention a name and are not the same in both."""
+class FailingLine(NamedTuple):
+    """A line of a ported file of which fit says that it fails; ``added`` are the lines of the mod."""
 
-    def __init__(self, before: World, now: World) -> None:
-        self.before = before
-        self.now = now
+    path: str
+    tree: ast.Module
+    line: int
+    added: frozenset[int]
 
-    def of(self, name: str, near: str) -> Iterator[Caller]:
-        """Yield them, those whose paths are most like ``near`` first where not all are read."""
+
+class Worlds(NamedTuple):
+    """The base, the target and the target with the mod's changes."""
+
+    before: World
+    now: World
+    after: World
+
+    def callers(self, name: str, near: str) -> Iterator[Caller]:
+        """Yield the files that mention a name and are not the same in base and target.
+
+        Those whose paths are most like ``near`` come first where not all are read.
+        """
         word = name.encode()
         for path in self._paths(near):
             was, now = self.before.glance(path), self.now.glance(path)
@@ -150,7 +163,7 @@ def shown(was: Pieces, now: Pieces, edit: Edit) -> Witness:
     return Witness(frozenset(seen), frozenset(proven))
 
 
-def span(node: ast.expr) -> Span:
+def span(node: ast.expr | ast.arg | ast.keyword) -> Span:
     """Return where a node ends, which a copy of it says too."""
     return node.end_lineno or 0, node.end_col_offset or 0
 
@@ -178,10 +191,6 @@ def rebinds(tree: ast.Module, name: str) -> bool:
     )
 
 
-def sites(tree: ast.Module, kind: type[ast.expr]) -> Iterator[tuple[ast.expr, CodeScope]]:
+def sites(tree: ast.Module, kind: type[_Expression]) -> Iterator[tuple[_Expression, CodeScope]]:
     """Yield the expressions of a kind, each with the scope that it is in."""
-    return (
-        (site.node, site.scope)
-        for site in walk(tree, None)
-        if isinstance(site.node, ast.expr) and isinstance(site.node, kind)
-    )
+    return ((one.node, one.scope) for one in walk(tree, None) if isinstance(one.node, kind))

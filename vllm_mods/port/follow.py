@@ -116,22 +116,14 @@ def home(
             score = sum(likeness(one, there[name]) for name, one in wanted.items()) / len(wanted)
             found.append(Home(other, data, Followed(path, other, score)))
     found.sort(key=lambda one: -one.followed.likeness)
-    if not found or found[0].followed.likeness < _LIKE / 2:
-        return None
-    if len(found) > 1 and found[0].followed.likeness - found[1].followed.likeness < _AHEAD:
-        return None
-    return found[0]
+    return found[0] if _is_one([one.followed.likeness for one in found], _LIKE / 2) else None
 
 
-def renamed(
-    base: Outline, ours: Outline, theirs: Outline
-) -> list[tuple[tuple[str, ...], Followed]]:
-    """Find definitions that the mod changes and the target has under another name in the same place.
-
-    Returns for each the chain of keys that leads there, its own last, and where it is:
-    ``new`` is the key of the target's.
-    """
-    return list(_renamed(base, ours, theirs, ()))
+def _is_one(scores: Sequence[float], least: float) -> bool:
+    """Tell whether the first of some likenesses, the greatest first, is enough and ahead of the next one."""
+    if not scores or scores[0] < least:
+        return False
+    return len(scores) == 1 or scores[0] - scores[1] >= _AHEAD
 
 
 def with_names(one: Outline, chain: tuple[str, ...], key: str) -> Outline:
@@ -159,9 +151,14 @@ def _share(one: Iterable[bytes], other: Iterable[bytes]) -> float:
     return 2 * len(line_diff.matching(mine, theirs)) / (len(mine) + len(theirs))
 
 
-def _renamed(
-    base: Outline, ours: Outline, theirs: Outline, chain: tuple[str, ...]
+def renamed(
+    base: Outline, ours: Outline, theirs: Outline, chain: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Followed]]:
+    """Find definitions that the mod changes and the target has under another name in the same place.
+
+    Yields for each the chain of keys that leads there, its own last, and where it is:
+    ``new`` is the key of the target's.
+    """
     mine = {one.key: one for one in ours.inner}
     there = {one.key: one for one in theirs.inner}
     known = {one.key for one in base.inner}
@@ -169,18 +166,14 @@ def _renamed(
         if one.key not in mine or mine[one.key].text() == one.text():
             continue
         if one.key in there:
-            yield from _renamed(one, mine[one.key], there[one.key], (*chain, one.key))
+            yield from renamed(one, mine[one.key], there[one.key], (*chain, one.key))
             continue
         if any(other.name == one.name for other in theirs.inner):
             continue  # several of that name, in one of the two
         kind = _kind(one)
         new = [other for key, other in there.items() if key not in known and _kind(other) == kind]
         scores = sorted(((likeness(one, other), other.key) for other in new), reverse=True)
-        if (
-            scores
-            and scores[0][0] >= _LIKE
-            and (len(scores) == 1 or scores[0][0] - scores[1][0] >= _AHEAD)
-        ):
+        if _is_one([score for score, _ in scores], _LIKE):
             score, key = scores[0]
             yield (*chain, one.key), Followed(one.key, key, score)
 
@@ -202,15 +195,7 @@ def named(one: Outline, name: str, scope: str = "") -> list[tuple[str, Outline]]
     """Return every definition of a name, with its dotted chain."""
     found = []
     for inner in one.inner:
-        chain = f"{scope}.{inner.name}" if scope else inner.name
+        chain = outline.within(scope, inner.name)
         found += [(chain, inner)] if inner.name == name else []
         found += named(inner, name, chain)
     return found
-
-
-def reindented(data: bytes, old: bytes, new: bytes) -> bytes:
-    """Move lines that begin with one indentation to another; others stay."""
-    return b"".join(
-        new + line[len(old) :] if line.startswith(old) and line.strip() else line
-        for line in line_diff.split(data)
-    )

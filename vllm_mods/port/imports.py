@@ -14,8 +14,7 @@ from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 from vllm_mods.placing import relocation
 from vllm_mods.port import callers
-from vllm_mods.port.callers import Caller
-from vllm_mods.port.sides import FailingLine, Worlds
+from vllm_mods.port.callers import Caller, FailingLine, Worlds
 
 _ALIKE = 0.5
 
@@ -54,7 +53,7 @@ def _moved(sides: Worlds, path: str, module: str, name: str) -> _NewPlace | None
     """Return where upstream's callers have a name from by now, or where it alone is; None if that is not one place."""
     old = callers.symbols(sides.before, module, name)
     found: dict[object, _NewPlace] = {}
-    for caller in sides.callers.of(name, path):
+    for caller in sides.callers(name, path):
         was, now = (callers.imports(one, caller.path) for one in (caller.was, caller.now))
         for bound in [one for one, what in was.items() if what == (module, name)]:
             for local, home in now.items():

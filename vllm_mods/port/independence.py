@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import syntax_tree
+from vllm_mods.port.outline import within
 
 Place = tuple[str, ...]
 """What can be bound: ``("self", "a")``, ``("x", "'key'")``; ``*`` is any."""
@@ -97,16 +98,11 @@ def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit]]]:
     leaves = any(word in texts[1][n - 1] for n in added for word in _EXIT_WORDS)
     module = syntax_tree.module(after) if leaves else None
     for scope, node in _functions(module):
-        mine: set[Place] | None = None
-        found = []
-        for leaf, rest in _exits(node.body, added, (), ()):
-            if mine is None:
-                mine = _made(
-                    [one for one in _walked(node.body) if getattr(one, "lineno", 0) in added]
-                )
-            found.append(_Exit(leaf, rest, mine))
-        if found:
-            yield scope, found
+        ways = list(_exits(node.body, added, (), ()))
+        if ways:
+            own = [one for one in _walked(node.body) if getattr(one, "lineno", 0) in added]
+            mine = _made(own)
+            yield scope, [_Exit(leaf, rest, mine) for leaf, rest in ways]
 
 
 def _functions(
@@ -117,7 +113,7 @@ def _functions(
             continue
         name = scope
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            name = f"{scope}.{child.name}" if scope else child.name
+            name = within(scope, child.name)
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield name, child
         yield from _functions(child, name)

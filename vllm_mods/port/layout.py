@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
@@ -59,6 +59,28 @@ class _Row(NamedTuple):
     start: int
     end: int
     comma: bool
+
+
+def check_order(base: Collection[str], *sides: Collection[str]) -> None:
+    """Raise ``BothChangedError`` where a side has what is left of the base in another order."""
+    for side in sides:
+        if [key for key in base if key in side] != [key for key in side if key in base]:
+            raise BothChangedError
+
+
+def added(
+    base: Collection[str], side: Iterable[str]
+) -> Iterator[tuple[str | None, str | None, list[str]]]:
+    """Yield each run of what a side adds, behind the old neighbours of it; None for an end."""
+    before: str | None = None
+    run: list[str] = []
+    for key in [*side, None]:
+        if key is not None and key not in base:
+            run.append(key)
+            continue
+        if run:
+            yield before, key, run
+        before, run = key, []
 
 
 def edited(side: Side, edits: Iterable[Splice]) -> bytes:
@@ -151,9 +173,21 @@ def _above(side: Side, start: int) -> int:
     return start
 
 
+def indentation(line: bytes) -> bytes:
+    """Return what a line begins with before it says something."""
+    return line[: len(line) - len(line.lstrip())]
+
+
+def reindented(text: bytes, old: bytes, new: bytes) -> bytes:
+    """Move lines that begin with one indentation to another; others stay."""
+    return b"".join(
+        new + line[len(old) :] if line.startswith(old) and line.strip() else line
+        for line in line_diff.split(text)
+    )
+
+
 def _indentation(side: Side, one: Span) -> bytes:
-    line = side.text[side.text.rfind(b"\n", 0, one.start) + 1 :]
-    return line[: len(line) - len(line.lstrip(b" \t"))]
+    return indentation(side.text[side.text.rfind(b"\n", 0, one.start) + 1 :])
 
 
 def _shifted(text: bytes, old: bytes, new: bytes) -> bytes:
@@ -162,7 +196,4 @@ def _shifted(text: bytes, old: bytes, new: bytes) -> bytes:
         return text
     if b'"""' in text or b"'''" in text or b"\\\n" in text:
         raise BothChangedError  # within a text, blanks count
-    return b"".join(
-        new + line[len(old) :] if line.startswith(old) and line.strip() else line
-        for line in line_diff.split(text)
-    )
+    return reindented(text, old, new)

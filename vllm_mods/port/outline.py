@@ -44,14 +44,16 @@ class Outline(NamedTuple):
         """Return the lines with every definition in its place."""
         return b"".join(self.flat())
 
+    @property
+    def marked(self) -> dict[bytes, Outline]:
+        """What is in it, by mark."""
+        return {mark(one.key): one for one in self.inner}
+
     def flat(self) -> Iterator[bytes]:
         """Yield the lines with every definition in its place."""
-        inner = {mark(one.key): one for one in self.inner}
+        inner = self.marked
         for line in self.lines:
-            if line.startswith(_MARK):
-                yield from inner[line].flat()
-            else:
-                yield line
+            yield from inner[line].flat() if is_mark(line) else (line,)
 
 
 def read(data: bytes) -> Outline | None:
@@ -75,13 +77,18 @@ def is_mark(line: bytes) -> bool:
     return line.startswith(_MARK)
 
 
+def within(scope: str, name: str) -> str:
+    """Return the dotted chain of what is called so in a scope."""
+    return f"{scope}.{name}" if scope else name
+
+
 def _outline(key: str, node: ast.AST, text: Sequence[bytes], start: int, end: int) -> Outline:
     own: list[bytes] = []
     inner: list[Outline] = []
     at = start
     found = list(_definitions(node))
     for one, name in zip(found, _keys(found), strict=True):
-        first = min([one.lineno, *(part.lineno for part in one.decorator_list)])
+        first = syntax_tree.first_line(one)
         last = one.end_lineno or first
         if first < at:
             continue  # on one line with what is before it

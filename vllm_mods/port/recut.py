@@ -29,12 +29,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     Raises ``UsageError`` without a lock of the mod as it is, ``Refused`` where no context does.
     """
     locked = lock_entries.current(mod)
-    states = [
-        (version, tree)
-        for tree in (locked.trees if locked is not None else ())
-        if tree.variant == variant.id
-        for version in tree.vllm
-    ]
+    states = making.states(locked, variant)
     if locked is None or not states:
         raise UsageError(
             f"nothing records what variant `{variant.id}` of {mod.name} was written for",

@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.model import FileChange, Finding, Tree
-from vllm_mods.fit.families import classes_in
 from vllm_mods.fit.overrides import Override, overrides_of
+from vllm_mods.fit.search import classes_in
 from vllm_mods.fit.shapes import Kind
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
+from vllm_mods.port import callers
 
-_NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
+NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
 
 
 class Repair(NamedTuple):
@@ -84,7 +85,7 @@ def _new_parameters(before: World, after: World, one: Override) -> list[tuple[st
     ]
     node = _definition(after.read(one.base.path) or b"", one.overridden.line)
     defaults = {} if node is None else _defaults(node)
-    if any(one.required or one.kind not in _NAMED or one.name not in defaults for one in new):
+    if any(one.required or one.kind not in NAMED or one.name not in defaults for one in new):
         return []
     return [(parameter.name, defaults[parameter.name]) for parameter in new]
 
@@ -99,10 +100,8 @@ def _definition(data: bytes, line: int) -> ast.FunctionDef | ast.AsyncFunctionDe
 
 def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
     """Return the defaults that mean the same wherever they stand."""
-    args = node.args
-    normal = [*args.posonlyargs, *args.args]
-    pairs = [*zip(normal[::-1], args.defaults[::-1], strict=False)]
-    pairs += [(arg, one) for arg, one in zip(args.kwonlyargs, args.kw_defaults, strict=True) if one]
+    named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    pairs = [*syntax_tree.with_defaults(node.args), *named]
     return {arg.arg: ast.unparse(one) for arg, one in pairs if isinstance(one, ast.Constant)}
 
 
@@ -112,10 +111,9 @@ def _with_parameters(data: bytes, one: Override, new: Sequence[tuple[str, str]])
     if node is None or node.args.vararg or node.args.kwarg or node.args.kwonlyargs:
         return None
     ends = _ends(node)
-    order = [parameter.name for parameter in one.overridden.parameters]
-    inserts: dict[tuple[int, int], str] = {}
-    last: tuple[int, int] | None = None
-    for name in order:
+    inserts: dict[callers.Span, str] = {}
+    last: callers.Span | None = None
+    for name in (parameter.name for parameter in one.overridden.parameters):
         last = ends.get(name, last)
         default = dict(new).get(name)
         if default is not None:
@@ -128,8 +126,7 @@ def _with_parameters(data: bytes, one: Override, new: Sequence[tuple[str, str]])
         given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
         if not given or any(isinstance(arg, ast.Starred) for arg in call.args):
             return None
-        end = (given[-1].end_lineno or 0, given[-1].end_col_offset or 0)
-        inserts[end] = "".join(f", {name}={name}" for name, _ in new)
+        inserts[callers.span(given[-1])] = "".join(f", {name}={name}" for name, _ in new)
     lines = list(line_diff.split(data))
     for (line, column), text in sorted(inserts.items(), reverse=True):
         row = lines[line - 1]
@@ -137,12 +134,7 @@ def _with_parameters(data: bytes, one: Override, new: Sequence[tuple[str, str]])
     return b"".join(lines)
 
 
-def _ends(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, tuple[int, int]]:
+def _ends(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, callers.Span]:
     """Return where each parameter ends, its default included."""
-    args = [*node.args.posonlyargs, *node.args.args]
-    plain = len(args) - len(node.args.defaults)
-    places: list[ast.arg | ast.expr] = [*args[:plain], *node.args.defaults]
-    return {
-        arg.arg: (place.end_lineno or 0, place.end_col_offset or 0)
-        for arg, place in zip(args, places, strict=True)
-    }
+    pairs = syntax_tree.with_defaults(node.args)
+    return {arg.arg: callers.span(default or arg) for arg, default in pairs}

@@ -39,7 +39,7 @@ def _part(
     own = b"".join(one.text() for one in new.inner if one.name in group)
     words = frozenset(re.findall(rb"\w+", own))
     left = {n for k, end, names in added if words.isdisjoint(names) for n in range(k, end)}
-    was, now = ({outline.mark(one.key): one for one in side.inner} for side in (old, new))
+    was, now = old.marked, new.marked
     for n, line in enumerate(new.lines):
         if outline.is_mark(line):
             yield from (now if now[line].name in group else was)[line].flat()

@@ -26,7 +26,7 @@ from typing import TypeVar
 from vllm_mods.base import line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.formats import syntax_tree
-from vllm_mods.port import brackets, independence, prose, suites
+from vllm_mods.port import brackets, independence, layout, prose, suites
 from vllm_mods.port.layout import BothChangedError, Side
 from vllm_mods.port.suites import KeyedStatement, Suite, is_text, is_trivia
 
@@ -129,10 +129,9 @@ def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes
 
 def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
     """Raise ``BothChangedError`` for blocks that cannot be merged statement by statement."""
-    for one, other in ((base, ours), (base, theirs)):
-        if [name for name in one if name in other] != [name for name in other if name in one]:
-            raise BothChangedError  # another order
-    if len({_indentation(one) for side in (base, ours, theirs) for one in side.values()}) > 1:
+    layout.check_order(base, ours, theirs)
+    indented = (one.text[0] for side in (base, ours, theirs) for one in side.values())
+    if len(set(map(layout.indentation, indented))) > 1:
         raise BothChangedError  # a line of one would belong to another block among those of another
     if not back and any(_lacks(base, *pair) for pair in ((ours, theirs), (theirs, ours))):
         raise BothChangedError
@@ -143,10 +142,6 @@ def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
             raise BothChangedError
         if gone == [theirs] and _comments(kept) != _comments([base[name]]):
             raise BothChangedError  # what the mod says about it would be lost
-
-
-def _indentation(one: KeyedStatement) -> bytes:
-    return one.text[0][: len(one.text[0]) - len(one.text[0].lstrip())]
 
 
 def _lacks(base: Suite, side: Suite, other: Suite) -> bool:
@@ -173,16 +168,10 @@ def _places(
 ) -> dict[int, list[KeyedStatement]]:
     """Return, by the number of the target's statement that they stand before, what the mod inserts."""
     found: dict[int, list[KeyedStatement]] = {}
-    before: str | None = None
-    group: list[KeyedStatement] = []
-    for name in [*ours, None]:
-        if name is not None and name not in base:
-            group.append(ours[name])
-            continue
-        if group:
-            place = _place(base, theirs, (before, name), group, back=back)
-            found.setdefault(place, []).extend(group)
-        before, group = name, []
+    for before, after, names in layout.added(base, ours):
+        group = [ours[name] for name in names]
+        place = _place(base, theirs, (before, after), group, back=back)
+        found.setdefault(place, []).extend(group)
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base import line_diff
+from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.port import outline
 from vllm_mods.port.outline import Outline
@@ -44,9 +44,7 @@ class Merged(NamedTuple):
     @property
     def text(self) -> bytes | None:
         """The merged bytes, None if there is a problem."""
-        if self.problems:
-            return None
-        return b"".join(line for one in self.stretches for line in one if isinstance(line, bytes))
+        return None if self.problems else diff3.clean(self.stretches)
 
 
 def merge(base: Outline, ours: Outline, theirs: Outline, merge_lines: Merge) -> Merged:
@@ -62,7 +60,7 @@ def touched(base: Outline, ours: Outline, scope: str = "") -> list[str]:
     mine = {one.key: one for one in ours.inner}
     for one in base.inner:
         if one.key in mine:
-            found += touched(one, mine[one.key], _within(scope, one.name))
+            found += touched(one, mine[one.key], outline.within(scope, one.name))
     return found
 
 
@@ -93,9 +91,7 @@ class _Merger:
         elif self.twice(base, ours, theirs, merged):
             why = "the target has these lines already, at another place: nothing is added twice"
             self.problem("twice", scope, why)
-        sides = _Sides(
-            *({outline.mark(one.key): one for one in side.inner} for side in (base, ours, theirs))
-        )
+        sides = _Sides(base.marked, ours.marked, theirs.marked)
         self.lost(sides, scope)
         out: list[Lines | Clash] = []
         for one in merged:
@@ -118,21 +114,21 @@ class _Merger:
         """Merge one definition that is in the merged lines."""
         base, ours, theirs = (side.get(line) for side in sides)
         if base is not None and ours is not None and theirs is not None:
-            return self.outline(base, ours, theirs, _within(scope, base.name))
+            return self.outline(base, ours, theirs, outline.within(scope, base.name))
         if ours is None or theirs is None:
             one = ours or theirs
             assert one is not None  # noqa: S101  (the line came from one of them)
             return [tuple(one.flat())]
         if not _same(ours, theirs):
             why = "the mod and the target both add it, each in its own way"
-            self.problem("both-add", _within(scope, ours.name), why)
+            self.problem("both-add", outline.within(scope, ours.name), why)
             return [Clash(tuple(ours.flat()), (), tuple(theirs.flat()))]
         return [tuple(theirs.flat())]
 
     def lost(self, sides: _Sides, scope: str) -> None:
         """Find definitions that one side changed and the other has not got, or has several times."""
         for line, one in sides.base.items():
-            name = _within(scope, one.name)
+            name = outline.within(scope, one.name)
             ours, theirs = sides.ours.get(line), sides.theirs.get(line)
             if ours is None:
                 if theirs is not None and not _same(one, theirs):
@@ -162,10 +158,6 @@ class _Merger:
 
     def problem(self, code: str, scope: str, message: str) -> None:
         self.problems.append(MergeProblem(code, scope, message))
-
-
-def _within(scope: str, name: str) -> str:
-    return f"{scope}.{name}" if scope else name
 
 
 def _same(one: Outline, other: Outline) -> bool:

@@ -8,30 +8,25 @@ likeness of names. Only lines that the mod adds are edited, at the place of the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange, Finding, Tree
 from vllm_mods.fit.attributes import missing
-from vllm_mods.fit.binding import unbound
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.families import classes_in
-from vllm_mods.fit.found import Symbol
+from vllm_mods.fit.found import Symbol, Thing
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.search import classes_in
 from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
-from vllm_mods.fit.things import Thing
+from vllm_mods.fit.signatures import unbound
 from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
-from vllm_mods.port import callers, imports, renaming
-from vllm_mods.port.callers import Caller
-from vllm_mods.port.renaming import Renaming
-from vllm_mods.port.repair import Repair
-from vllm_mods.port.sides import FailingLine, Worlds
-
-_NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
+from vllm_mods.port import callers, imports
+from vllm_mods.port.callers import Caller, FailingLine, Worlds
+from vllm_mods.port.repair import NAMED, Repair
 
 
 class _Definition(NamedTuple):
@@ -40,6 +35,15 @@ class _Definition(NamedTuple):
     path: str
     owner: str
     name: str
+
+
+class Renaming(NamedTuple):
+    """A name at the end of a line's column ``end`` (in bytes) that is another one by now."""
+
+    line: int
+    end: int
+    old: str
+    new: str
 
 
 def follow(
@@ -66,7 +70,7 @@ def _file(
 ) -> tuple[FileChange, tuple[str, ...]]:
     own = [one for one in findings if one.path == cut.path and one.line and one.level == "error"]
     tree = syntax_tree.module(cut.after) if cut.after is not None and own else None
-    if tree is None or cut.after is None or not renaming.is_utf8(cut.after):
+    if tree is None or cut.after is None or not _is_utf8(cut.after):
         return cut, ()
     added = added_lines(cut.before, cut.after)
     found: list[str | Renaming | imports.Move] = []
@@ -74,11 +78,29 @@ def _file(
         find = _FINDERS.get(one.code)
         if find is not None and one.line is not None and one.line in added:
             found += find(sides, FailingLine(cut.path, tree, one.line, added))
-    data = renaming.done(cut.after, {one for one in found if isinstance(one, Renaming)})
+    data = _renamed(cut.after, {one for one in found if isinstance(one, Renaming)})
     moves = [one for one in found if isinstance(one, imports.Move)]
     data = imports.moved(data, moves, added)
     told = tuple(one for one in found if isinstance(one, str))
     return cut._replace(after=data), told if data != cut.after else ()
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Tell whether columns in bytes are those of the file: it is UTF-8, without a mark at its beginning."""
+    try:
+        return syntax_tree.decoded(data).encode() == data
+    except (SyntaxError, UnicodeDecodeError):
+        return False
+
+
+def _renamed(data: bytes, edits: Iterable[Renaming]) -> bytes:
+    """Put the other names in; where the old one does not stand, nothing is changed."""
+    lines = data.splitlines(keepends=True)
+    for one in sorted(edits, reverse=True):
+        row, old = lines[one.line - 1], one.old.encode()
+        if row[one.end - len(old) : one.end] == old:
+            lines[one.line - 1] = row[: one.end - len(old)] + one.new.encode() + row[one.end :]
+    return b"".join(lines)
 
 
 # --- members
@@ -128,7 +150,7 @@ def _member(sides: Worlds, owner: _Definition, old: str) -> tuple[str, str] | No
     if old not in had or old in has:
         return None
     found: dict[str, str] = {}
-    for caller in sides.callers.of(old, owner.path):
+    for caller in sides.callers(old, owner.path):
         used = _uses(sides, caller, owner, old)
         if not used:
             continue
@@ -157,9 +179,7 @@ def _uses(sides: Worlds, caller: Caller, owner: _Definition, old: str) -> dict[c
     return {
         callers.span(node): isinstance(node.ctx, ast.Load)
         for node, scope in callers.sites(caller.was, ast.Attribute)
-        if isinstance(node, ast.Attribute)
-        and node.attr == old
-        and _is_of(inference, node.value, scope, owner)
+        if node.attr == old and _is_of(inference, node.value, scope, owner)
     }
 
 
@@ -228,7 +248,7 @@ def _definition(thing: Thing) -> _Definition | None:
     if thing.kind != "function":
         return None
     owner = thing.owner.cls.name if thing.owner is not None else ""
-    return _Definition(thing.found.path, owner, thing.functions[0].name)
+    return _Definition(thing.found.path, owner, thing.function.name)
 
 
 def _parameters(world: World, what: _Definition) -> tuple[Parameter, ...]:
@@ -251,20 +271,19 @@ def _parameters(world: World, what: _Definition) -> tuple[Parameter, ...]:
 def _keyword(sides: Worlds, what: _Definition, old: str) -> tuple[str, str] | None:
     """Return what a definition takes in place of a keyword, and the file that shows it."""
     had, has = (
-        {one.name: one for one in _parameters(world, what) if one.kind in _NAMED}
+        {one.name: one for one in _parameters(world, what) if one.kind in NAMED}
         for world in (sides.before, sides.now)
     )
     if old not in had or old in has:
         return None
     same = {name for name, one in has.items() if one == had[old]._replace(name=name)}
     found: dict[str, str] = {}
-    for caller in sides.callers.of(old, what.path):
+    for caller in sides.callers(old, what.path):
         was, now = (
             [
                 (node, scope)
                 for node, scope in callers.sites(tree, ast.Call)
-                if isinstance(node, ast.Call)
-                and _callee(Inference(world, caller.path), node, scope) == what
+                if _callee(Inference(world, caller.path), node, scope) == what
             ]
             for world, tree in ((sides.before, caller.was), (sides.now, caller.now))
         )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.diff3 import Lines
+from vllm_mods.formats.syntax_tree import first_line
 from vllm_mods.port.layout import BothChangedError
 
 _BINDING = (ast.Assign, ast.AnnAssign)
@@ -59,7 +60,7 @@ def read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite
     found: list[KeyedStatement] = []
     at = first
     for node in nodes:
-        start = _start(node)
+        start = first_line(node)
         if start < at:
             raise BothChangedError  # on one line with another
         end = node.end_lineno or start
@@ -75,11 +76,6 @@ def read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite
             name = f"{name} #{seen[name]} of {counts[name]}"
         suite[name] = one._replace(key=name)
     return suite
-
-
-def _start(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)])
 
 
 def key(node: ast.stmt) -> str:
@@ -116,7 +112,7 @@ def parts(one: KeyedStatement) -> list[Section]:
     parts: list[Section] = []
     at = one.start
     for block in blocks:
-        start = _start(block[0])
+        start = first_line(block[0])
         if start == one.start or lines[start - 1][: block[0].col_offset].strip():
             return []  # on the line of its head
         while start > at + 1 and is_trivia(lines[start - 2]):

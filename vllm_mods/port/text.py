@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
-from vllm_mods.port import follow, independence, outline, statements, structure, textual
+from vllm_mods.port import follow, independence, layout, outline, statements, structure, textual
 from vllm_mods.port.follow import Followed
 from vllm_mods.port.outline import Outline
 from vllm_mods.port.structure import MergeProblem
@@ -136,18 +136,13 @@ def _moved(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) 
 
 def _in_new_place(before: Outline, after: Outline, place: Outline) -> bytes | None:
     """Merge one definition with what it became elsewhere, however far that is indented."""
-    old, new = (_indentation(one) for one in (before, place))
+    old, new = (layout.indentation(next(one.flat())) for one in (before, place))
     base, ours = (
-        line_diff.split(follow.reindented(one.text(), old, new)) for one in (before, after)
+        line_diff.split(layout.reindented(one.text(), old, new)) for one in (before, after)
     )
     theirs = tuple(place.flat())
     found = [diff3.clean(way(base, ours, theirs)) for way in (diff3.merge, textual.merge)]
     return found[0] if found[0] == found[1] else None
-
-
-def _indentation(one: Outline) -> bytes:
-    head = next(one.flat())
-    return head[: len(head) - len(head.lstrip())]
 
 
 def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:

@@ -13,7 +13,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
 from vllm_mods.formats import diff, diff_writer, toml_writer
-from vllm_mods.formats.mod_lock import Lock
+from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.library import mod_folder, reading
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.context import first_named
@@ -66,15 +66,17 @@ def nearest(mod: Mod, version: str | None, locked: Lock | None) -> Variant:
     return starts[versions.nearest(version, starts, 1)[0]]
 
 
+def states(locked: Lock | None, variant: Variant) -> list[tuple[str, LockedTree]]:
+    """Return the releases on which mod.lock has seen a variant, each with what it was there."""
+    trees = locked.trees if locked is not None else ()
+    return [
+        (version, tree) for tree in trees if tree.variant == variant.id for version in tree.vllm
+    ]
+
+
 def recorded(locked: Lock | None, variant: Variant) -> tuple[str, ...]:
     """Return the releases on which mod.lock has seen a variant, as it is meant."""
-    trees = locked.trees if locked is not None else ()
-    return tuple(
-        version
-        for tree in trees
-        if tree.variant == variant.id and tree.in_range
-        for version in tree.vllm
-    )
+    return tuple(version for version, tree in states(locked, variant) if tree.in_range)
 
 
 def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Releases) -> Tree:
@@ -111,14 +113,13 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
 
     Raises ``Refused`` if they are others.
     """
-    locked = lock_entries.current(mod)
-    states = [
-        {file.path: file.before for file in one.files}
-        for one in (locked.trees if locked is not None else ())
-        if one.variant == variant.id and tree.version in one.vllm
+    known = [
+        {file.path: file.before for file in state.files}
+        for version, state in states(lock_entries.current(mod), variant)
+        if version == tree.version
     ]
     found = {change.path: sha256(change.before) for change in changes}
-    if states and not any(found.items() <= state.items() for state in states):
+    if known and not any(found.items() <= state.items() for state in known):
         raise Refused(
             f"{tree.spec} calls itself {tree.version}, and its {', '.join(sorted(found))} are not what "
             f"mod.lock of {mod.name} has for that release: nothing was written",

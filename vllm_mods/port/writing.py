@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
@@ -13,6 +14,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
+from vllm_mods.formats.decode import decode
 from vllm_mods.library import catalog, mod_folder, reading
 from vllm_mods.library import writing as library_writing
 from vllm_mods.port.job import PortOutcome
@@ -39,8 +41,8 @@ class Unfinished(NamedTuple):
     vllm: str
     target: str
     files: tuple[tuple[str, bool], ...]
-    gone: tuple[str, ...]
-    homes: Mapping[str, str]
+    gone: tuple[str, ...] = ()
+    homes: Mapping[str, str] = MappingProxyType({})
     others: tuple[tuple[str, str], ...] = ()
 
     def edited(self, path: str) -> str:
@@ -150,11 +152,7 @@ def unfinished(mod: Mod) -> Unfinished:
         raw: dict[str, Any] = json_of(data or b"")
         if raw.pop("schema") != SCHEMA:
             raise ValueError("another schema")  # noqa: TRY301
-        raw["files"] = tuple((str(path), bool(there)) for path, there in raw["files"])
-        raw["gone"] = tuple(map(str, raw.get("gone", ())))
-        raw["homes"] = {str(path): str(was) for path, was in raw.get("homes", {}).items()}
-        raw["others"] = tuple((str(name), str(which)) for name, which in raw.get("others", ()))
-        return Unfinished(folder=folder, **raw)
+        return decode(Unfinished, {**raw, "folder": folder})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{folder} is no port that can go on: {error!r}", hint=f"rm -r {folder}"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 
-from vllm_mods.grid.cell import Explanation, MatrixResult
+from vllm_mods.grid.cell import MatrixResult
 from vllm_mods.report import matrix_grid as view
 
 _GOOD, _PARTLY, _NOWHERE = "#17804a", "#a15c00", "#b3202a"
 _LETTER, _MARGIN = 6.8, 7  # of 11 pixels of Verdana, on average
 
 
-def render(
-    result: MatrixResult, _explained: Mapping[tuple[str, str], Explanation] | None = None
-) -> str:
+def render(result: MatrixResult) -> str:
     """Return an SVG: green where no cell is wrong, amber where some are, red where nothing goes in."""
     of = view.grid(result)
     bad = {cell.tree for cell in result.cells if view.is_wrong(cell)}

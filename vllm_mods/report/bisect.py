@@ -13,9 +13,6 @@ from vllm_mods.report.text import Paint
 def outcome_data(found: BisectOutcome, *, repository: str | None) -> dict[str, Any]:
     """Return the answer; ``before`` and ``after`` are null where the ends do not differ."""
     mod = found.good.planned.mod
-    after = None if found.after is None else _point(found.after)
-    if after is not None:
-        after["findings"] = [data.finding(one) for one in found.findings]
     return {
         "schema": data.SCHEMA,
         "mod": mod.name,
@@ -24,28 +21,23 @@ def outcome_data(found: BisectOutcome, *, repository: str | None) -> dict[str, A
         "found": found.after is not None,
         "good": _point(found.good),
         "bad": _point(found.bad),
-        "before": None if found.before is None else _point(found.before),
-        "after": after,
-        "points": found.points,
-        "touching": found.touching,
-        "planned": found.planned,
+        "before": found.before and _point(found.before),
+        "after": found.after and {**_point(found.after), "findings": found.findings},
+        **data.fields(found, "points", "touching", "planned"),
     }
 
 
 def _point(judged: Judged) -> dict[str, Any]:
     commit = judged.point.commit
-    planned = judged.planned
     return {
         "tree": judged.spec,
         "version": judged.version,
-        "commit": commit.sha if commit else None,
-        "date": commit.date if commit else None,
-        "subject": commit.subject if commit else None,
-        "pull_request": commit.pull_request if commit else None,
-        "variant": planned.variant.id if planned.variant else None,
-        "verdict": planned.verdict.value,
-        "in_range": planned.in_range,
-        "findings": [data.finding(one) for one in planned.findings],
+        "commit": commit and commit.sha,
+        "date": commit and commit.date,
+        "subject": commit and commit.subject,
+        "pull_request": commit and commit.pull_request,
+        **data.judged(judged.planned),
+        "findings": judged.planned.findings,
     }
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
-from vllm_mods.checkpoints.fitting import ModFit
-from vllm_mods.checkpoints.suggestion import Suggestion
+from vllm_mods.checkpoints.fitting import ModFit, Suggestion
 from vllm_mods.report import data
 
 _MOST = 8
@@ -24,9 +23,9 @@ def suggestion_data(one: Checkpoint, found: Suggestion) -> dict[str, Any]:
             **data.fields(said, "architecture", "model_type", "quantization", "bits", "context"),
             **{key: _layers_data(getattr(said, key)) for key in ("packed", "block_fp8", "gdn")},
         },
-        "mods": [_needed(fit) for fit in found.mods],
-        "templates": [_needed(fit) for fit in found.templates],
-        "pairings": [fit._asdict() for fit in found.pairings],
+        "mods": list(map(_needed, found.mods)),
+        "templates": list(map(_needed, found.templates)),
+        "pairings": found.pairings,
     }
 
 

@@ -1,4 +1,7 @@
-"""Plans as the JSON that scripts depend on: ``schema`` 1, one object, stable keys."""
+"""Plans as the JSON that scripts depend on: ``schema`` 1, one object, stable keys.
+
+What is a ``NamedTuple`` in an answer becomes an object of its fields where the answer is printed.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,12 @@ def fields(record: NamedTuple, *names: str) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
+def judged(planned: ModPlan) -> dict[str, Any]:
+    """Return a verdict and the variant that it is about."""
+    variant = planned.variant.id if planned.variant else None
+    return {"variant": variant, **fields(planned, "verdict", "in_range")}
+
+
 def fault(found: ManifestError) -> dict[str, Any]:
     """Return what is wrong with a file of a library."""
     return {"where": found.where, "problems": list(found.problems)}
@@ -32,25 +41,21 @@ def error(code: str, message: str, hint: str | None, exit_code: int) -> dict[str
 
 def finding(found: Finding) -> dict[str, Any]:
     """Return one finding."""
-    return {**found._asdict(), "level": found.level.value}
+    return found._asdict()
 
 
 def mod(planned: ModPlan) -> dict[str, Any]:
     """Return one mod with its verdict, the hashes of the files it changes, and the findings."""
     return {
-        "name": planned.mod.name,
-        "version": planned.mod.version,
-        "variant": planned.variant.id if planned.variant else None,
-        "verdict": planned.verdict.value,
-        "in_range": planned.in_range,
+        **fields(planned.mod, "name", "version"),
+        **judged(planned),
         "files": [
             {"path": change.path, "before": sha256(change.before), "after": sha256(change.after)}
             for change in planned.changes
         ],
-        "findings": [finding(found) for found in planned.findings],
-        "proof": planned.proof,
+        **fields(planned, "findings", "proof"),
         "unexamined": [{"what": what, "why": why} for what, why in planned.unexamined],
-        "optional": [{**one._asdict(), "verdict": one.verdict.value} for one in planned.optional],
+        "optional": planned.optional,
     }
 
 
@@ -58,7 +63,7 @@ def plan(planned: Plan) -> dict[str, Any]:
     """Return the answer of ``check``."""
     return {
         "schema": SCHEMA,
-        "tree": {"spec": planned.spec, "version": planned.version},
+        "tree": fields(planned, "spec", "version"),
         "ok": planned.ok,
         "mods": [mod(one) for one in planned.mods],
     }
@@ -69,33 +74,23 @@ def matrix(result: MatrixResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "cells": [cell(one) for one in result.cells],
-        "together": [one._asdict() for one in result.together],
-        "problems": [one._asdict() for one in result.problems],
-        **(
-            {} if result.changes is None else {"changes": [one._asdict() for one in result.changes]}
-        ),
+        **fields(result, "together", "problems"),
+        **({} if result.changes is None else {"changes": result.changes}),
     }
 
 
 def cell(one: Cell) -> dict[str, Any]:
     """Return one mod on one tree."""
     return {
-        **fields(one, "mod", "version", "tree", "variant"),
-        "verdict": one.verdict.value,
-        **fields(one, "in_range", "computed"),
+        **fields(one, "mod", "version", "tree", "variant", "verdict", "in_range", "computed"),
         "packages": dict(one.packages),
-        "findings": [finding(found) for found in one.findings],
+        "findings": one.findings,
     }
 
 
 def explanation(one: Explanation) -> dict[str, Any]:
     """Return the answer of ``matrix --explain``."""
-    return {
-        "schema": SCHEMA,
-        "cell": cell(one.cell),
-        "hunks": [hunk._asdict() for hunk in one.hunks],
-        "history": [part._asdict() for part in one.history],
-    }
+    return {"schema": SCHEMA, "cell": cell(one.cell), **fields(one, "hunks", "history")}
 
 
 def disagreement(one: Disagreement) -> dict[str, Any]:
@@ -105,7 +100,4 @@ def disagreement(one: Disagreement) -> dict[str, Any]:
 
 def applied(entry: ReceiptMod) -> dict[str, Any]:
     """Return one mod of a receipt."""
-    return {
-        **fields(entry, "name", "version", "variant", "digest"),
-        "files": [file._asdict() for file in entry.files],
-    }
+    return fields(entry, "name", "version", "variant", "digest", "files")

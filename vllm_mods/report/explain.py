@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
 from vllm_mods.grid.cell import Explanation, History, HunkView
@@ -18,7 +17,7 @@ def explanation(one: Explanation, paint: text.Paint = str) -> str:
     where = text.tree_name(cell.version, cell.tree)
     lines = [f"{cell.mod} {cell.mod_version} on {where}: {paint(cell.verdict)}{variant}"]
     for found in cell.findings:
-        lines += _wrapped(f"  {found}")
+        lines += text.folded(f"  {found}", _WIDTH, hanging="    ")
     for hunk in one.hunks:
         lines += ["", *_hunk(hunk)]
     for history in one.history:
@@ -28,7 +27,8 @@ def explanation(one: Explanation, paint: text.Paint = str) -> str:
 
 def _hunk(hunk: HunkView) -> Iterator[str]:
     scope = f" in `{hunk.scope}`" if hunk.scope else ""
-    yield from _wrapped(f"hunk {hunk.number} of {hunk.patch}: {hunk.path}{scope}")
+    head = f"hunk {hunk.number} of {hunk.patch}: {hunk.path}{scope}"
+    yield from text.folded(head, _WIDTH, hanging="    ")
     if hunk.proof is not None:
         where = f"line {hunk.line}, placed by {hunk.proof}" if hunk.line else hunk.proof
         moved = f", {hunk.offset:+d} from where it was written" if hunk.offset else ""
@@ -50,12 +50,6 @@ def _hunk(hunk: HunkView) -> Iterator[str]:
 def _history(history: History) -> Iterator[str]:
     yield f"upstream since {history.since}, where it worked: {history.path}"
     yield from (_cut(f"    {line}") for line in history.diff)
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(
-        line, _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-    )
 
 
 def _cut(line: str) -> str:

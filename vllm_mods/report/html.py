@@ -7,7 +7,7 @@ script, and the grid is there without JavaScript. ``page/`` holds what does not 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -38,9 +38,11 @@ def render(result: MatrixResult, explained: Mapping[tuple[str, str], Explanation
         state="bad" if result.problems or view.wrong(of) else "good",
         version=escape(__version__),
         icons="".join(_symbol(name, shape) for name, shape in ICONS.items()),
-        changes=_changes(of, result),
-        problems=_problems(of, result),
-        wrong=_wrong(of),
+        changes="<p>Nothing has changed since the earlier matrix.</p>"
+        if result.changes == ()
+        else _list(of, "Since the earlier matrix", _changes(of, result)),
+        problems=_list(of, "Problems", _problems(of, result)),
+        wrong=_list(of, "What does not fit", _wrong(of), "list long"),
         legend="\n".join(_legend(of)),
         options="".join(f"<option>{escape(label)}</option>" for label in of.labels.values()),
         head="".join(_heads(of, result)),
@@ -51,6 +53,8 @@ def render(result: MatrixResult, explained: Mapping[tuple[str, str], Explanation
 
 
 _PARTS = ("html", "css", "js")
+_Entry = tuple[Sequence[str], str]
+"""The mods that something is said of, and that."""
 
 
 def _policy(style: str, script: str) -> str:
@@ -121,52 +125,23 @@ def _legend(of: view.Grid) -> Iterable[str]:
             )
 
 
-def _changes(of: view.Grid, result: MatrixResult) -> str:
-    if result.changes == ():
-        return "<p>Nothing has changed since the earlier matrix.</p>"
-    return _list(
-        of,
-        "Since the earlier matrix",
-        "list",
-        [
-            (
-                one.mods,
-                f"<b>{escape(view.change(of, one))}</b>: "
-                + ", ".join(_link(of, mod, [one.tree]) for mod in one.mods),
-            )
-            for one in result.changes or ()
-        ],
-    )
+def _changes(of: view.Grid, result: MatrixResult) -> Iterator[_Entry]:
+    for one in result.changes or ():
+        links = ", ".join(_link(of, mod, [one.tree]) for mod in one.mods)
+        yield one.mods, f"<b>{escape(view.change(of, one))}</b>: {links}"
 
 
-def _problems(of: view.Grid, result: MatrixResult) -> str:
-    return _list(
-        of,
-        "Problems",
-        "list",
-        [
-            (
-                [one.mod],
-                f"{_link(of, one.mod, one.trees)}: {_prose(one.message)} <small>{_prose(one.code)}</small>",
-            )
-            for one in view.problems(result)
-        ],
-    )
+def _problems(of: view.Grid, result: MatrixResult) -> Iterator[_Entry]:
+    for one in view.problems(result):
+        where, code = _link(of, one.mod, one.trees), _prose(one.code)
+        yield [one.mod], f"{where}: {_prose(one.message)} <small>{code}</small>"
 
 
-def _wrong(of: view.Grid) -> str:
-    return _list(
-        of,
-        "What does not fit",
-        "list long",
-        [
-            (
-                [run.first.mod],
-                f"{_link(of, run.first.mod, [cell.tree for cell in run.cells])} is {_why(run.first)}",
-            )
-            for run in view.wrong(of)
-        ],
-    )
+def _wrong(of: view.Grid) -> Iterator[_Entry]:
+    for run in view.wrong(of):
+        mod = run.first.mod
+        where = _link(of, mod, [cell.tree for cell in run.cells])
+        yield [mod], f"{where} is {_why(run.first)}"
 
 
 def _why(cell: Cell) -> str:
@@ -174,15 +149,15 @@ def _why(cell: Cell) -> str:
     return f"<b>{cell.word}</b>{first}"
 
 
-def _list(of: view.Grid, title: str, kind: str, items: Sequence[tuple[Sequence[str], str]]) -> str:
+def _list(of: view.Grid, title: str, found: Iterable[_Entry], kind: str = "list") -> str:
     """Return a list of what is said of mods, each entry with the mods that it is about."""
+    places = _places(of)
+    items = [f"<li{_about(places, mods)}>{item}</li>" for mods, item in found]
     if not items:
         return ""
-    places = _places(of)
-    entries = "".join(f"<li{_about(places, mods)}>{item}</li>" for mods, item in items)
     return (
         f'<details class="{kind}" open><summary><h2>{title} <small>{len(items)}</small></h2>'
-        f"</summary><ul>{entries}</ul></details>"
+        f"</summary><ul>{''.join(items)}</ul></details>"
     )
 
 

@@ -6,18 +6,15 @@ read too. It has no time in it, so that the same matrix is the same file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
+from vllm_mods.grid.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.text import MEANING
 
 
-def render(
-    result: MatrixResult, _explained: Mapping[tuple[str, str], Explanation] | None = None
-) -> str:
+def render(result: MatrixResult) -> str:
     """Return one XML document.
 
     A cell that is meant to work and does not is a failure; one that could not be read or computed

@@ -23,14 +23,14 @@ def message(kept: KeptRelease) -> str:
     title = f"{kept.mod}: {_TITLES[kept.did].format(release=kept.release)}"
     rows = ["| | vLLM " + kept.release + " |", "| --- | --- |"]
     rows += [f"| before | {kept.before} |", f"| after | {kept.after} |"]
-    told = [f"* {one}" for one in kept.told]
-    left = [f"* {one}" for one in kept.left]
-    parts = ["\n".join(rows)]
-    met = [f"* {one}" for one in kept.upstream]
-    parts += ["What changed upstream:\n\n" + "\n".join(met)] if met else []
-    parts += ["Decided by rule:\n\n" + "\n".join(told)] if told else []
-    parts += ["For a person to look at:\n\n" + "\n".join(left)] if left else []
-    return "\n\n".join([title, *parts]) + "\n"
+    parts = [title, "\n".join(rows)]
+    for head, said in (
+        ("What changed upstream", kept.upstream),
+        ("Decided by rule", kept.told),
+        ("For a person to look at", kept.left),
+    ):
+        parts += [f"{head}:", "\n".join(f"* {one}" for one in said)] if said else []
+    return "\n\n".join(parts) + "\n"
 
 
 def data(library: str, found: Sequence[Branch]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
+from vllm_mods.formats.decode import encode
 from vllm_mods.grid.cell import Explanation, MatrixResult
 from vllm_mods.report import badge, data, html, junit, matrix_markdown, matrix_text
 
@@ -12,17 +13,22 @@ Form = Callable[[MatrixResult, Mapping[tuple[str, str], Explanation]], str]
 """A matrix, and explanations of its cells by mod and tree, to what is written."""
 
 
-def _json(result: MatrixResult, _explained: Mapping[tuple[str, str], Explanation]) -> str:
-    return json.dumps(data.matrix(result), indent=2) + "\n"
+def _json(result: MatrixResult) -> str:
+    return json.dumps(encode(data.matrix(result)), indent=2) + "\n"
+
+
+def _alone(render: Callable[[MatrixResult], str]) -> Form:
+    """Return a form that shows no explanations."""
+    return lambda result, _explained: render(result)
 
 
 FORMS: dict[str, Form] = {
-    "text": matrix_text.render,
-    "json": _json,
-    "markdown": matrix_markdown.render,
-    "junit": junit.render,
+    "text": _alone(matrix_text.render),
+    "json": _alone(_json),
+    "markdown": _alone(matrix_markdown.render),
+    "junit": _alone(junit.render),
     "html": html.render,
-    "badge": badge.render,
+    "badge": _alone(badge.render),
 }
 EXPLAINING = frozenset({"html"})
 """The forms that show explanations; the others need none."""

@@ -8,35 +8,26 @@ escaped in code spans too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from vllm_mods import __version__
-from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
+from vllm_mods.grid.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
 
 
-def render(
-    result: MatrixResult, _explained: Mapping[tuple[str, str], Explanation] | None = None
-) -> str:
+def render(result: MatrixResult) -> str:
     """Return a summary, a table of runs, the problems and findings, and the whole grid folded."""
     of = view.grid(result)
     blocks = [f"**{view.summary(of)}** {_plain(view.headline(of))}.", *_table(_RUNS, _runs(of))]
-    if result.changes:
-        blocks.append("### Since the earlier matrix")
-        blocks.append(
-            "\n".join(
-                f"* {_plain(view.change(of, one))}: {', '.join(map(_code, one.mods))}"
-                for one in result.changes
-            )
-        )
-    if result.problems:
-        blocks.append("### Problems")
-        blocks.append(
-            "\n".join(f"* {_code(view.problem(of, one))}" for one in view.problems(result))
-        )
+    changed = [
+        f"* {_plain(view.change(of, one))}: {', '.join(map(_code, one.mods))}"
+        for one in result.changes or ()
+    ]
+    blocks += ["### Since the earlier matrix", "\n".join(changed)] if changed else []
+    problems = [f"* {_code(view.problem(of, one))}" for one in view.problems(result)]
+    blocks += ["### Problems", "\n".join(problems)] if problems else []
     wrong = view.wrong(of)
-    if wrong:
-        blocks.append("### What does not fit")
+    blocks += ["### What does not fit"] if wrong else []
     for run in wrong:
         blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
         blocks.append(_fenced(view.message(finding) for finding in run.first.findings))

@@ -5,22 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from textwrap import wrap
+from collections.abc import Iterable
 
-from vllm_mods.grid.cell import Cell, Explanation, MatrixResult, Together
+from vllm_mods.grid.cell import Cell, MatrixResult, Together
 from vllm_mods.report import matrix_grid as view
-from vllm_mods.report.text import Paint
+from vllm_mods.report.text import Paint, folded
 
 _COLUMNS = 80
 _WORD = 13  # the longest verdict, in brackets
 
 
-def render(
-    result: MatrixResult,
-    _explained: Mapping[tuple[str, str], Explanation] | None = None,
-    paint: Paint = str,
-) -> str:
+def render(result: MatrixResult, paint: Paint = str) -> str:
     """Return the verdicts by mod, the problems, why each bad cell is bad, and which mods meet.
 
     A verdict in brackets is of trees that the mod is not meant for.
@@ -28,17 +23,13 @@ def render(
     of = view.grid(result)
     blocks = [view.headline(of)]
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
-    if result.changes:
-        changed = (f"{view.change(of, one)}: {', '.join(one.mods)}" for one in result.changes)
-        blocks.append("\n".join(("since the earlier matrix", *_items(map(view.clean, changed)))))
-    if result.problems:
-        blocks.append(
-            "\n".join(("problems", *_items(view.problem(of, one) for one in view.problems(result))))
-        )
+    changed = (f"{view.change(of, one)}: {', '.join(one.mods)}" for one in result.changes or ())
+    problems = (view.problem(of, one) for one in view.problems(result))
+    meeting = (_pair(of, pair) for pair in view.meeting(result.together))
+    blocks += _block("since the earlier matrix", map(view.clean, changed))
+    blocks += _block("problems", problems)
     blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
-    meeting = view.meeting(result.together)
-    if meeting:
-        blocks.append("\n".join(("mods together", *_items(_pair(of, pair) for pair in meeting))))
+    blocks += _block("mods together", meeting)
     return "\n\n".join((*blocks, view.summary(of))) + "\n"
 
 
@@ -69,16 +60,10 @@ def _pair(of: view.Grid, pair: Together) -> str:
     )
 
 
+def _block(title: str, texts: Iterable[str]) -> list[str]:
+    items = _items(texts)
+    return ["\n".join((title, *items))] if items else []
+
+
 def _items(texts: Iterable[str]) -> list[str]:
-    return [
-        line
-        for text in texts
-        for line in wrap(
-            text,
-            _COLUMNS,
-            initial_indent="  ",
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    ]
+    return [line for text in texts for line in folded(text, _COLUMNS, "  ", "    ")]

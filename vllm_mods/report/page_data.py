@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from vllm_mods.base.model import Finding, Mod, Variant
@@ -104,6 +105,7 @@ def _packages(mod: Mod, variant: Variant) -> set[str]:
 
 
 def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[str, Any]:
+    shown = explanation or Explanation(cell, (), ())
     return _without_empty(
         {
             "word": cell.word,
@@ -111,17 +113,13 @@ def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[
             "ranged": int(cell.in_range),
             "meant": int(cell.meant),
             "packages": [view.clean(" ".join(one)) for one in cell.packages],
-            "findings": [_finding(tables, finding) for finding in cell.findings],
-            "hunks": [_hunk(tables, hunk) for hunk in explanation.hunks] if explanation else [],
-            "history": [_history(tables, one) for one in explanation.history]
-            if explanation
-            else [],
+            "findings": [
+                tables.findings.number(one, partial(_fields, one)) for one in cell.findings
+            ],
+            "hunks": [_hunk(tables, hunk) for hunk in shown.hunks],
+            "history": [_history(tables, one) for one in shown.history],
         }
     )
-
-
-def _finding(tables: _Tables, finding: Finding) -> int:
-    return tables.findings.number(finding, lambda: _fields(finding))
 
 
 def _hunk(tables: _Tables, hunk: HunkView) -> int:
@@ -146,11 +144,9 @@ def _history(tables: _Tables, history: History) -> int:
 def _fields(value: Finding | HunkView | History) -> dict[str, Any]:
     """Return the fields that are set, fit to be shown."""
     fields = value._asdict().items()
-    return _without_empty({name: _shown(field) for name, field in fields})
-
-
-def _shown(value: Any) -> Any:  # noqa: ANN401  (a field of a finding)
-    return view.clean(value) if isinstance(value, str) else value
+    return _without_empty(
+        {name: view.clean(one) if isinstance(one, str) else one for name, one in fields}
+    )
 
 
 def _without_empty(value: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from vllm_mods.port.job import PortOutcome
 from vllm_mods.port.span import PortSpan, SpanRow
 from vllm_mods.port.variant import NewVariant
 from vllm_mods.port.writing import Unfinished
-from vllm_mods.report.data import SCHEMA
-from vllm_mods.report.data import finding as finding_data
+from vllm_mods.report.data import SCHEMA, fields
 
 
 def data(
@@ -27,26 +26,22 @@ def data(
         "mod": job.mod.name,
         "from": {"variant": job.variant.id, "version": job.base_version},
         "to": {"tree": job.target.spec, "version": job.target.version},
-        "clean": outcome.clean,
-        "carried": outcome.carried,
+        **fields(outcome, "clean", "carried"),
         "files": [
             {
-                "path": one.path,
-                "new_path": one.new_path,
+                **fields(one, "path", "new_path"),
                 "proof": one.ported.proof,
-                "scopes": list(one.ported.touched),
-                "problems": [problem._asdict() for problem in one.ported.problems],
+                "scopes": one.ported.touched,
+                "problems": one.ported.problems,
             }
             for one in outcome.files
         ],
-        "followed": [one._asdict() for one in outcome.followed],
-        "repaired": list(outcome.repaired),
-        "steps": list(outcome.steps),
-        "variant": None if new is None else job.name,
-        "verdict": None if new is None else new.planned.verdict.value,
-        "findings": [] if new is None else [finding_data(one) for one in new.planned.findings],
+        **fields(outcome, "followed", "repaired", "steps"),
+        "variant": new and job.name,
+        "verdict": new and new.planned.verdict,
+        "findings": () if new is None else new.planned.findings,
         "wrote": None if wrote is None else [os.path.join(job.mod.directory, one) for one in wrote],
-        "unfinished": None if work is None else work.folder,
+        "unfinished": work and work.folder,
     }
 
 
@@ -62,9 +57,9 @@ def span_data(mod: Mod, found: PortSpan, work: Unfinished | None) -> dict[str, A
     return {
         "schema": SCHEMA,
         "mod": mod.name,
-        "releases": [row._asdict() for row in found.rows],
+        "releases": found.rows,
         "wrote": [os.path.join(mod.directory, one) for one in sorted(found.files)],
-        "stopped": None if found.stopped is None else data(found.stopped, work, None),
+        "stopped": found.stopped and data(found.stopped, work, None),
     }
 
 

@@ -27,6 +27,7 @@ from vllm_mods.making.effects import (
 )
 from vllm_mods.making.from_script import Understood
 from vllm_mods.making.over_releases import ReleaseRow
+from vllm_mods.report.data import SCHEMA, fields
 
 
 def text(understood: Understood) -> list[str]:
@@ -60,35 +61,24 @@ def each(made: EachMade) -> list[str]:
 def each_data(made: EachMade) -> dict[str, Any]:
     """Return the mods of a registry's entries as ``import --each --json`` prints them."""
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "kind": "mods",
         "ok": True,
         "where": made.where,
         "mods": [
-            {
-                "name": one.name,
-                "where": one.where,
-                "requires": one.requires,
-                "files": sorted(one.files),
-            }
+            {**fields(one, "name", "where", "requires"), "files": sorted(one.files)}
             for one in made.mods
         ],
         "idle": [{"where": where, "why": why} for where, why in made.idle],
-        "notes": list(made.told),
-        "unknown": list(made.unknown),
-        "runs": made.runs,
+        "notes": made.told,
+        **fields(made, "unknown", "runs"),
     }
 
 
 def data(understood: Understood) -> list[dict[str, Any]]:
     """Return the effects as ``import --json`` prints them."""
     return [
-        {
-            "kind": type(one).__name__.lower(),
-            "file": one.place.file,
-            "line": one.place.line,
-            "message": says,
-        }
+        {"kind": type(one).__name__.lower(), **fields(one.place, "file", "line"), "message": says}
         for one, says in _said(understood)
     ]
 

@@ -19,10 +19,9 @@ def answer_data(
     return {
         "schema": data.SCHEMA,
         "pairing": pairing,
-        "command": list(argv),
+        "command": argv,
         "tree": {"spec": spec, "version": version},
-        "ok": answer.ok,
-        "findings": [fault_data(fault) for fault in answer.faults],
+        **_held(answer),
     }
 
 
@@ -33,28 +32,17 @@ def cells_data(
     return {
         "schema": data.SCHEMA,
         "pairing": pairing,
-        "command": list(argv),
-        "cells": [
-            {
-                "version": cell.version,
-                "tree": cell.tree,
-                "ok": cell.answer.ok,
-                "findings": [fault_data(fault) for fault in cell.answer.faults],
-            }
-            for cell in cells
-        ],
+        "command": argv,
+        "cells": [{**data.fields(one, "version", "tree"), **_held(one.answer)} for one in cells],
     }
 
 
-def fault_data(fault: ServeFault) -> dict[str, Any]:
-    """Return one finding."""
-    return {
-        "code": fault.code,
-        "level": fault.level.value,
-        "subject": fault.subject,
-        "message": fault.message,
-        "suggestion": fault.near or None,
-    }
+def _held(answer: ServeAnswer) -> dict[str, Any]:
+    findings = [
+        {**data.fields(one, "code", "level", "subject", "message"), "suggestion": one.near or None}
+        for one in answer.faults
+    ]
+    return {"ok": answer.ok, "findings": findings}
 
 
 def answer_text(answer: ServeAnswer, *, head: str) -> str:

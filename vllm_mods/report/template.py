@@ -8,8 +8,9 @@ from typing import Any
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
-from vllm_mods.report import data, reading_back, text
+from vllm_mods.report import data, text
 from vllm_mods.template.check import CaseOutcome, Checked
+from vllm_mods.template.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.template.rendering import Rendered, place
 from vllm_mods.template.replay import Replayed
 from vllm_mods.template.source import SPECIAL, Template
@@ -17,13 +18,22 @@ from vllm_mods.template.weights import Weight, weighed, weight
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})
+_SAID = (
+    "version",
+    "summary",
+    "license",
+    "content_format",
+    "families",
+    "tool_call_parser",
+    "reasoning_parser",
+)
 
 
 def list_data(templates: Sequence[Template], faults: Sequence[ManifestError]) -> dict[str, Any]:
     """Return what templates say of themselves, and which are faulty."""
     return {
         "schema": data.SCHEMA,
-        "templates": [_about(one) for one in templates],
+        "templates": list(map(_about, templates)),
         "faulty": [data.fault(one) for one in faults],
     }
 
@@ -62,12 +72,12 @@ def checked_data(found: Sequence[Checked]) -> dict[str, Any]:
                     {"since": since, "format": name}
                     for since, name in (one.answer.formats if one.answer else ())
                 ],
-                "variables": list(one.answer.variables) if one.answer else [],
-                "arguments": list(one.answer.arguments) if one.answer else [],
+                "variables": one.answer.variables if one.answer else (),
+                "arguments": one.answer.arguments if one.answer else (),
                 "findings": _findings(one.findings),
-                "conversations": [_outcome(outcome) for outcome in one.outcomes],
-                "replays": [_replay(replay) for replay in one.replays],
-                **({"parsers": reading_back.parsers_data(one.back)} if one.back else {}),
+                "conversations": list(map(_outcome, one.outcomes)),
+                "replays": list(map(_replay, one.replays)),
+                **({"parsers": _parsers(one.back)} if one.back else {}),
             }
             for one in found
         ],
@@ -174,7 +184,7 @@ def _checked_lines(one: Checked) -> list[str]:
         names = ", ".join(name for name in said_names if name not in _GIVEN)
         lines.append(f"  reads {names or 'no arguments'}")
     if one.back is not None:
-        lines += reading_back.lines(one.back)
+        lines += _read_back(one.back)
     lines.append(f"  {_weights(one)}")
     lines += text.findings(one.findings, "  ")
     told = [(outcome.conversation, outcome.findings) for outcome in one.outcomes]
@@ -207,15 +217,9 @@ def _about(one: Template) -> dict[str, Any]:
     said = one.about
     return {
         **_head(one),
-        "version": said and said.version,
-        "summary": said and said.summary,
-        "license": said and said.license,
-        "content_format": said and said.content_format,
-        "families": list(said.families) if said else [],
-        "tool_call_parser": said and said.tool_call_parser,
-        "reasoning_parser": said and said.reasoning_parser,
+        **({**dict.fromkeys(_SAID), "families": ()} if said is None else data.fields(said, *_SAID)),
         "kwargs": {
-            kwarg.name: {"type": kwarg.type, "default": kwarg.default, "summary": kwarg.summary}
+            kwarg.name: data.fields(kwarg, "type", "default", "summary")
             for kwarg in (said.kwargs if said else ())
         },
         "conversations": [conversation.name for conversation in one.conversations],
@@ -223,13 +227,12 @@ def _about(one: Template) -> dict[str, Any]:
 
 
 def _head(one: Template) -> dict[str, Any]:
-    return {"name": one.name, "path": one.path}
+    return data.fields(one, "name", "path")
 
 
 def _outcome(one: CaseOutcome) -> dict[str, Any]:
     return {
-        "name": one.conversation.name,
-        "title": one.conversation.title,
+        **data.fields(one.conversation, "name", "title"),
         "ok": one.ok,
         **_rendered(one.rendered),
         "findings": _findings(one.findings),
@@ -239,20 +242,18 @@ def _outcome(one: CaseOutcome) -> dict[str, Any]:
 def _replay(one: Replayed) -> dict[str, Any]:
     return {
         "name": one.conversation.name,
-        "turns": one.turns,
-        "turns_kept": one.turns_kept,
-        "bytes": one.bytes,
+        **data.fields(one, "turns", "turns_kept", "bytes"),
         "bytes_kept": one.kept,
         "findings": _findings(one.findings),
     }
 
 
 def _findings(found: Sequence[Finding]) -> list[dict[str, Any]]:
-    return [{**data.finding(one), "weight": weight(one)} for one in found]
+    return [{**one._asdict(), "weight": weight(one)} for one in found]
 
 
 def _rendered(one: Rendered) -> dict[str, Any]:
-    return {"prompt": one.prompt, "error": one.error}
+    return data.fields(one, "prompt", "error")
 
 
 def _shown(one: Rendered) -> str:
@@ -262,3 +263,67 @@ def _shown(one: Rendered) -> str:
 def _lines(one: Rendered) -> list[str]:
     lines = _shown(one).split("\n")
     return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]} (no newline)"]
+
+
+# --- what the parsers of a release read
+
+
+def _read_back(back: ReadBack) -> list[str]:
+    """Return what parsers that were named read; or which of a release read all, and what others lose."""
+    release = back.release
+    if back.named:
+        found = [f"  vLLM {release.version} reads its answers back"]
+        for pair in back.pairs:
+            found += [
+                f"    {_parser_names(pair)}: {_counts(pair)}",
+                *text.findings(pair.findings, "      "),
+            ]
+        return [*found, *text.findings(back.findings, "    ")]
+    counts = f"{len(release.tools)} tool parsers and {len(release.reasoners)} reasoning parsers"
+    found = [f"  of {counts} of vLLM {release.version}"]
+    for what, pairs in (
+        ("calls", [pair for pair in back.pairs if pair.tool]),
+        ("reasoning", [pair for pair in back.pairs if not pair.tool]),
+    ):
+        whole = [_parser_names(pair) for pair in pairs if pair.whole]
+        partly = [pair for pair in pairs if not pair.whole]
+        found += [f"    read all its {what}: {', '.join(whole)}"] * bool(whole)
+        if whole and partly:
+            found.append(f"    read some of its {what}: {', '.join(map(_parser_names, partly))}")
+            continue
+        for pair in partly:
+            found.append(f"    reads {what}: {_parser_names(pair)}: {_counts(pair)}")
+            found += text.findings(pair.findings, "      ")
+    return [*found, *text.findings(back.findings, "    ")]
+
+
+def _parsers(back: ReadBack) -> dict[str, Any]:
+    """Return the same for scripts."""
+    return {
+        "vllm": back.release.version,
+        "tool_call_parsers": back.release.tools,
+        "reasoning_parsers": back.release.reasoners,
+        "named": back.named,
+        "pairs": [
+            {
+                "tool_call_parser": pair.tool,
+                "reasoning_parser": pair.reasoning,
+                "answers": pair.asked,
+                "read": dict(zip(WAYS, pair.read, strict=True)),
+                "findings": pair.findings,
+            }
+            for pair in back.pairs
+        ],
+        "findings": back.findings,
+    }
+
+
+def _parser_names(pair: PairRead) -> str:
+    return " with ".join(filter(None, (pair.tool, pair.reasoning)))
+
+
+def _counts(pair: PairRead) -> str:
+    if pair.whole:
+        return f"all {pair.asked}, whole and streamed"
+    counts = zip(WAYS, pair.read, strict=True)
+    return f"of {pair.asked}: " + ", ".join(f"{count} {way_name(way)}" for way, count in counts)

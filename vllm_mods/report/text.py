@@ -165,14 +165,19 @@ def wrapped(words: str, width: int) -> list[str]:
     whole = re.sub(
         r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda one: one[0].replace(" ", "\0"), words
     )
-    lines = textwrap.wrap(
-        whole,
+    return [line.strip().replace("\0", " ") for line in folded(whole, width, hanging="  ")]
+
+
+def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[str]:
+    """Break words into lines; nothing but a blank breaks one."""
+    return textwrap.wrap(
+        words,
         width,
-        subsequent_indent="  ",
+        initial_indent=indent,
+        subsequent_indent=hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [line.strip().replace("\0", " ") for line in lines]
 
 
 _DISAGREEMENTS = {

@@ -25,24 +25,21 @@ def rows_data(rows: Sequence[UpstreamRow], dependents: Sequence[Dependent]) -> d
         "mod": mod.name,
         "version": mod.version,
         "needed": upstream.is_needed(rows),
-        "can_go": gone and {"version": gone.version, "tree": gone.tree},
+        "can_go": gone and data.fields(gone, "version", "tree"),
         "trees": [
             {
-                "version": row.version,
-                "tree": row.tree,
-                "variant": row.planned.variant.id if row.planned.variant else None,
-                "verdict": row.planned.verdict.value,
-                "in_range": row.planned.in_range,
+                **data.fields(row, "version", "tree"),
+                **data.judged(row.planned),
                 "meant": row.meant,
                 "hunks": [
                     {"patch": one.patch, "path": one.path, "hunk": one.number, "state": one.state}
                     for one in row.hunks
                 ],
-                "findings": [data.finding(one) for one in row.planned.findings],
+                "findings": row.planned.findings,
             }
             for row in rows
         ],
-        "dependents": [{"mod": one.mod, "how": one.how} for one in dependents],
+        "dependents": dependents,
     }
 
 

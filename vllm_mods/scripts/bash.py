@@ -40,6 +40,7 @@ Part = str | Variable | Unread
 
 _ENDINGS = ("_statement", "command", "_definition")
 _WHOLE = {"list", "pipeline", "variable_assignment", "subshell"}
+_NO_STATEMENT = {"comment", "heredoc_body", "heredoc_end"}
 
 
 def read(text: str) -> Script:
@@ -89,6 +90,11 @@ def _line(node: Node) -> int:
     return int(node.start_point[0]) + 1
 
 
+def _fields(node: Node, *names: str) -> list[Node]:
+    """Return parts of a node that the grammar always has."""
+    return [part for name in names for part in node.children_by_field_name(name)[:1]]
+
+
 class _ScriptReader:
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -102,18 +108,18 @@ class _ScriptReader:
     def statements(self, node: Node) -> tuple[Statement, ...]:
         found = []
         for child in node.named_children:
+            if child.type in _NO_STATEMENT:
+                continue
             one = self.statement(child)
             after = child.next_sibling
-            if one is not None and after is not None and after.type == "&":
+            if after is not None and after.type == "&":
                 one = Other(one.line, one.text, "background", (one,))
-            found += [] if one is None else [one]
+            found.append(one)
         return tuple(found)
 
-    def statement(self, node: Node) -> Statement | None:  # noqa: C901, PLR0911, PLR0912  (one for each kind)
+    def statement(self, node: Node) -> Statement:  # noqa: C901, PLR0911  (one for each kind)
         line, text = _line(node), self.text(node)
         kind = node.type
-        if kind in {"comment", "heredoc_body", "heredoc_end"}:
-            return None
         if kind == "command":
             return self.command(node)
         if kind == "redirected_statement":
@@ -136,8 +142,7 @@ class _ScriptReader:
         if kind in {"compound_statement", "subshell"}:
             return Block(line, text, self.statements(node), kind == "subshell")
         if kind == "function_definition":
-            name, body = (node.child_by_field_name(part) for part in ("name", "body"))
-            assert name is not None and body is not None  # noqa: PT018, S101  (the grammar has both)
+            name, body = _fields(node, "name", "body")
             inside = self.statements(body)
             if body.type == "subshell":
                 inside = (Block(line, text, inside, subshell=True),)
@@ -153,8 +158,7 @@ class _ScriptReader:
             if child.type in {"do_group", "case_item", "compound_statement"}:
                 found += self.below(child)
             elif child.type.endswith(_ENDINGS) or child.type in _WHOLE:
-                one = self.statement(child)
-                found += [] if one is None else [one]
+                found.append(self.statement(child))
         return tuple(found)
 
     def command(self, node: Node) -> Statement:
@@ -187,7 +191,7 @@ class _ScriptReader:
         parts = tuple(argv), tuple(assignments), tuple(redirects)
         return Call(_line(node), self.text(node), *parts)
 
-    def redirected(self, node: Node) -> Statement | None:
+    def redirected(self, node: Node) -> Statement:
         line, text = _line(node), self.text(node)
         body = node.child_by_field_name("body")
         nodes = [child for child in node.named_children if child.type.endswith("_redirect")]
@@ -197,9 +201,9 @@ class _ScriptReader:
         # What follows on the line is the command's, and the grammar gives it to the redirect.
         rest = [one for child in nodes for one in child.children_by_field_name("destination")[1:]]
         words = tuple(self.word(one) for one in rest)
-        inner = None if body is None else self.statement(body)
-        if inner is None:
+        if body is None:
             return Call(line, text, words, (), redirects)
+        inner = self.statement(body)
         if isinstance(inner, Call):
             inner = inner._replace(argv=(*inner.argv, *words))
         elif words:
@@ -209,11 +213,9 @@ class _ScriptReader:
             for child in one.named_children:
                 if child.type == "pipeline":
                     found = Pipe(line, text, (found, *self.statements(child)))
-            right = one.child_by_field_name("right")
-            operator = one.child_by_field_name("operator")
-            other = None if right is None else self.statement(right)
-            if operator is not None and other is not None:
-                found = Chain(line, text, found, self.text(operator), other)
+            right, operator = map(one.child_by_field_name, ("right", "operator"))
+            if operator is not None and right is not None:
+                found = Chain(line, text, found, self.text(operator), self.statement(right))
         return found
 
     def redirect(self, node: Node) -> Redirect:
@@ -262,9 +264,12 @@ class _ScriptReader:
         for child in node.children:
             if child.type == "then":
                 into = body
-            elif child.is_named and child.type not in {"elif_clause", "else_clause"}:
-                one = self.statement(child)
-                into += [] if one is None else [one]
+            elif child.is_named and child.type not in {
+                "elif_clause",
+                "else_clause",
+                *_NO_STATEMENT,
+            }:
+                into.append(self.statement(child))
         yield tuple(condition), tuple(body)
         for child in node.named_children:
             if child.type == "elif_clause":
@@ -273,16 +278,9 @@ class _ScriptReader:
                 yield (), self.statements(child)
 
     def loop(self, node: Node) -> Statement:
-        name, body = (node.child_by_field_name(part) for part in ("variable", "body"))
-        assert name is not None and body is not None  # noqa: PT018, S101  (the grammar has both)
-        values = node.children_by_field_name("value")
-        return For(
-            _line(node),
-            self.text(node),
-            self.text(name),
-            tuple(self.word(value) for value in values),
-            self.statements(body),
-        )
+        name, body = _fields(node, "variable", "body")
+        values = tuple(map(self.word, node.children_by_field_name("value")))
+        return For(_line(node), self.text(node), self.text(name), values, self.statements(body))
 
     def word(self, node: Node) -> Word:
         return Word(self.text(node), tuple(self.parts(node)))
@@ -349,11 +347,8 @@ class _ScriptReader:
 def _simple(text: str) -> Iterator[Part]:
     """Yield what ``$NAME`` is; ``$10`` is the first argument, and a 0 behind it."""
     match = re.fullmatch(r"\$(?:(\d)(\w*)|([A-Za-z_]\w*))", text, re.ASCII)
-    if match is None:
-        yield Unread(text)
-        return
-    yield Variable(match[1] or match[3])
-    if match[2]:
+    yield Unread(text) if match is None else Variable(match[1] or match[3])
+    if match is not None and match[2]:
         yield match[2]
 
 
@@ -363,10 +358,9 @@ def _dedented(word: Word) -> Word:
     parts: list[Part] = []
     for part in word.parts:
         if isinstance(part, str):
-            follows = parts and not (isinstance(parts[-1], str) and parts[-1].endswith("\n"))
-            parts.append(part[:1] * bool(follows) + start.sub("", part[bool(follows) :]))
-        else:
-            parts.append(part)
+            first = not parts or (isinstance(parts[-1], str) and parts[-1].endswith("\n"))
+            part = start.sub("", part) if first else part[:1] + start.sub("", part[1:])  # noqa: PLW2901
+        parts.append(part)
     return Word(start.sub("", word.text), tuple(parts))
 
 

@@ -186,14 +186,12 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 def inside(one: Statement) -> tuple[Statement, ...]:
     """Return the statements directly in one."""
-    if isinstance(one, Pipe):
-        return one.stages
-    if isinstance(one, Chain):
-        return (one.left, one.right)
-    if isinstance(one, Not):
-        return (one.inner,)
-    if isinstance(one, If):
-        return tuple(each for branch in one.branches for part in branch for each in part)
-    if isinstance(one, For | Block | BashFunction | Other):
-        return one.body
-    return ()
+
+    def found(value: object) -> Iterator[Statement]:
+        if isinstance(value, Statement):
+            yield value
+        elif type(value) is tuple:
+            for each in value:
+                yield from found(each)
+
+    return tuple(each for value in one for each in found(value))

@@ -13,18 +13,10 @@ from typing import NamedTuple
 
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.serve import (
-    adapters,
-    command,
-    env_check,
-    flags,
-    refusals,
-    registry,
-    template,
-    values,
-)
-from vllm_mods.serve.command import Parsed, Use
-from vllm_mods.serve.faults import ServeFault, fault_of, note
+from vllm_mods.serve import command, envs, flags, refusals, registry, template, values
+from vllm_mods.serve.command import Use
+from vllm_mods.serve.faults import ServeFault, note, of
+from vllm_mods.serve.flags import Flag
 from vllm_mods.serve.known import KnownFlags
 from vllm_mods.serve.shape import FlagShape
 from vllm_mods.serve.source import dotted
@@ -85,11 +77,12 @@ def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
 
 class _Checker:
     def __init__(self, known: KnownFlags, serving: Serving) -> None:
+        self.known = known
         self.sources = known.sources
         self.flags = known.flags
         self.shape = known.shape
         self.serving = serving
-        self.parsed: Parsed = command.parse(serving.argv, known.flags, known.shape)
+        self.parsed = command.parse(serving.argv, known)
         self.version = known.sources.tree.version or "this version"
 
     def faults(self) -> Iterator[ServeFault]:
@@ -98,17 +91,15 @@ class _Checker:
         yield from self.repeated()
         yield from self.words()
         yield from self.requirements()
-        uses = [u for u in self.parsed.uses if u.flag and u.flag.name == "--chat-template"]
+        uses = [u for u in self.parsed.uses if u.name == "--chat-template"]
         yield from template.faults(
             self.sources.tree, uses, self.serving.mods, self.serving.container, self.filled_in
         )
-        if env_check.renders_with_minijinja(self.sources, self.serving.env):
+        if envs.renders_with_minijinja(self.sources, self.serving.env):
             yield from template.engine_faults(uses, self.serving.mods, self.serving.other_engine)
         for mod in self.serving.mods:
             yield from self.mod(mod)
-        yield from env_check.faults(
-            self.sources, self.serving.env, self.serving.mods, self.filled_in
-        )
+        yield from envs.faults(self.sources, self.serving.env, self.serving.mods, self.filled_in)
         for text in dict.fromkeys(self.serving.unknown):
             yield note("shell", text, "a shell fills this in when it runs: not checked")
 
@@ -122,7 +113,7 @@ class _Checker:
         if use.shortened:
             message = f"is taken as the beginning of {use.shortened}: write it out"
             yield note("flag-shortened", use.typed, message)
-        yield from self.deprecated(use, found)
+        yield from self.deprecated(use, use.flag, found)
         if use.keys:
             yield from self.key(use, found)
         elif not found.takes_value:
@@ -130,17 +121,13 @@ class _Checker:
                 message = f"takes no value, and {use.values[0]!r} is attached to it"
                 yield ServeFault("value-unexpected", use.typed, message)
         elif len(use.values) < _least(found):
-            yield ServeFault(
-                "value-missing",
-                use.typed,
-                f"takes {_how_many(found)}, and none follows it"
-                if not use.values
-                else f"takes {_how_many(found)}, and {len(use.values)} follow it",
-            )
+            follow = f"{len(use.values)} follow" if use.values else "none follows"
+            message = f"takes {_how_many(found)}, and {follow} it"
+            yield ServeFault("value-missing", use.typed, message)
         else:
             for value in use.values:
                 if not self.filled_in(value):
-                    yield from self.value(use, found, value)
+                    yield from self.value(use, use.flag, found, value)
 
     def no_flag(self, use: Use) -> ServeFault:
         if use.candidates:
@@ -149,17 +136,15 @@ class _Checker:
                 names += f" or {len(use.candidates) - _SHOWN} others"
             return ServeFault("flag-ambiguous", use.typed, f"may stand for {names}: write it out")
         head = use.typed.partition(".")[0]
-        there = [
-            *self.flags.by_name,
-            *(f"--no-{n[2:]}" for n in self.flags.by_name if n[:2] == "--"),
-        ]
-        if head.startswith("--no-") and f"--{head[5:]}" in self.flags.by_name:
+        there = list(self.flags.by_name)
+        if head.startswith("--no-"):
             base = f"--{head[5:]}"
-            message = (
-                f"{base} takes {_how_many(self.shape(self.flags.by_name[base]))} and is no switch"
-            )
-            return ServeFault("flag-unknown", use.typed, message, base)
-        near = values.nearest(head, there if head.startswith("--no-") else self.flags.by_name)
+            if base in self.flags.by_name:
+                takes = _how_many(self.shape(self.flags.by_name[base]))
+                message = f"{base} takes {takes} and is no switch"
+                return ServeFault("flag-unknown", use.typed, message, base)
+            there += [f"--no-{name[2:]}" for name in there if name.startswith("--")]
+        near = values.nearest(head, there)
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
             meant += f" (unless {', '.join(self.serving.missing)} adds it)"
@@ -167,19 +152,15 @@ class _Checker:
             "flag-unknown", use.typed, f"vLLM {self.version} has no such flag{meant}", near
         )
 
-    def deprecated(self, use: Use, found: FlagShape) -> Iterator[ServeFault]:
-        assert use.flag is not None  # noqa: S101  (the caller asked)
-        given = use.flag.given
+    def deprecated(self, use: Use, flag: Flag, found: FlagShape) -> Iterator[ServeFault]:
+        given = flag.given
         told = flags.constant(self.sources, given.get("help"))
         text = told if isinstance(told, str) else found.field.doc if found.field else ""
         sentences = re.split(r"(?<=[.!])\s+", " ".join(text.split()))
         why = next((one for one in sentences if _DEPRECATED.search(one)), "")
         if why or flags.constant(self.sources, given.get("deprecated")) is True:
-            yield note(
-                "flag-deprecated",
-                use.typed,
-                f"is deprecated in vLLM {self.version}: {why}".rstrip(": "),
-            )
+            message = f"is deprecated in vLLM {self.version}: {why}".rstrip(": ")
+            yield note("flag-deprecated", use.typed, message)
 
     def key(self, use: Use, found: FlagShape) -> Iterator[ServeFault]:
         """Check ``--flag.key value``."""
@@ -189,44 +170,37 @@ class _Checker:
         elif not use.values:
             yield ServeFault("value-missing", use.typed, "takes a value, and none follows it")
         elif found.config is not None and not self.filled_in(use.values[0]):
-            for one in values.object_problems(self.sources, found.config, command.nested(use)):
-                yield fault_of(use.typed, one)
+            wrong = values.object_problems(self.sources, found.config, command.nested(use))
+            yield from of(use.typed, wrong)
 
-    def value(self, use: Use, found: FlagShape, value: str) -> Iterator[ServeFault]:
-        assert use.flag is not None  # noqa: S101  (the caller asked)
-        human = self.flags.rules.human_json
-        wrong = list(values.problems(self.sources, found, value, human_json=human))
-        if use.flag.name == "--lora-modules":
-            wrong += adapters.problems(self.sources, found, value)
-        if getattr(found.cls and found.cls.node, "name", "") == _PERHAPS:
-            why = "refused for a model with images or sound: of another one nobody looks at it"
-            wrong = [
-                one._replace(note=True, message=f"{one.message}; {why}")
-                if one.code == "value-range"
-                else one
-                for one in wrong
-            ]
-        yield from (fault_of(use.typed, one) for one in wrong)
+    def value(self, use: Use, flag: Flag, found: FlagShape, value: str) -> Iterator[ServeFault]:
+        wrong = list(values.problems(self.sources, found, value))
+        if flag.name == "--lora-modules":
+            wrong += values.adapter_problems(self.sources, found, value)
+        perhaps = found.cls is not None and found.cls.node.name == _PERHAPS
+        for one in of(use.typed, wrong):
+            if perhaps and one.code == "value-range":
+                why = "refused for a model with images or sound: of another one nobody looks at it"
+                yield note(one.code, one.subject, f"{one.message}; {why}")
+            else:
+                yield one
         if wrong or (found.optional and value in {"", "None"}):
             return
-        names = registry.offered(self.sources, use.flag, found)
+        names = registry.offered(self.sources, flag, found)
         if names is not None and value and not names.has(value):
             yield self.unlisted(use, value, names)
         if keys := registry.keys_read(found):
             yield from self.unread(use, value, keys)
 
     def unlisted(self, use: Use, value: str, names: registry.Offered) -> ServeFault:
-        plugin = next(
-            (u.typed for u in self.parsed.uses if u.flag and u.flag.name.endswith("-plugin")), ""
-        )
+        plugin = next((u.typed for u in self.parsed.uses if u.name.endswith("-plugin")), "")
         why = names.open or (f"{plugin} may register it" if plugin else "")
         if not why and re.search(r"[A-Za-z_]\w*\.[A-Za-z_]|[/:]", value):
             why = "it names code or a file of one's own"
         shown = list(dict.fromkeys(name for name in names.names if name))
-        one = next(values.chosen(value, shown, why))
-        if not one.note:
-            one = one._replace(message=f"{one.message} (unless a plugin adds it)")
-        return fault_of(use.typed, one)
+        (one,) = of(use.typed, values.chosen(value, shown, why))
+        may_be = "" if one.level is Level.NOTE else " (unless a plugin adds it)"
+        return one._replace(message=one.message + may_be)
 
     def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[ServeFault]:
         data = json_of(value)
@@ -248,8 +222,8 @@ class _Checker:
     # --- the command as a whole
 
     def repeated(self) -> Iterator[ServeFault]:
-        whole = Counter(u.flag.name for u in self.parsed.uses if u.flag and not u.keys)
-        by_key = {u.flag.name for u in self.parsed.uses if u.flag and u.keys}
+        whole = Counter(u.name for u in self.parsed.uses if u.flag and not u.keys)
+        by_key = {u.name for u in self.parsed.uses if u.keys}
         for name, count in whole.items():
             if name in by_key:
                 message = (
@@ -279,25 +253,23 @@ class _Checker:
             else:
                 message = f"{word!r} follows it, and it takes no value"
                 yield ServeFault("value-unexpected", behind.typed, message)
-        model = next((u for u in self.parsed.uses if u.flag and u.flag.name == "--model"), None)
-        if model is not None and self.parsed.model is not None:
+        model = any(u.name == "--model" for u in self.parsed.uses)
+        if model and self.parsed.model is not None:
             message = f"the model is {self.parsed.model!r} already: vLLM takes one"
             yield ServeFault("argument-extra", "--model", message)
-        elif model is not None:
-            yield note(
-                "flag-deprecated", "--model", "the model is the first word behind `vllm serve`"
-            )
-        if any(u.flag and u.flag.name == "--config" for u in self.parsed.uses):
+        elif model:
+            message = "the model is the first word behind `vllm serve`"
+            yield note("flag-deprecated", "--model", message)
+        if any(u.name == "--config" for u in self.parsed.uses):
             yield note("config-file", "--config", "the flags in that file are not checked")
 
     def given(self, name: str) -> bool:
         """Tell whether a flag is in the command, and not to be turned off."""
-        return any(u.flag and u.flag.name == name and not u.negated for u in self.parsed.uses)
+        return any(u.name == name and not u.negated for u in self.parsed.uses)
 
     def requirements(self) -> Iterator[ServeFault]:
         """Find flags that vLLM refuses without another one: ``if args.a and not args.b: raise``."""
-        parsed = self.sources.parse(self.flags.entry.path)
-        for node in ast.walk(parsed) if parsed else ():
+        for node in self.sources.nodes(self.flags.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
                 continue
             match node.test:
@@ -319,7 +291,7 @@ class _Checker:
             why = f": {mod.findings[0].message}" if mod.findings else ""
             yield ServeFault("mod-verdict", name, f"does not go in, it is {mod.verdict}{why}")
             return
-        wanted = command.parse(mod.mod.serve_args, self.flags, self.shape)
+        wanted = command.parse(mod.mod.serve_args, self.known)
         for want in wanted.uses:
             shown = " ".join((want.typed, *want.values))
             if want.flag is None:
@@ -328,9 +300,8 @@ class _Checker:
                 continue
             same = [u for u in self.parsed.uses if u.flag is want.flag]
             if not same:
-                yield ServeFault(
-                    "mod-flag-absent", name, f"needs {shown}, which is not given", shown
-                )
+                message = f"needs {shown}, which is not given"
+                yield ServeFault("mod-flag-absent", name, message, shown)
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
                 yield note("mod-flag-differs", name, f"is meant for {shown}, and {given} is given")

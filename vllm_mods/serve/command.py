@@ -7,14 +7,16 @@ JSON value. It goes on where that parser would stop at the first error.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.serve.flags import Flag, Flags
-from vllm_mods.serve.shape import FlagShape
+from vllm_mods.serve.flags import Flag
+from vllm_mods.serve.known import KnownFlags
 
 _HELP = frozenset({"-h", "--help"})
 _NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")
@@ -39,6 +41,11 @@ class Use(NamedTuple):
     attached: bool = False
     shortened: str = ""
     candidates: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the flag, ``""`` if there is none."""
+        return self.flag.name if self.flag else ""
 
 
 class Loose(NamedTuple):
@@ -76,38 +83,23 @@ def words(argv: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def parse(argv: Sequence[str], flags: Flags, shape_of: Callable[[Flag], FlagShape]) -> Parsed:
+def parse(argv: Sequence[str], known: KnownFlags) -> Parsed:
     """Take apart what follows ``vllm serve``."""
-    return _Parser(flags, shape_of).parse([_plain(word) for word in _optimized(argv)])
-
-
-def dotted_value(use: Use) -> Any:  # noqa: ANN401  (whatever JSON holds)
-    """Return what the words behind ``--flag.key`` say: JSON if it is, else the text itself."""
-    text = use.values[0] if use.values else ""
-    if use.keys[-1].endswith("+"):
-        return text.split(",")
-    try:
-        return json_of(text)
-    except ValueError:
-        return text
+    return _Parser(known).parse([_plain(word) for word in _optimized(argv)])
 
 
 def nested(use: Use) -> dict[str, Any]:
-    """Return the JSON object that one ``--flag.key value`` stands for."""
-    made: Any = dotted_value(use)
+    """Return the JSON object that one ``--flag.key value`` stands for; a value that is no JSON is text."""
+    made: Any = use.values[0] if use.values else ""
+    if use.keys[-1].endswith("+"):
+        made = made.split(",")
+    else:
+        with contextlib.suppress(ValueError):
+            made = json_of(made)
     for key in reversed([*use.keys[:-1], use.keys[-1].removesuffix("+")]):
         made = {key: made}
     assert isinstance(made, dict)  # noqa: S101  (a dotted flag has a key)
     return made
-
-
-def negatives(name: str, flags: Flags) -> Iterator[str]:
-    """Yield the names that turn a switch off."""
-    if name.startswith("--"):
-        yield f"--no-{name[2:]}"
-        for prefix, inverse in flags.rules.inverses.items():
-            if name.startswith(prefix):
-                yield inverse + name.removeprefix(prefix)
 
 
 def looks_like_flag(word: str) -> bool:
@@ -116,16 +108,18 @@ def looks_like_flag(word: str) -> bool:
 
 
 class _Parser:
-    def __init__(self, flags: Flags, shape_of: Callable[[Flag], FlagShape]) -> None:
-        self.flags = flags
-        self.shape_of = shape_of
-        self.off: dict[str, Flag] = {
-            off: flag
+    def __init__(self, known: KnownFlags) -> None:
+        flags = known.flags
+        self.shape_of = known.shape
+        on = {name: _Option(name, flag, negated=False) for name, flag in flags.by_name.items()}
+        off = {
+            off: _Option(off, flag, negated=True)
             for flag in flags.flags
             for name in flag.names
-            for off in negatives(name, flags)
-            if off not in flags.by_name
+            if name.startswith("--")
+            for off in (f"--no-{name[2:]}", *flags.rules.inverted(name))
         }
+        self.options = on | {name: option for name, option in off.items() if name not in on}
 
     def parse(self, argv: list[str]) -> Parsed:
         uses: list[Use] = []
@@ -140,10 +134,8 @@ class _Parser:
             elif only_words or not self.is_flag(word):
                 loose.append(Loose(word, uses[-1] if uses else None))
             elif word.partition("=")[0] not in _HELP:
-                following = 0
-                while i + following < len(argv) and not self.is_flag(argv[i + following]):
-                    following += 1
-                use, taken = self.use(word, argv[i : i + following])
+                following = itertools.takewhile(lambda one: not self.is_flag(one), argv[i:])
+                use, taken = self.use(word, list(following))
                 uses.append(use)
                 i += taken
         model = loose.pop(0).word if loose and not looks_like_flag(loose[0].word) else None
@@ -163,19 +155,15 @@ class _Parser:
         head, *keys = typed.split(".")
         found = self.find(head)
         if not found and not typed.startswith("--"):
-            short = self.flags.by_name.get(typed[:2])
+            short = self.options.get(typed[:2])
             if short is not None and len(typed) > 2:  # `-qawq`
-                found, head, attached = (
-                    [_Option(typed[:2], short, negated=False)],
-                    typed,
-                    [word[2:]],
-                )
+                found, head, attached = [short], typed, [word[2:]]
         if len({id(option.flag) for option in found}) != 1:
             # what follows a flag that does not exist was meant for it
             names = tuple(sorted(option.name for option in found))
-            return Use(typed, None, tuple(attached or following), tuple(keys), candidates=names), (
-                0 if attached else len(following)
-            )
+            meant = tuple(attached or following)
+            use = Use(typed, None, meant, tuple(keys), candidates=names)
+            return use, 0 if attached else len(following)
         option = found[0]
         use = Use(
             typed=typed,
@@ -201,25 +189,17 @@ class _Parser:
     def find(self, name: str) -> list[_Option]:
         """Return the options that a word names: one, those it is the beginning of, or none."""
         name = name.partition(".")[0] if name.startswith("-") else name
-        if name in self.flags.by_name:
-            return [_Option(name, self.flags.by_name[name], negated=False)]
-        if name in self.off and self.is_switch(self.off[name]):
-            return [_Option(name, self.off[name], negated=True)]
+        exact = self.options.get(name)
+        if exact is not None and self.is_there(exact):
+            return [exact]
         if not name.startswith("--") or len(name) < 3:
             return []
-        begun = [
-            _Option(full, flag, negated=False)
-            for full, flag in self.flags.by_name.items()
-            if full.startswith(name)
-        ]
-        return begun + [
-            _Option(full, flag, negated=True)
-            for full, flag in self.off.items()
-            if full.startswith(name) and self.is_switch(flag)
-        ]
+        begun = (option for full, option in self.options.items() if full.startswith(name))
+        return [option for option in begun if self.is_there(option)]
 
-    def is_switch(self, flag: Flag) -> bool:
-        return self.shape_of(flag).kind == "switch"
+    def is_there(self, option: _Option) -> bool:
+        """Tell whether a name is one of a flag: only a switch can be turned off."""
+        return not option.negated or self.shape_of(option.flag).kind == "switch"
 
 
 def _plain(word: str) -> str:

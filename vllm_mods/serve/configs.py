@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
+from vllm_mods.serve.source import (
+    AnyPlace,
+    ClassPlace,
+    FunctionPlace,
+    ModuleSources,
+    SourcePlace,
+    dotted,
+    last_name,
+    text_of,
+)
 
 # How pydantic names the bounds of a number, and how people write them.
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
@@ -17,32 +27,80 @@ class ConfigField(NamedTuple):
     """A field of a dataclass. ``init`` is False where the constructor does not take it."""
 
     name: str
-    annotation: SourcePlace
+    annotation: AnyPlace
     doc: str
     init: bool
     bounds: tuple[tuple[str, float], ...]
 
 
-def is_dataclass(sources: ModuleSources, cls: SourcePlace) -> bool:
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an enumeration; ``value`` is the source of one that is computed."""
+
+    cls: ClassPlace
+    name: str
+    node: ast.expr
+
+    @property
+    def plain(self) -> bool:
+        """Whether its value is written out."""
+        return isinstance(self.node, ast.Constant)
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether its value is made of others, and so nobody can type it."""
+        return isinstance(self.node, ast.Tuple)
+
+    @property
+    def value(self) -> object:
+        """What stands behind its name."""
+        return self.node.value if isinstance(self.node, ast.Constant) else ast.unparse(self.node)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Validator(NamedTuple):
+    """A function that pydantic calls; ``mode`` says when, and ``whole`` that it gets all fields."""
+
+    at: FunctionPlace
+    mode: str
+    whole: bool
+
+    @property
+    def early(self) -> bool:
+        """Whether it comes before the types are checked."""
+        return self.mode in {"before", "wrap", "plain"}
+
+    @property
+    def lets_none_through(self) -> bool:
+        """Whether it only keeps ``None`` from being checked and hands on the rest."""
+        function = self.at.node
+        called = {dotted(one.func) for one in ast.walk(function) if isinstance(one, ast.Call)}
+        marks = {dotted(one.func) for one in function.decorator_list if isinstance(one, ast.Call)}
+        return called - marks == {"handler"}
+
+
+def is_dataclass(sources: ModuleSources, cls: ClassPlace) -> bool:
     """Tell whether the class itself, or one it inherits from, is decorated as a dataclass."""
-    return any(_decorated(one) for one in sources.bases(cls))
+    return any(
+        last_name(mark) in {"config", "dataclass"}
+        for one in sources.bases(cls)
+        for mark in one.node.decorator_list
+    )
 
 
-def fields(sources: ModuleSources, cls: SourcePlace) -> dict[str, ConfigField]:
+def fields(sources: ModuleSources, cls: ClassPlace) -> dict[str, ConfigField]:
     """Return the fields of a dataclass by name, those of its bases first."""
-    found: dict[str, ConfigField] = {}
-    for one in reversed(tuple(sources.bases(cls))):
-        found.update((field.name, field) for field in _own_fields(one))
-    return found
+    return {field.name: field for one in reversed(sources.bases(cls)) for field in _own_fields(one)}
 
 
-def takes_any_key(sources: ModuleSources, cls: SourcePlace, *, early: bool = True) -> str | None:
+def takes_any_key(sources: ModuleSources, cls: ClassPlace, *, early: bool = True) -> str | None:
     """Return why a class may take keys that are no fields of it; ``None`` if it cannot.
 
     Not ``early``: what changes the keys first has done so.
     """
     for one in sources.bases(cls):
-        assert isinstance(one.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
         for member in one.node.body:
             if isinstance(member, ast.FunctionDef):
                 if member.name == "__init__":
@@ -56,68 +114,35 @@ def takes_any_key(sources: ModuleSources, cls: SourcePlace, *, early: bool = Tru
     return None
 
 
-def validators(
-    sources: ModuleSources, cls: SourcePlace, name: str, *, late: bool = False
-) -> tuple[ast.FunctionDef, ...]:
-    """Return the functions that may change what is given for a field before its type is checked.
-
-    With ``late`` those after that too.
-    """
-    found = []
-    for one in sources.bases(cls):
-        assert isinstance(one.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
-        for member in one.node.body:
-            if not isinstance(member, ast.FunctionDef):
+def validators(sources: ModuleSources, cls: ClassPlace, name: str) -> Iterator[Validator]:
+    """Yield the functions that may change what is given for a field, or refuse it."""
+    for at in sources.methods(cls):
+        for mark in at.node.decorator_list:
+            if not isinstance(mark, ast.Call) or "validator" not in (dotted(mark.func) or ""):
                 continue
-            for mark in member.decorator_list:
-                if not isinstance(mark, ast.Call) or "validator" not in (dotted(mark.func) or ""):
-                    continue
-                named = [arg.value for arg in mark.args if isinstance(arg, ast.Constant)]
-                mode = _keyword(mark, "mode")
-                whole = "model_validator" in (dotted(mark.func) or "")
-                early = isinstance(mode, ast.Constant) and mode.value in {"before", "wrap", "plain"}
-                early = early or (late and not whole)
-                if early and (whole or name in named or "*" in named):
-                    found.append(member)
-    return tuple(found)
+            whole = "model_validator" in (dotted(mark.func) or "")
+            if whole or {name, "*"}.intersection(filter(None, map(text_of, mark.args))):
+                yield Validator(at, text_of(_keyword(mark, "mode")) or "after", whole)
 
 
-def lets_none_through(validator: ast.FunctionDef) -> bool:
-    """Tell whether a validator only keeps ``None`` from being checked and hands on the rest."""
-    called = {dotted(one.func) for one in ast.walk(validator) if isinstance(one, ast.Call)}
-    marks = {dotted(one.func) for one in validator.decorator_list if isinstance(one, ast.Call)}
-    return called - marks == {"handler"}
-
-
-def is_enum(sources: ModuleSources, cls: SourcePlace) -> bool:
+def is_enum(sources: ModuleSources, cls: ClassPlace) -> bool:
     """Tell whether a class is an enumeration."""
-    names = (
-        (dotted(base) or "").rpartition(".")[2]
+    return any(
+        last_name(base).endswith(("Enum", "Flag"))
         for one in sources.bases(cls)
-        if isinstance(one.node, ast.ClassDef)
         for base in one.node.bases
     )
-    return any(name.endswith(("Enum", "Flag")) for name in names)
 
 
-def is_protocol(cls: SourcePlace) -> bool:
+def is_protocol(cls: ClassPlace) -> bool:
     """Tell whether a class says only what others have."""
-    bases = cls.node.bases if isinstance(cls.node, ast.ClassDef) else []
-    return any((dotted(base) or "").rpartition(".")[2] == "Protocol" for base in bases)
+    return any(last_name(base) == "Protocol" for base in cls.node.bases)
 
 
-def members(cls: SourcePlace) -> dict[str, object]:
-    """Return the members of an enumeration; the value is ``None`` where it is computed.
-
-    It is ``()`` for a tuple of others, which nobody can type.
-    """
-    assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (the caller asked is_enum)
+def members(cls: ClassPlace) -> dict[str, Member]:
+    """Return the members of an enumeration by name."""
     return {
-        target.id: node.value.value
-        if isinstance(node.value, ast.Constant)
-        else ()
-        if isinstance(node.value, ast.Tuple)
-        else None
+        target.id: Member(cls, target.id, node.value)
         for node in cls.node.body
         if isinstance(node, ast.Assign)
         for target in node.targets
@@ -125,22 +150,9 @@ def members(cls: SourcePlace) -> dict[str, object]:
     }
 
 
-def _decorated(cls: SourcePlace) -> bool:
-    assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
-    for mark in cls.node.decorator_list:
-        called = mark.func if isinstance(mark, ast.Call) else mark
-        if (dotted(called) or "").rpartition(".")[2] in {"config", "dataclass"}:
-            return True
-    return False
-
-
 @lru_cache(maxsize=512)
-def _own_fields(cls: SourcePlace) -> tuple[ConfigField, ...]:
-    return tuple(_read_fields(cls))
-
-
-def _read_fields(cls: SourcePlace) -> Iterator[ConfigField]:
-    assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
+def _own_fields(cls: ClassPlace) -> tuple[ConfigField, ...]:
+    found = []
     body = cls.node.body
     for node, after in zip(body, [*body[1:], None], strict=True):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
@@ -149,13 +161,17 @@ def _read_fields(cls: SourcePlace) -> Iterator[ConfigField]:
             continue
         call = node.value if isinstance(node.value, ast.Call) else None
         init = _keyword(call, "init")
-        yield ConfigField(
-            name=node.target.id,
-            annotation=SourcePlace(cls.path, node.annotation),
-            doc=_text(after),
-            init=not (isinstance(init, ast.Constant) and init.value is False),
-            bounds=tuple(_bounds(call)),
+        doc = text_of(after.value) if isinstance(after, ast.Expr) else None
+        found.append(
+            ConfigField(
+                name=node.target.id,
+                annotation=SourcePlace(cls.path, node.annotation),
+                doc=" ".join((doc or "").split()),
+                init=not (isinstance(init, ast.Constant) and init.value is False),
+                bounds=tuple(_bounds(call)),
+            )
         )
+    return tuple(found)
 
 
 def _bounds(call: ast.Call | None) -> Iterator[tuple[str, float]]:
@@ -170,17 +186,9 @@ def _bounds(call: ast.Call | None) -> Iterator[tuple[str, float]]:
 
 
 def _keyword(call: ast.Call | None, name: str) -> ast.expr | None:
-    if call is None:
-        return None
-    return next((one.value for one in call.keywords if one.arg == name), None)
+    given = () if call is None else call.keywords
+    return next((one.value for one in given if one.arg == name), None)
 
 
 def _marks(node: ast.ClassDef | ast.FunctionDef) -> list[str]:
     return [ast.unparse(mark) for mark in node.decorator_list]
-
-
-def _text(node: ast.stmt | None) -> str:
-    value = node.value if isinstance(node, ast.Expr) else None
-    if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        return " ".join(value.value.split())
-    return ""

@@ -6,28 +6,176 @@ What is not understood is not known, and what is handed to something unknown is 
 from __future__ import annotations
 
 import ast
+import contextlib
 from typing import Any
 
-from vllm_mods.serve import meaning
-from vllm_mods.serve.lookups import Frame, Lookups
+from vllm_mods.serve import configs, meaning
+from vllm_mods.serve.configs import Member
 from vllm_mods.serve.meaning import (
+    ABSENT,
+    OF_TREE,
     UNKNOWN,
     CodeReference,
+    Frame,
     KnownObject,
-    Member,
     RefusedError,
+    Trail,
+    items_of,
     known,
     truth,
 )
-from vllm_mods.serve.source import dotted
+from vllm_mods.serve.source import (
+    AnyPlace,
+    ClassPlace,
+    FunctionPlace,
+    ModuleSources,
+    SourcePlace,
+    as_class,
+    dotted,
+    last_name,
+)
 
-_LONGEST = 200
+_ENVIRONMENT = "vllm/envs.py"
+# What may have been added to since it was made.
+_CHANGING = (list, dict, set, KnownObject)
 
 
-class Expressions(Lookups):
-    """Evaluates expressions other than calls."""
+class Expressions:
+    """Remembers what is known, and evaluates expressions other than calls.
 
-    def evaluate(self, node: ast.expr | None, frame: Frame) -> Any:  # noqa: ANN401  (whatever Python holds)
+    ``Objects`` makes calls, ``Statements`` runs what is called.
+    """
+
+    def __init__(self, sources: ModuleSources) -> None:
+        self.sources = sources
+        self.trail: Trail | None = None
+        self.lost: dict[int, object] = {}
+        self._constants: dict[int, Any] = {}
+
+    def call(self, callee: CodeReference, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function or class of the tree. Raises ``RefusedError`` where it raises."""
+        raise NotImplementedError
+
+    def write(self, into: dict[str, Any], key: str, value: object) -> None:
+        """Set a name or an attribute, so that it can be taken back."""
+        if self.trail is not None:
+            self.trail.append((into, key, into.get(key, ABSENT)))
+        into[key] = value
+
+    def assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
+        """Set what stands before an ``=``, or what a loop gives its values to."""
+        if isinstance(target, ast.Attribute):
+            owner = self.evaluate(target.value, frame)
+            if isinstance(owner, KnownObject):
+                self.write(owner.attrs, target.attr, value)
+        elif isinstance(target, ast.Subscript):
+            owner = self.evaluate(target.value, frame)
+            key = self.evaluate(target.slice, frame) if isinstance(owner, dict) else UNKNOWN
+            if isinstance(owner, dict) and isinstance(key, str):
+                self.write(owner, key, value)
+            else:
+                self.lose(owner)
+        elif isinstance(target, ast.Name):
+            self.write(frame.names, target.id, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            fits = isinstance(value, (tuple, list)) and len(value) == len(target.elts)
+            parts = value if fits else [UNKNOWN] * len(target.elts)
+            for one, part in zip(target.elts, parts, strict=True):
+                self.assign(one, part, frame)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, UNKNOWN, frame)
+
+    def lose(self, *values: object) -> Any:
+        """Take what something unknown may have changed as not known any more, as its result is."""
+        for value in values:
+            if id(value) in self.lost or not isinstance(value, _CHANGING):
+                continue
+            if isinstance(value, KnownObject) and value.partly:
+                continue  # what is known of it is what was asked for
+            self.lost[id(value)] = value
+            held = value.attrs if isinstance(value, KnownObject) else value
+            self.lose(*(held.values() if isinstance(held, dict) else held))
+        return UNKNOWN
+
+    def named(self, node: ast.expr, frame: Frame) -> Any:
+        """Return what a name of the module means."""
+        place = self.sources.find(frame.path, dotted(node))
+        return UNKNOWN if place is None else self.at(place)
+
+    def at(self, place: AnyPlace) -> Any:
+        """Return what is defined somewhere in the tree."""
+        if place.path == _ENVIRONMENT:
+            return UNKNOWN
+        if isinstance(place.node, (ast.ClassDef, ast.FunctionDef)):
+            return CodeReference(SourcePlace(place.path, place.node))
+        value = getattr(place.node, "value", None)
+        if not isinstance(value, ast.expr) or isinstance(place.node, ast.AugAssign):
+            return UNKNOWN
+        key = id(place.node)
+        if key not in self._constants:
+            self._constants[key] = UNKNOWN  # until it is known: a name may mean itself
+            self._constants[key] = self.evaluate(value, Frame(place.path, {}))
+        found = self._constants[key]
+        return UNKNOWN if isinstance(found, _CHANGING) else found
+
+    def attribute(self, owner: Any, name: str) -> Any:
+        """Return an attribute of what is known: a field, a member, a method."""
+        if isinstance(owner, Member) and (name == "name" or (name == "value" and owner.plain)):
+            return getattr(owner, name)
+        if isinstance(owner, KnownObject):
+            if name in owner.attrs:
+                return owner.attrs[name]
+            if owner.partly and name in configs.fields(self.sources, owner.cls):
+                return UNKNOWN
+            return self.inherited(owner.cls, name, owner)
+        cls = as_class(owner.place) if isinstance(owner, CodeReference) else None
+        return UNKNOWN if cls is None else self.inherited(cls, name, owner)
+
+    def inherited(self, cls: ClassPlace, name: str, owner: KnownObject | CodeReference) -> Any:
+        """Return what a class says of a name: a member, the default of a field, a method."""
+        if meaning.is_plain_enum(self.sources, cls):
+            members = configs.members(cls)
+            if name == "__members__":
+                return members
+            if name in members:
+                return members[name]
+        for one in self.sources.bases(cls):
+            for member in one.node.body:
+                if isinstance(member, ast.FunctionDef) and member.name == name:
+                    return self.method(SourcePlace(one.path, member), owner)
+                if isinstance(member, ast.AnnAssign) and dotted(member.target) == name:
+                    found = self.default(member.value, Frame(one.path, {}))
+                    if isinstance(owner, KnownObject):
+                        owner.attrs[name] = found  # the same object each time
+                    elif isinstance(found, _CHANGING):
+                        return UNKNOWN
+                    return found
+        return UNKNOWN
+
+    def method(self, place: FunctionPlace, owner: KnownObject | CodeReference) -> Any:
+        """Return a method of an object or class, or what a property comes to."""
+        marks = {last_name(mark) for mark in place.node.decorator_list}
+        if marks & {"property", "cached_property"}:
+            called = isinstance(owner, KnownObject)
+            return self.call(CodeReference(place, owner), [], {}) if called else UNKNOWN
+        if "classmethod" in marks and isinstance(owner, KnownObject):
+            owner = CodeReference(owner.cls)
+        return CodeReference(place, None if "staticmethod" in marks else owner)
+
+    def default(self, value: ast.expr | None, frame: Frame) -> Any:
+        """Return the default of a field of a dataclass, a new one each time."""
+        if isinstance(value, ast.Call) and dotted(value.func) in {"Field", "field"}:
+            given = {one.arg: one.value for one in value.keywords}
+            factory = given.get("default_factory")
+            if isinstance(factory, ast.Lambda):
+                value = factory.body
+            elif factory is not None:
+                value = ast.Call(func=factory, args=[], keywords=[])
+            else:
+                value = given.get("default", value.args[0] if value.args else None)
+        return UNKNOWN if value is None else self.evaluate(value, frame)
+
+    def evaluate(self, node: ast.expr | None, frame: Frame) -> Any:
         """Return what an expression comes to. Raises ``RefusedError`` where the tree raises."""
         if node is None:
             return None
@@ -38,8 +186,7 @@ class Expressions(Lookups):
     def holds(self, node: ast.expr, frame: Frame) -> bool | None:
         """Return whether a test is true, ``None`` if that is not known."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = self.holds(node.operand, frame)
-            return None if inner is None else not inner
+            return _not(self.holds(node.operand, frame))
         if isinstance(node, ast.BoolOp):
             decides = isinstance(node.op, ast.Or)
             answer: bool | None = not decides
@@ -53,65 +200,53 @@ class Expressions(Lookups):
 
     # --- one kind each
 
-    def _as_constant(self, node: ast.Constant, _frame: Frame) -> Any:  # noqa: ANN401
+    def _as_constant(self, node: ast.Constant, _frame: Frame) -> Any:
         return node.value
 
-    def _as_joinedstr(self, node: ast.JoinedStr, frame: Frame) -> Any:  # noqa: ANN401
-        parts = []
-        for one in node.values:
-            if isinstance(one, ast.FormattedValue):
-                value = self.evaluate(one.value, frame)
-                parts.append("…" if value is UNKNOWN else str(value))
-            else:
-                parts.append(str(self.evaluate(one, frame)))
-        return "".join(parts)
+    def _as_joinedstr(self, node: ast.JoinedStr, frame: Frame) -> str:
+        parts = (one.value if isinstance(one, ast.FormattedValue) else one for one in node.values)
+        return "".join(str(self.evaluate(one, frame)) for one in parts)
 
-    def _as_name(self, node: ast.Name, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_name(self, node: ast.Name, frame: Frame) -> Any:
         return frame.names[node.id] if node.id in frame.names else self.named(node, frame)
 
-    def _as_attribute(self, node: ast.Attribute, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_attribute(self, node: ast.Attribute, frame: Frame) -> Any:
         owner = self.evaluate(node.value, frame)
         if owner is not UNKNOWN:
             return self.attribute(owner, node.attr)
         head = (dotted(node) or "").partition(".")[0]
         return self.named(node, frame) if head and head not in frame.names else UNKNOWN
 
-    def _as_subscript(self, node: ast.Subscript, frame: Frame) -> Any:  # noqa: ANN401
-        owner, key = self.evaluate(node.value, frame), None
-        if isinstance(node.slice, ast.Slice):
-            bounds = [
-                self.evaluate(b, frame)
-                for b in (node.slice.lower, node.slice.upper, node.slice.step)
-            ]
-            key = slice(*bounds) if known(bounds) else UNKNOWN
-        else:
-            key = self.evaluate(node.slice, frame)
-        if key is UNKNOWN:
-            return UNKNOWN
-        if isinstance(owner, CodeReference) and isinstance(key, str):
-            if meaning.is_plain_enum(self.sources, owner.place):
-                members = {m.name: m for m in meaning.enumerated(owner.place)}
-                if key not in members:
-                    there = ", ".join(members)
-                    raise RefusedError(f"{key!r} is not one of {there}")
-                return members[key]
-            return KnownObject(owner.place, partly=True)  # one of them, or it raises
-        if isinstance(owner, (list, tuple, str, dict)):
-            try:
-                return owner[key]  # type: ignore[index]
-            except (LookupError, TypeError):
-                return UNKNOWN
+    def _as_slice(self, node: ast.Slice, frame: Frame) -> Any:
+        bounds = [self.evaluate(one, frame) for one in (node.lower, node.upper, node.step)]
+        return slice(*bounds) if known(bounds) else UNKNOWN
+
+    def _as_subscript(self, node: ast.Subscript, frame: Frame) -> Any:
+        owner, key = self.evaluate(node.value, frame), self.evaluate(node.slice, frame)
+        cls = as_class(owner.place) if isinstance(owner, CodeReference) else None
+        if cls is not None and isinstance(key, str):
+            return self._member(cls, key)
+        if key is not UNKNOWN and isinstance(owner, (list, tuple, str, dict)):
+            with contextlib.suppress(LookupError, TypeError):
+                return owner[key]
         return UNKNOWN
 
-    def _as_unaryop(self, node: ast.UnaryOp, frame: Frame) -> Any:  # noqa: ANN401
+    def _member(self, cls: ClassPlace, name: str) -> Member | KnownObject:
+        if not meaning.is_plain_enum(self.sources, cls):
+            return KnownObject(cls, partly=True)  # one of them, or it raises
+        members = configs.members(cls)
+        if name not in members:
+            raise RefusedError(f"{name!r} is not one of {', '.join(members)}")
+        return members[name]
+
+    def _as_unaryop(self, node: ast.UnaryOp, frame: Frame) -> Any:
         if isinstance(node.op, ast.Not):
-            answer = self.holds(node.operand, frame)
-            return UNKNOWN if answer is None else not answer
+            return _told(_not(self.holds(node.operand, frame)))
         value = self.evaluate(node.operand, frame)
         number = isinstance(value, (int, float)) and isinstance(node.op, ast.USub)
         return -value if number else UNKNOWN
 
-    def _as_boolop(self, node: ast.BoolOp, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_boolop(self, node: ast.BoolOp, frame: Frame) -> Any:
         value: Any = UNKNOWN
         for one in node.values:
             value = self.evaluate(one, frame)
@@ -122,31 +257,30 @@ class Expressions(Lookups):
                 return value
         return value
 
-    def _as_ifexp(self, node: ast.IfExp, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_ifexp(self, node: ast.IfExp, frame: Frame) -> Any:
         answer = self.holds(node.test, frame)
         if answer is None:
             return UNKNOWN
         return self.evaluate(node.body if answer else node.orelse, frame)
 
-    def _as_binop(self, node: ast.BinOp, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_binop(self, node: ast.BinOp, frame: Frame) -> Any:
         one, other = self.evaluate(node.left, frame), self.evaluate(node.right, frame)
         return self.operated(node.op, one, other)
 
-    def operated(self, op: ast.AST, one: Any, other: Any) -> Any:  # noqa: ANN401
+    def operated(self, op: ast.AST, one: Any, other: Any) -> Any:
         """Return what an operator makes of two values."""
-        values = [one, other]
         if isinstance(op, (ast.Mod, ast.FloorDiv)) and type(other) is int and other == 0:
             raise RefusedError("division by 0")
-        if type(op) not in meaning.OPERATORS or not known(values):
+        if type(op) not in meaning.OPERATORS or not known([one, other]):
             return UNKNOWN
-        if any(isinstance(value, (KnownObject, Member, CodeReference)) for value in values):
+        if isinstance(one, OF_TREE) or isinstance(other, OF_TREE):
             return UNKNOWN
         try:
             return meaning.OPERATORS[type(op)](one, other)
         except (ArithmeticError, TypeError, ValueError):
             return UNKNOWN
 
-    def _as_compare(self, node: ast.Compare, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_compare(self, node: ast.Compare, frame: Frame) -> Any:
         left = self.evaluate(node.left, frame)
         answer: bool | None = True
         for op, right in zip(node.ops, node.comparators, strict=True):
@@ -156,26 +290,28 @@ class Expressions(Lookups):
                 return False
             answer = None if found is None else answer
             left = value
-        return UNKNOWN if answer is None else answer
+        return _told(answer)
 
-    def _compared(self, op: ast.cmpop, one: Any, other: Any) -> bool | None:  # noqa: ANN401
-        if isinstance(op, (ast.Is, ast.Eq)):
-            return meaning.same(one, other)
-        if isinstance(op, (ast.IsNot, ast.NotEq)):
-            answer = meaning.same(one, other)
-            return None if answer is None else not answer
-        if isinstance(op, (ast.In, ast.NotIn)):
-            answer = None if one is UNKNOWN else meaning.inside(one, other)
-            return None if answer is None else answer is isinstance(op, ast.In)
+    def _compared(self, op: ast.cmpop, one: Any, other: Any) -> bool | None:
+        match op:
+            case ast.Is() | ast.Eq():
+                return meaning.same(one, other)
+            case ast.IsNot() | ast.NotEq():
+                return _not(meaning.same(one, other))
+            case ast.In() | ast.NotIn():
+                answer = None if one is UNKNOWN else meaning.inside(one, other)
+                return answer if isinstance(op, ast.In) else _not(answer)
+            case _:
+                pass
         found = self.operated(op, one, other)
         return None if found is UNKNOWN else bool(found)
 
-    def _as_namedexpr(self, node: ast.NamedExpr, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_namedexpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
         value = self.evaluate(node.value, frame)
         self.write(frame.names, node.target.id, value)
         return value
 
-    def _several(self, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Any:  # noqa: ANN401
+    def _several(self, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Any:
         found: list[Any] = []
         for one in node.elts:
             value = self.evaluate(one.value if isinstance(one, ast.Starred) else one, frame)
@@ -189,15 +325,14 @@ class Expressions(Lookups):
 
     _as_list = _as_tuple = _several
 
-    def _as_set(self, node: ast.Set, frame: Frame) -> Any:  # noqa: ANN401
-        found = self._several(node, frame)
-        return _hashed(found)
+    def _as_set(self, node: ast.Set, frame: Frame) -> Any:
+        return _hashed(self._several(node, frame))
 
-    def _as_dict(self, node: ast.Dict, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_dict(self, node: ast.Dict, frame: Frame) -> Any:
         found: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             inner = self.evaluate(value, frame)
-            name = None if key is None else self.evaluate(key, frame)
+            name = self.evaluate(key, frame)
             if key is None and isinstance(inner, dict):
                 found.update(inner)
             elif key is not None and isinstance(name, (str, int, Member)):
@@ -206,18 +341,15 @@ class Expressions(Lookups):
                 return UNKNOWN
         return found
 
-    def _comprehended(self, node: Any, frame: Frame) -> Any:  # noqa: ANN401
+    def _comprehended(self, node: Any, frame: Frame) -> Any:
         found: list[Any] = []
-        if len(node.generators) != 1:
-            return UNKNOWN
         loop = node.generators[0]
-        items = items_of(self.evaluate(loop.iter, frame))
+        items = items_of(self.evaluate(loop.iter, frame)) if len(node.generators) == 1 else None
         if items is None:
             return UNKNOWN
         for item in items:
             inner = Frame(frame.path, dict(frame.names))
-            if not bind(loop.target, item, inner.names):
-                return UNKNOWN
+            self.assign(loop.target, item, inner)
             tests = [self.holds(test, inner) for test in loop.ifs]
             if None in tests:
                 return UNKNOWN
@@ -228,42 +360,26 @@ class Expressions(Lookups):
                 found.append(tuple(values) if pair else values[0])
         return found
 
-    def _as_dictcomp(self, node: ast.DictComp, frame: Frame) -> Any:  # noqa: ANN401
+    def _as_dictcomp(self, node: ast.DictComp, frame: Frame) -> Any:
         found = self._comprehended(node, frame)
         keyed = found is not UNKNOWN and all(isinstance(key, str) for key, _ in found)
         return dict(found) if keyed else UNKNOWN
 
     _as_listcomp = _as_generatorexp = _comprehended
 
-    def _as_setcomp(self, node: ast.SetComp, frame: Frame) -> Any:  # noqa: ANN401
-        found = self._comprehended(node, frame)
-        return found if found is UNKNOWN else _hashed(found)
+    def _as_setcomp(self, node: ast.SetComp, frame: Frame) -> Any:
+        return _hashed(self._comprehended(node, frame))
 
 
-def bind(target: ast.expr, value: Any, names: dict[str, Any]) -> bool:  # noqa: ANN401
-    """Give names to what a loop or an assignment yields; tell whether that could be done."""
-    if isinstance(target, ast.Name):
-        names[target.id] = value
-        return True
-    if isinstance(target, (ast.Tuple, ast.List)):
-        values = (
-            value
-            if isinstance(value, (tuple, list)) and len(value) == len(target.elts)
-            else [UNKNOWN] * len(target.elts)
-        )
-        done = [bind(one, part, names) for one, part in zip(target.elts, values, strict=True)]
-        return all(done)
-    return False
+def _not(answer: bool | None) -> bool | None:  # noqa: FBT001  (what is turned round)
+    return None if answer is None else not answer
 
 
-def items_of(value: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return what a loop goes over, ``None`` if that is not known."""
-    if isinstance(value, (list, tuple, set, frozenset, dict, range)) and len(value) <= _LONGEST:
-        return list(value)
-    return None
+def _told(answer: bool | None) -> Any:  # noqa: FBT001  (what is told)
+    return UNKNOWN if answer is None else answer
 
 
-def _hashed(found: Any) -> Any:  # noqa: ANN401
+def _hashed(found: Any) -> Any:
     try:
         return UNKNOWN if found is UNKNOWN or not known(found) else set(found)
     except TypeError:

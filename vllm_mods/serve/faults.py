@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.model import Level
-from vllm_mods.serve.values import ValueProblem
 
 
 class ServeFault(NamedTuple):
-    """One finding. ``subject`` is the flag, variable or mod; ``near`` what was probably meant."""
+    """One finding. ``subject`` is the flag, variable or mod; ``near`` what was probably meant.
+
+    What looks at a value only leaves the subject to those who know whose value it is.
+    """
 
     code: str
     subject: str
@@ -18,10 +21,9 @@ class ServeFault(NamedTuple):
     level: Level = Level.ERROR
 
 
-def fault_of(subject: str, one: ValueProblem) -> ServeFault:
-    """Return what is wrong with a value as a fault of its flag or variable."""
-    level = Level.NOTE if one.note else Level.ERROR
-    return ServeFault(one.code, subject, one.message, one.near, level)
+def of(subject: str, found: Iterable[ServeFault]) -> Iterator[ServeFault]:
+    """Yield what is wrong with a value as faults of its flag or variable."""
+    return (one._replace(subject=subject) for one in found)
 
 
 def note(code: str, subject: str, message: str) -> ServeFault:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted, text_of
+from vllm_mods.serve.source import ModuleSources, dotted, last_name, text_of
 
 
 class FlagRules(NamedTuple):
@@ -22,9 +22,15 @@ class FlagRules(NamedTuple):
     dict_subclasses: bool
     human_json: bool
 
+    def inverted(self, name: str) -> Iterator[str]:
+        """Yield what else a switch may be called: what turns off what it turns on."""
+        for prefix, inverse in self.inverses.items():
+            if name.startswith(prefix):
+                yield inverse + name.removeprefix(prefix)
 
-def read(sources: ModuleSources, makers: Mapping[str, SourcePlace]) -> FlagRules:
-    """Return the rules of a tree; ``makers`` are its ``get_kwargs``, by their files."""
+
+def read(sources: ModuleSources, makers: Iterable[str]) -> FlagRules:
+    """Return the rules of a tree; ``makers`` are the files of its ``get_kwargs``."""
     human: dict[str, str] = {}
     optional_text = dict_subclasses = human_json = False
     inverses: dict[str, str] = {}
@@ -60,9 +66,8 @@ def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
         ]
         if dotted(node.test.left) == "name" and reads:
             against = node.test.comparators[0]
-            against = sets.get(dotted(against) or "", against)
-            for one in ast.walk(against):
-                if text := text_of(one) if isinstance(one, ast.expr) else None:
+            for one in ast.walk(sets.get(dotted(against) or "", against)):
+                if text := text_of(one):
                     yield text, reads[0]
 
 
@@ -72,7 +77,7 @@ def _inverses(sources: ModuleSources, path: str) -> dict[str, str]:
     for node in parsed.body if parsed else ():
         if not isinstance(node, ast.ClassDef):
             continue
-        if not any((dotted(base) or "").endswith("BooleanOptionalAction") for base in node.bases):
+        if not any(last_name(base).endswith("BooleanOptionalAction") for base in node.bases):
             continue
         for member in node.body:
             if isinstance(member, ast.Assign) and isinstance(member.value, ast.Dict):

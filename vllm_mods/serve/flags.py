@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.serve import configs, flag_rules
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted, text_of
+from vllm_mods.serve.source import (
+    AnyPlace,
+    ClassPlace,
+    FunctionPlace,
+    ModuleSources,
+    SourcePlace,
+    as_class,
+    dotted,
+    text_of,
+)
 
 _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.
@@ -29,18 +39,16 @@ class Flag(NamedTuple):
     """One flag. ``names`` is as vLLM writes them, short ones too.
 
     ``owner`` and ``field`` are the config class, or where it is named, and the field of it that the
-    flag is made from (``owner_of`` finds the class).
+    flag is made from (``class_of`` finds the class).
     ``given`` has the keywords of ``add_argument`` that are stated otherwise, ``None`` for one taken
     away; ``removed`` the choices taken away; ``computed`` the keywords changed in a way only a run
     can tell.
     """
 
     names: tuple[str, ...]
-    path: str
-    line: int
-    owner: SourcePlace | None = None
+    owner: AnyPlace | None = None
     field: str | None = None
-    given: Mapping[str, SourcePlace | None] = {}
+    given: Mapping[str, AnyPlace | None] = {}
     removed: tuple[object, ...] = ()
     computed: frozenset[str] = frozenset()
 
@@ -56,14 +64,14 @@ class Flags(NamedTuple):
     flags: tuple[Flag, ...]
     by_name: Mapping[str, Flag]
     rules: flag_rules.FlagRules
-    entry: SourcePlace
+    entry: FunctionPlace
 
 
 @dataclass(slots=True)
 class _FlagChange:
     """What was done to the keywords of one field after ``get_kwargs``."""
 
-    given: dict[str, SourcePlace | None] = field(default_factory=dict)
+    given: dict[str, AnyPlace | None] = field(default_factory=dict)
     removed: list[object] = field(default_factory=list)
     computed: set[str] = field(default_factory=set)
 
@@ -72,11 +80,8 @@ class _FlagChange:
 class _Kwargs:
     """The dict that ``get_kwargs(Cls)`` returns. ``cls`` is the class, or where it is named."""
 
-    cls: SourcePlace
-    changes: dict[str, _FlagChange] = field(default_factory=dict)
-
-    def change(self, name: str) -> _FlagChange:
-        return self.changes.setdefault(name, _FlagChange())
+    cls: AnyPlace
+    changes: defaultdict[str, _FlagChange] = field(default_factory=lambda: defaultdict(_FlagChange))
 
 
 class _One(NamedTuple):
@@ -85,13 +90,17 @@ class _One(NamedTuple):
     kwargs: _Kwargs
     field: str
 
+    @property
+    def change(self) -> _FlagChange:
+        return self.kwargs.changes[self.field]
+
 
 class _FlagScope(NamedTuple):
     """A function being followed: its file, the class it was found in and the one it is called on."""
 
     path: str
-    inside: SourcePlace | None
-    cls: SourcePlace | None
+    inside: ClassPlace | None
+    cls: ClassPlace | None
     names: dict[str, _Kwargs | _One]
 
 
@@ -99,7 +108,7 @@ def read(sources: ModuleSources) -> Flags:
     """Return the flags of ``vllm serve``. Raises ``TreeError`` where the tree does not say them."""
     entry = _entry(sources)
     reader = _FlagReader(sources)
-    reader.function(entry, None, None, {})
+    reader.function(entry, _FlagScope(entry.path, None, None, {}))
     flags = tuple(reader.flags)
     return Flags(
         flags=flags,
@@ -109,13 +118,13 @@ def read(sources: ModuleSources) -> Flags:
     )
 
 
-def _entry(sources: ModuleSources) -> SourcePlace:
+def _entry(sources: ModuleSources) -> FunctionPlace:
     """Find ``make_arg_parser``: its file has moved twice."""
     named = [path for path in sources.tree.paths(FOLDER) if path.endswith(FILE)]
     for path in sorted(named, key=lambda path: (path.count("/"), path)):
         found = sources.find(path, _ENTRY)
         if found is not None and isinstance(found.node, ast.FunctionDef):
-            return found
+            return SourcePlace(found.path, found.node)
     raise TreeError(
         f"{sources.tree.spec}: no cli_args.py below {FOLDER} has a function {_ENTRY}, so its flags "
         "cannot be read",
@@ -129,22 +138,14 @@ class _FlagReader:
     def __init__(self, sources: ModuleSources) -> None:
         self.sources = sources
         self.flags: list[Flag] = []
-        self.makers: dict[str, SourcePlace] = {}
-        self.followed: set[SourcePlace] = set()
+        self.makers: dict[str, None] = {}
+        self.followed: set[FunctionPlace] = set()
 
-    def function(
-        self,
-        at: SourcePlace,
-        inside: SourcePlace | None,
-        cls: SourcePlace | None,
-        names: dict[str, _Kwargs | _One],
-    ) -> _Kwargs | None:
+    def function(self, at: FunctionPlace, scope: _FlagScope) -> _Kwargs | None:
         """Follow one function; return the keywords that it returns, if it does."""
-        assert isinstance(at.node, ast.FunctionDef)  # noqa: S101  (callers look for functions)
-        scope = _FlagScope(at.path, inside, cls, names)
         self.block(at.node.body, scope)
         last = at.node.body[-1]
-        value = names.get(dotted(last.value) or "") if isinstance(last, ast.Return) else None
+        value = scope.names.get(dotted(last.value) or "") if isinstance(last, ast.Return) else None
         return value if isinstance(value, _Kwargs) else None
 
     def block(self, body: list[ast.stmt], scope: _FlagScope) -> None:
@@ -189,30 +190,30 @@ class _FlagReader:
         return None
 
     def call(self, node: ast.Call, scope: _FlagScope) -> _Kwargs | None:
-        name = dotted(node.func) or ""
-        last = node.func.attr if isinstance(node.func, ast.Attribute) else name
-        if last == "add_argument":
-            self.add(node, scope)
-        elif last in {"remove", "append", "extend", "insert", "update"}:
-            self.mutate(node, last, scope)
-        elif name == "get_kwargs" and node.args:
-            return self.kwargs(node, scope)
-        elif isinstance(node.func, ast.Attribute):
-            return self.method(node, node.func, scope)
+        match node.func:
+            case ast.Attribute(attr="add_argument"):
+                self.add(node, scope)
+            case ast.Attribute(attr="remove" | "append" | "extend" | "insert" | "update") as func:
+                self.mutate(node, func, scope)
+            case ast.Name(id="get_kwargs") if node.args:
+                return self.kwargs(node, scope)
+            case ast.Attribute() as func:
+                return self.method(node, func, scope)
+            case _:
+                pass
         return None
 
     def kwargs(self, node: ast.Call, scope: _FlagScope) -> _Kwargs | None:
         maker = self.sources.find(scope.path, "get_kwargs") or self.imported(scope)
         if maker is not None:
-            self.makers[maker.path] = maker
+            self.makers[maker.path] = None
         named = SourcePlace(scope.path, node.args[0])
         cls = scope.cls if dotted(named.node) == "cls" else named
         return None if cls is None else _Kwargs(cls)
 
-    def imported(self, scope: _FlagScope) -> SourcePlace | None:
+    def imported(self, scope: _FlagScope) -> AnyPlace | None:
         """Find ``get_kwargs`` where the function itself imports it."""
-        parsed = self.sources.parse(scope.path)
-        for one in ast.walk(parsed) if parsed else ():
+        for one in self.sources.nodes(scope.path):
             if isinstance(one, ast.ImportFrom) and any(a.name == "get_kwargs" for a in one.names):
                 path = self.sources.file_of(one.module or "")
                 return self.sources.find(path, "get_kwargs") if path else None
@@ -220,22 +221,24 @@ class _FlagReader:
 
     def method(self, node: ast.Call, func: ast.Attribute, scope: _FlagScope) -> _Kwargs | None:
         """Follow ``FrontendArgs.add_cli_args(parser)``, ``cls.…`` and ``super().…``."""
-        above = None
-        if isinstance(func.value, ast.Call) and dotted(func.value.func) == "super":
-            cls, above = scope.cls, scope.inside
-        else:
-            named = dotted(func.value) or ""
-            cls = scope.cls if named == "cls" else self.sources.find(scope.path, named)
-        if cls is None or not isinstance(cls.node, ast.ClassDef):
-            return None
-        found = self.sources.method(cls, func.attr, above=above)
+        upwards = isinstance(func.value, ast.Call) and dotted(func.value.func) == "super"
+        named = dotted(func.value)
+        cls = scope.cls if upwards or named == "cls" else self.sources.find_class(scope.path, named)
+        order = [*self.sources.bases(cls)] if cls else []
+        if upwards and scope.inside is not None:
+            order = order[order.index(scope.inside) + 1 :] if scope.inside in order else []
+        found, owner = next(
+            (
+                (SourcePlace(one.path, member), one)
+                for one in order
+                for member in one.node.body
+                if isinstance(member, ast.FunctionDef) and member.name == func.attr
+            ),
+            (None, None),
+        )
         if found is None or found in self.followed:
             return None
         self.followed.add(found)
-        owner = next(
-            one for one in self.sources.bases(cls) if found.node in getattr(one.node, "body", ())
-        )
-        assert isinstance(found.node, ast.FunctionDef)  # noqa: S101  (what method returns)
         parameters = [arg.arg for arg in found.node.args.args if arg.arg not in {"cls", "self"}]
         passed = (self.value(arg, scope) for arg in node.args)
         names = {
@@ -243,16 +246,16 @@ class _FlagReader:
             for name, value in zip(parameters, passed, strict=False)
             if value is not None
         }
-        return self.function(found, owner, cls, names)
+        return self.function(found, _FlagScope(found.path, owner, cls, names))
 
     def target(self, node: ast.expr, scope: _FlagScope) -> tuple[_FlagChange, str] | None:
         """Find what ``kwargs["field"]["keyword"]`` stands for."""
         if not isinstance(node, ast.Subscript):
             return None
         one, key = self.value(node.value, scope), text_of(node.slice)
-        return (one.kwargs.change(one.field), key) if isinstance(one, _One) and key else None
+        return (one.change, key) if isinstance(one, _One) and key else None
 
-    def set(self, node: ast.expr, value: SourcePlace | None, scope: _FlagScope) -> None:
+    def set(self, node: ast.expr, value: AnyPlace | None, scope: _FlagScope) -> None:
         found = self.target(node, scope)
         if found is not None:
             found[0].given[found[1]] = value
@@ -262,13 +265,12 @@ class _FlagReader:
         if found is not None:
             found[0].computed.add(found[1])
 
-    def mutate(self, node: ast.Call, what: str, scope: _FlagScope) -> None:
-        assert isinstance(node.func, ast.Attribute)  # noqa: S101  (it has a last name)
-        found = self.target(node.func.value, scope)
+    def mutate(self, node: ast.Call, func: ast.Attribute, scope: _FlagScope) -> None:
+        found = self.target(func.value, scope)
         if found is None:
             return
         value = constant(self.sources, SourcePlace(scope.path, node.args[0])) if node.args else None
-        if what == "remove" and value is not None:
+        if func.attr == "remove" and value is not None:
             found[0].removed.append(value)
         else:
             found[0].computed.add(found[1])
@@ -285,28 +287,18 @@ class _FlagReader:
             for body in [*_turns(node)] or [node.body]:
                 self.block(body, scope)
             return
-        cls = _class(self.sources, whole.cls)
-        for name, one in (configs.fields(self.sources, cls) if cls else {}).items():
-            change = whole.changes.get(name, _FlagChange())
-            more = constant(self.sources, change.given.get("flags"))
-            self.flags.append(
-                Flag(
-                    names=(*(more if isinstance(more, (list, tuple)) else ()), _dashed(name)),
-                    path=one.annotation.path,
-                    line=getattr(one.annotation.node, "lineno", 0),
-                    owner=whole.cls,
-                    field=name,
-                    given=dict(change.given),
-                    removed=tuple(change.removed),
-                    computed=frozenset(change.computed),
-                )
-            )
+        cls = class_of(self.sources, whole.cls)
+        for name in configs.fields(self.sources, cls) if cls else ():
+            one = _One(whole, name)
+            more = constant(self.sources, one.change.given.get("flags"))
+            short = more if isinstance(more, (list, tuple)) else ()
+            self.flags.append(_flag((*short, f"--{name.replace('_', '-')}"), one, {}))
 
     def add(self, node: ast.Call, scope: _FlagScope) -> None:
         names = tuple(name for arg in node.args if (name := text_of(arg)))
         if not names or not names[0].startswith("-"):
             return  # a positional
-        given: dict[str, SourcePlace | None] = {}
+        given: dict[str, AnyPlace | None] = {}
         base: _One | None = None
         for key, value in _keywords(node):
             if key is not None:
@@ -314,45 +306,37 @@ class _FlagReader:
             else:
                 found = self.value(value, scope)
                 base = found if isinstance(found, _One) else base
-        change = base.kwargs.changes.get(base.field, _FlagChange()) if base else _FlagChange()
-        if any(name in one.names for one in self.flags for name in names):
-            return  # the other branch of an `if` has it
-        self.flags.append(
-            Flag(
-                names=names,
-                path=scope.path,
-                line=node.lineno,
-                owner=base.kwargs.cls if base else None,
-                field=base.field if base else None,
-                given={**change.given, **given},
-                removed=tuple(change.removed),
-                computed=frozenset(change.computed),
-            )
-        )
+        if not any(name in one.names for one in self.flags for name in names):
+            self.flags.append(_flag(names, base, given))  # else the other branch of an `if` has it
 
 
-def owner_of(sources: ModuleSources, flag: Flag) -> SourcePlace | None:
-    """Return the config class that a flag is made from; ``None`` if it has none in the tree."""
-    return None if flag.owner is None else _class(sources, flag.owner)
+def _flag(names: tuple[str, ...], of: _One | None, given: Mapping[str, AnyPlace | None]) -> Flag:
+    if of is None:
+        return Flag(names, given=given)
+    change = of.change
+    return Flag(
+        names=names,
+        owner=of.kwargs.cls,
+        field=of.field,
+        given={**change.given, **given},
+        removed=tuple(change.removed),
+        computed=frozenset(change.computed),
+    )
 
 
-def _class(sources: ModuleSources, at: SourcePlace) -> SourcePlace | None:
-    if isinstance(at.node, ast.ClassDef):
-        return at
-    found = sources.find(at.path, dotted(at.node) or "")
-    return found if found is not None and isinstance(found.node, ast.ClassDef) else None
+def class_of(sources: ModuleSources, at: AnyPlace | None) -> ClassPlace | None:
+    """Return the config class that is somewhere, or named there; ``None`` if the tree has none."""
+    return as_class(at) or (sources.find_class(at.path, dotted(at.node)) if at else None)
 
 
-def constant(sources: ModuleSources, at: SourcePlace | None) -> object | None:
+def constant(sources: ModuleSources, at: AnyPlace | None) -> object | None:
     """Return the value of an expression without anything to compute in it; else ``None``."""
     if at is None:
         return None
     try:
         value: object = ast.literal_eval(at.node)
     except ValueError:
-        name = dotted(at.node)
-        found = sources.find(at.path, name) if name else None
-        inner = None if found is None else getattr(found.node, "value", None)
+        inner = sources.value(at.path, dotted(at.node))
         return None if inner is None else constant(sources, SourcePlace(at.path, inner))
     return value
 
@@ -389,7 +373,3 @@ def _turns(node: ast.For) -> Iterator[list[ast.stmt]]:
             if isinstance(target, ast.Name)
         }
         yield [_Filled(names).visit(copy.deepcopy(part)) for part in node.body]
-
-
-def _dashed(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

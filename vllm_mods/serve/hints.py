@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
+from vllm_mods.serve import configs
+from vllm_mods.serve.source import (
+    AnyPlace,
+    ClassPlace,
+    ModuleSources,
+    SourcePlace,
+    as_class,
+    dotted,
+    last_name,
+)
 
 _BUILTINS = frozenset({"bool", "int", "float", "str", "dict", "list", "tuple", "set", "None"})
 _CAPITAL = {"Dict": "dict", "List": "list", "Tuple": "tuple", "Set": "set"}
@@ -29,20 +38,26 @@ class Hint(NamedTuple):
     kind: str
     name: str = ""
     values: tuple[object, ...] = ()
-    args: tuple[SourcePlace, ...] = ()
-    place: SourcePlace | None = None
+    args: tuple[AnyPlace, ...] = ()
+    place: ClassPlace | None = None
 
 
 def hints(
-    sources: ModuleSources, annotation: SourcePlace, *, typing: bool = False
+    sources: ModuleSources, annotation: AnyPlace, *, typing: bool = False
 ) -> tuple[Hint, ...]:
-    """Take an annotation apart; ``typing`` as for ``Sources.find``."""
+    """Take an annotation apart; ``typing`` as for ``ModuleSources.find``."""
     return tuple(dict.fromkeys(_HintReader(sources, typing=typing).read(annotation, 0)))
 
 
-def has(found: tuple[Hint, ...], name: str) -> bool:
-    """Tell whether a builtin type is among the hints."""
-    return any(hint.kind == "builtin" and hint.name == name for hint in found)
+def literals(found: Iterable[Hint]) -> tuple[object, ...]:
+    """Return the values of all ``Literal`` among hints."""
+    return tuple(value for hint in found for value in hint.values)
+
+
+def config_class(sources: ModuleSources, found: Iterable[Hint]) -> ClassPlace | None:
+    """Return the first config class among hints."""
+    places = (hint.place for hint in found)
+    return next((one for one in places if one and configs.is_dataclass(sources, one)), None)
 
 
 class _HintReader:
@@ -50,34 +65,34 @@ class _HintReader:
         self.sources = sources
         self.typing = typing
 
-    def read(self, at: SourcePlace, depth: int) -> Iterator[Hint]:
-        node = at.node
-        if depth > _DEPTH:
-            yield Hint("other", "too deep")
-        elif isinstance(node, ast.Constant) and node.value is None:
-            yield Hint("builtin", "None")
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            try:
-                quoted = syntax_tree.parse(node.value, mode="eval").body  # a forward reference
-            except (SyntaxError, ValueError):
-                yield Hint("other", node.value)
-                return
-            yield from self.read(SourcePlace(at.path, quoted), depth + 1)
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            for side in (node.left, node.right):
-                yield from self.read(SourcePlace(at.path, side), depth + 1)
-        elif isinstance(node, ast.Subscript):
-            yield from self.subscript(at.path, node, depth)
-        else:
-            yield from self.named(at, dotted(node), depth)
+    def read(self, at: AnyPlace, depth: int) -> Iterator[Hint]:
+        match at.node:
+            case _ if depth > _DEPTH:
+                yield Hint("other", "too deep")
+            case ast.Constant(value=None):
+                yield Hint("builtin", "None")
+            case ast.Constant(value=str(text)):
+                try:
+                    quoted = syntax_tree.parse(text, mode="eval").body  # a forward reference
+                except (SyntaxError, ValueError):
+                    yield Hint("other", text)
+                    return
+                yield from self.read(SourcePlace(at.path, quoted), depth + 1)
+            case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+                for side in (left, right):
+                    yield from self.read(SourcePlace(at.path, side), depth + 1)
+            case ast.Subscript() as node:
+                yield from self.subscript(at.path, node, depth)
+            case node:
+                yield from self.named(at, dotted(node), depth)
 
     def subscript(self, path: str, node: ast.Subscript, depth: int) -> Iterator[Hint]:
         inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         args = tuple(SourcePlace(path, one) for one in inside)
-        name = (dotted(node.value) or "").rpartition(".")[2]
+        name = last_name(node.value)
         name = _CAPITAL.get(name, name)
         if name == "Literal":
-            yield Hint("literal", values=tuple(_values(self.sources, args, depth)))
+            yield Hint("literal", values=tuple(self.values(args, depth)))
         elif name in {"Union", "Optional"}:
             for one in args:
                 yield from self.read(one, depth + 1)
@@ -90,15 +105,15 @@ class _HintReader:
         else:
             yield Hint("other", ast.unparse(node))
 
-    def named(self, at: SourcePlace, name: str | None, depth: int) -> Iterator[Hint]:
-        place = self.sources.find(at.path, name, typing=self.typing) if name else None
+    def named(self, at: AnyPlace, name: str | None, depth: int) -> Iterator[Hint]:
+        place = self.sources.find(at.path, name, typing=self.typing)
         if name is None:
             yield Hint("other", ast.unparse(at.node))
         elif place is None:
             short = _CAPITAL.get(name, name)
             yield Hint("builtin", short) if short in _BUILTINS else Hint("other", name)
-        elif isinstance(place.node, ast.ClassDef):
-            yield Hint("class", place.node.name, place=place)
+        elif cls := as_class(place):
+            yield Hint("class", cls.node.name, place=cls)
         else:
             value = getattr(place.node, "value", None)  # `X = …`, `X: TypeAlias = …`, `type X = …`
             if value is None:
@@ -106,14 +121,13 @@ class _HintReader:
             else:
                 yield from self.read(SourcePlace(place.path, value), depth + 1)
 
-
-def _values(sources: ModuleSources, args: tuple[SourcePlace, ...], depth: int) -> Iterator[object]:
-    """Yield the values of a ``Literal``; another ``Literal`` inside it is opened."""
-    for one in args:
-        if isinstance(one.node, ast.Constant):
-            yield one.node.value
-        elif isinstance(one.node, ast.UnaryOp) and isinstance(one.node.operand, ast.Constant):
-            yield ast.literal_eval(one.node)
-        else:
-            for hint in _HintReader(sources, typing=False).read(one, depth + 1):
-                yield from hint.values
+    def values(self, args: tuple[AnyPlace, ...], depth: int) -> Iterator[object]:
+        """Yield the values of a ``Literal``; another ``Literal`` inside it is opened."""
+        for one in args:
+            if isinstance(one.node, ast.Constant):
+                yield one.node.value
+            elif isinstance(one.node, ast.UnaryOp) and isinstance(one.node.operand, ast.Constant):
+                yield ast.literal_eval(one.node)
+            else:
+                runtime = _HintReader(self.sources, typing=False)
+                yield from literals(runtime.read(one, depth + 1))

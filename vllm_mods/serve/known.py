@@ -28,20 +28,15 @@ class KnownFlags:
 
     def names(self) -> frozenset[str]:
         """Return all flags by name, with what pairs of prefixes make of them."""
-        pairs = self.flags.rules.inverses.items()
-        paired = (
-            inverse + name.removeprefix(prefix)
-            for name in self.flags.by_name
-            for prefix, inverse in pairs
-            if name.startswith(prefix)
+        return frozenset(self.flags.by_name).union(
+            *map(self.flags.rules.inverted, self.flags.by_name)
         )
-        return frozenset(self.flags.by_name).union(paired)
 
 
 def names_among(tree: Tree, wanted: Iterable[str]) -> frozenset[str]:
     """Return the flags of a tree, or none without parsing it if it does not mention what is wanted.
 
-    Raises ``TreeError`` as ``Known`` does.
+    Raises ``TreeError`` as ``KnownFlags`` does.
     """
     files = [path for path in tree.paths(flags.FOLDER) if path.endswith(flags.FILE)]
     texts = [tree.read(path) or b"" for path in (*files, flags.ENGINE)]

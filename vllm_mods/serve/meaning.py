@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from vllm_mods.serve import configs
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
+from vllm_mods.serve.configs import Member
+from vllm_mods.serve.source import ClassPlace, ModuleSources, SourcePlace, last_name
 
 
 class _UnknownValue:
@@ -18,6 +19,10 @@ class _UnknownValue:
 
 
 UNKNOWN: Final = _UnknownValue()
+ABSENT: Final = object()
+Trail = list[tuple[dict[str, Any], str, Any]]
+"""What was written into which names, and what stood there before, or ``ABSENT``."""
+_LONGEST = 200
 
 OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -43,6 +48,13 @@ class RefusedError(Exception):
         self.names = names
 
 
+class Frame(NamedTuple):
+    """One call: its names, and the file that it is in."""
+
+    path: str
+    names: dict[str, Any]
+
+
 @dataclass(eq=False, slots=True)
 class KnownObject:
     """An object of a class of the tree, with the attributes that are known so far.
@@ -50,62 +62,37 @@ class KnownObject:
     The others have their default, or are not known where only a part is (``partly``).
     """
 
-    cls: SourcePlace
+    cls: ClassPlace
     attrs: dict[str, Any] = field(default_factory=dict)
     partly: bool = False
 
     def __repr__(self) -> str:
-        return getattr(self.cls.node, "name", "…")
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of an enumeration; ``value`` is the source of one that is computed."""
-
-    cls: SourcePlace
-    name: str
-    value: object
-    plain: bool
-
-    def __repr__(self) -> str:
-        return self.name
+        return self.cls.node.name
 
 
 @dataclass(frozen=True, slots=True)
 class CodeReference:
     """A function or class of the tree; ``owner`` is what it is called on."""
 
-    place: SourcePlace
+    place: SourcePlace[ast.ClassDef | ast.FunctionDef]
     owner: Any = None
 
 
-def enumerated(cls: SourcePlace) -> Iterator[Member]:
-    """Yield the members of an enumeration."""
-    assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (the caller asked is_enum)
-    for node in cls.node.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            if not name.startswith("_"):
-                plain = isinstance(node.value, ast.Constant)
-                value = node.value.value if plain else ast.unparse(node.value)  # type: ignore[attr-defined]
-                yield Member(cls, name, value, plain)
+OF_TREE = (KnownObject, Member, CodeReference)
+"""What only code of the tree can compute with."""
 
 
-def is_plain_enum(sources: ModuleSources, cls: SourcePlace) -> bool:
+def is_plain_enum(sources: ModuleSources, cls: ClassPlace) -> bool:
     """Tell whether a class is an enumeration whose look-up is Python's own."""
-    return configs.is_enum(sources, cls) and not any(
-        isinstance(member, ast.FunctionDef) and member.name == "_missing_"
-        for one in sources.bases(cls)
-        for member in getattr(one.node, "body", ())
-    )
+    return configs.is_enum(sources, cls) and sources.method(cls, "_missing_") is None
 
 
 def known(value: object) -> bool:
     """Tell whether a value and all that it holds is known."""
+    if isinstance(value, dict):
+        value = [*value.values()]
     if isinstance(value, (list, tuple, set, frozenset)):
         return all(known(one) for one in value)
-    if isinstance(value, dict):
-        return all(known(one) for one in value.values())
     return value is not UNKNOWN
 
 
@@ -120,25 +107,21 @@ def truth(value: object) -> bool | None:
 
 def same(one: object, other: object) -> bool | None:  # noqa: PLR0911 - an answer per pair of kinds
     """Return whether two values are equal, ``None`` if that is not known."""
+    if isinstance(other, Member) and not isinstance(one, Member):
+        one, other = other, one
     if isinstance(one, Member) and isinstance(other, Member):
         if one.cls != other.cls:
             return None if _counts(one) or _counts(other) else False
         return one.name == other.name or (one.plain == other.plain and one.value == other.value)
-    if isinstance(one, Member) or isinstance(other, Member):
-        member, plain = (one, other) if isinstance(one, Member) else (other, one)
-        assert isinstance(member, Member)  # noqa: S101  (one of them is)
-        if plain is UNKNOWN:
+    if isinstance(one, Member):
+        if other is UNKNOWN:
             return None
-        return member.plain and member.value == plain if _counts(member) else False
-    if isinstance(one, (KnownObject, CodeReference)) or isinstance(
-        other, (KnownObject, CodeReference)
-    ):
+        return one.plain and one.value == other if _counts(one) else False
+    if isinstance(one, OF_TREE) or isinstance(other, OF_TREE):
         if one is None or other is None:
             return False
         return True if one is other else None
-    if not known(one) or not known(other):
-        return None
-    return bool(one == other)
+    return bool(one == other) if known(one) and known(other) else None
 
 
 def inside(item: object, container: object) -> bool | None:
@@ -151,13 +134,23 @@ def inside(item: object, container: object) -> bool | None:
     return None
 
 
-def is_a(sources: ModuleSources, cls: SourcePlace, other: SourcePlace) -> bool:
-    """Tell whether a class is another one or inherits from it."""
-    return any(one.node is other.node for one in sources.bases(cls))
+def items_of(value: Any) -> list[Any] | None:
+    """Return what a loop goes over, ``None`` if that is not known."""
+    if isinstance(value, (list, tuple, set, frozenset, dict, range)) and len(value) <= _LONGEST:
+        return list(value)
+    return None
+
+
+def undo(trail: Trail) -> None:
+    """Take back what was written."""
+    for into, key, before in reversed(trail):
+        if before is ABSENT:
+            into.pop(key, None)
+        else:
+            into[key] = before
 
 
 def _counts(member: Member) -> bool:
     """Tell whether a member is a number or a text itself, and equal to a plain one."""
-    assert isinstance(member.cls.node, ast.ClassDef)  # noqa: S101  (of an enumeration)
-    bases = {(dotted(base) or "").rpartition(".")[2] for base in member.cls.node.bases}
+    bases = {last_name(base) for base in member.cls.node.bases}
     return bool(bases & {"IntEnum", "StrEnum", "IntFlag", "int", "str"})

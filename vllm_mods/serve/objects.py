@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.serve import configs, meaning
+from vllm_mods.serve import configs, hints, meaning, values
 from vllm_mods.serve.calls import Calls
-from vllm_mods.serve.coercing import coerced
+from vllm_mods.serve.configs import ConfigField, Member
 from vllm_mods.serve.meaning import UNKNOWN, CodeReference, KnownObject, RefusedError
-from vllm_mods.serve.source import ModuleSources, SourcePlace
+from vllm_mods.serve.source import ClassPlace, FunctionPlace, ModuleSources
 
 _LENGTH = "max_model_len"
 
@@ -25,115 +24,146 @@ class Objects(Calls):
         super().__init__(sources)
         self.whole: dict[str, Any] = {}
 
-    def _special_VllmConfig(self, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401, N802  (its name)
+    def _special_VllmConfig(self, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: N802  (its name)
         if self.trail is None:
-            told = {
+            self.whole = {
                 name: self._copied(one) for name, one in kwargs.items() if id(one) not in self.lost
             }
-            self.whole = told
-        return self.give_up([*args, *kwargs.values()])
+        return self.lose(*args, *kwargs.values())
 
-    def model(self, callee: CodeReference) -> Any:  # noqa: ANN401
+    def model(self, callee: CodeReference) -> Any:
         """Return the model's configuration: of it the length is known that is asked for."""
-        cls = self.sources.find("vllm/config/__init__.py", "ModelConfig")
+        cls = self.sources.find_class("vllm/config/__init__.py", "ModelConfig")
         length = self.attribute(callee.owner, _LENGTH)
         asked = {_LENGTH: length} if type(length) is int and length > 0 else {}
         return UNKNOWN if cls is None else KnownObject(cls, asked, partly=True)
 
-    def make(self, cls: SourcePlace, given: dict[str, Any]) -> KnownObject:
+    def make(self, cls: ClassPlace, given: dict[str, Any]) -> KnownObject:
         """Make an object of a config class as pydantic would. Raises ``RefusedError``."""
         early = True
         for one in configs.validators(self.sources, cls, ""):
-            marks = ast.unparse(one.decorator_list[0])
-            if "model_validator" in marks and "before" in marks:
-                data = self.call(
-                    CodeReference(
-                        SourcePlace(_path(self.sources, cls, one), one), CodeReference(cls)
-                    ),
-                    [given],
-                    {},
-                )
+            if one.whole and one.mode == "before":
+                data = self.call(CodeReference(one.at, CodeReference(cls)), [given], {})
                 early &= isinstance(data, dict)
                 given = data if isinstance(data, dict) else given
         made = KnownObject(cls)
         fields = configs.fields(self.sources, cls)
         for name, value in given.items():
-            if name not in fields:
-                if configs.takes_any_key(self.sources, cls, early=not early) is None:
-                    raise RefusedError(f"{made!r} has no {name!r}", (name,))
-                continue
-            made.attrs[name] = self.validated(cls, fields[name], value)
+            if name in fields:
+                made.attrs[name] = self.validated(cls, fields[name], value)
+            elif configs.takes_any_key(self.sources, cls, early=not early) is None:
+                raise RefusedError(f"{made!r} has no {name!r}", (name,))
         self._hooks(cls, made, {n: v for n, v in given.items() if n in fields})
         return made
 
-    def validated(self, cls: SourcePlace, field: configs.ConfigField, value: Any) -> Any:  # noqa: ANN401
+    def validated(self, cls: ClassPlace, field: ConfigField, value: Any) -> Any:
         """Return what a field holds after its validators. Raises ``RefusedError``."""
         late = []
-        for one in configs.validators(self.sources, cls, field.name, late=True):
-            mark = next(
-                (ast.unparse(m) for m in one.decorator_list if "validator" in ast.unparse(m)), ""
-            )
-            if "model_validator" in mark:
+        for one in configs.validators(self.sources, cls, field.name):
+            if one.whole:
                 continue
-            if "mode='before'" in mark:
-                value = self._validator(cls, one, value)
-            elif "mode='wrap'" in mark and value is None and configs.lets_none_through(one):
-                return None
-            elif "mode='plain'" in mark or (
-                "mode='wrap'" in mark and not configs.lets_none_through(one)
-            ):
+            if one.mode == "before":
+                value = self._validator(cls, one.at, value)
+            elif not one.early:
+                late.append(one.at)
+            elif one.mode == "plain" or not one.lets_none_through:
                 return UNKNOWN
-            elif "mode='wrap'" not in mark:
-                late.append(one)
-        value = coerced(self, field, value)
-        for one in late:
-            value = self._validator(cls, one, value)
+            elif value is None:
+                return None
+        value = self.coerced(field, value)
+        for at in late:
+            value = self._validator(cls, at, value)
         return value
 
-    def _validator(self, cls: SourcePlace, one: ast.FunctionDef, value: Any) -> Any:  # noqa: ANN401
-        if value is UNKNOWN:
+    def _validator(self, cls: ClassPlace, at: FunctionPlace, value: Any) -> Any:
+        if value is UNKNOWN or len(at.node.args.args) != 2:
             return UNKNOWN
-        parameters = [arg.arg for arg in one.args.args]
-        if len(parameters) != 2:
-            return UNKNOWN
-        place = SourcePlace(_path(self.sources, cls, one), one)
-        return self.call(CodeReference(place, CodeReference(cls)), [value], {})
+        return self.call(CodeReference(at, CodeReference(cls)), [value], {})
 
-    def _hooks(self, cls: SourcePlace, made: KnownObject, given: dict[str, Any]) -> None:
+    def coerced(self, field: ConfigField, value: Any) -> Any:
+        """Return what pydantic makes of a value: a member, an object. Raises ``RefusedError``."""
+        if isinstance(value, (KnownObject, Member)) or not meaning.known(value):
+            return value
+        if not _is_json(value):
+            return UNKNOWN
+        if values.is_unchecked(field):
+            return value
+        found = hints.hints(self.sources, field.annotation)
+        config = hints.config_class(self.sources, found)
+        if isinstance(value, dict) and config is not None:
+            return self.make(config, value)
+        wrong = [*values.type_problems(self.sources, found, value, field.name)]
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            wrong += values.bound_problems(field, value, field.name)
+        if wrong:
+            raise RefusedError(wrong[0].message, (field.name,))
+        return _converted(self.sources, found, value)
+
+    def _hooks(self, cls: ClassPlace, made: KnownObject, given: dict[str, Any]) -> None:
         post = self.sources.method(cls, "__post_init__")
-        if post is not None and isinstance(post.node, ast.FunctionDef):
-            wanted = [arg.arg for arg in post.node.args.args[1:]]
-            init = {name: made.attrs.get(name, given.get(name, UNKNOWN)) for name in wanted}
-            for name in wanted:
-                if name not in given:
-                    init[name] = self.attribute(made, name)
+        if post is not None:
+            init = {
+                name: made.attrs.get(name, given[name])
+                if name in given
+                else self.attribute(made, name)
+                for name in (arg.arg for arg in post.node.args.args[1:])
+            }
             self.call(CodeReference(post, made), [], init)
-        for one in self.sources.bases(cls):
-            for member in getattr(one.node, "body", ()):
-                text = " ".join(ast.unparse(m) for m in getattr(member, "decorator_list", ()))
-                if "model_validator" in text and "after" in text:
-                    self.call(CodeReference(SourcePlace(one.path, member), made), [], {})
+        for one in self.sources.methods(cls):
+            text = " ".join(ast.unparse(mark) for mark in one.node.decorator_list)
+            if "model_validator" in text and "after" in text:
+                self.call(CodeReference(one, made), [], {})
 
-    def made_by_call(self, cls: SourcePlace, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+    def made_by_call(self, cls: ClassPlace, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return what calling a class gives. Raises ``RefusedError``."""
         if not args and configs.is_dataclass(self.sources, cls):
             own = self.sources.method(cls, "__init__") or self.sources.method(cls, "__new__")
             if own is None:
                 return self.make(cls, kwargs)
         if meaning.is_plain_enum(self.sources, cls) and len(args) == 1 and args[0] is not UNKNOWN:
-            for member in meaning.enumerated(cls):
+            for member in configs.members(cls).values():
                 if member == args[0] or (member.plain and member.value == args[0]):
                     return member
             return UNKNOWN
-        return self.give_up([*args, *kwargs.values()])
-
-    def give_up(self, given: Sequence[Any]) -> Any:  # noqa: ANN401
-        """Lose what is handed to something that cannot be followed."""
-        for one in given:
-            self.lose(one)
-        return UNKNOWN
+        return self.lose(*args, *kwargs.values())
 
 
-def _path(sources: ModuleSources, cls: SourcePlace, member: ast.FunctionDef) -> str:
-    """Return the file of a method that a class has or inherits."""
-    return next(one.path for one in sources.bases(cls) if member in getattr(one.node, "body", ()))
+def _is_json(value: object) -> bool:
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, (list, tuple)):
+        return all(_is_json(one) for one in value)
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _converted(  # noqa: C901, PLR0911 - one kind of type per branch
+    sources: ModuleSources, found: tuple[hints.Hint, ...], value: Any
+) -> Any:
+    for hint in found:
+        if hint.kind == "literal" and value in hint.values:
+            return value
+        if hint.place and meaning.is_plain_enum(sources, hint.place):
+            for member in configs.members(hint.place).values():
+                if member.plain and member.value == value:
+                    return member
+    builtin = [hint for hint in found if hint.kind == "builtin"]
+    for hint in builtin:
+        if hint.name == type(value).__name__ or (hint.name == "None" and value is None):
+            return value if _holds_plainly(sources, hint, value) else UNKNOWN
+    names = {hint.name for hint in builtin if hint.name != "None"}
+    if names == {"float"} and type(value) is int:
+        return float(value)
+    if names == {"int"} and isinstance(value, str) and value.isdigit():
+        return int(value)
+    if names == {"tuple"} and isinstance(value, list):
+        return tuple(value)
+    return UNKNOWN
+
+
+def _holds_plainly(sources: ModuleSources, hint: hints.Hint, value: Any) -> bool:
+    """Tell whether what a list holds stays as it is."""
+    if not isinstance(value, list) or not value:
+        return True
+    inner = hints.hints(sources, hint.args[0]) if len(hint.args) == 1 else ()
+    named = {one.name for one in inner if one.kind == "builtin"}
+    return all(one in hints.literals(inner) or type(one).__name__ in named for one in value)

@@ -14,7 +14,7 @@ from vllm_mods.serve import configs, hints
 from vllm_mods.serve.configs import ConfigField
 from vllm_mods.serve.flags import Flag
 from vllm_mods.serve.shape import FlagShape
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted, text_of
+from vllm_mods.serve.source import ClassPlace, ModuleSources, dotted, text_of
 
 # Where the tables are that a name is looked up in, and what their files are.
 _TABLES = {
@@ -58,8 +58,7 @@ def offered(sources: ModuleSources, flag: Flag, shape: FlagShape) -> Offered | N
     if shape.kind != "text" or shape.choices is not None:
         return None
     given = flag.given.get("type")
-    name = dotted(given.node) if given is not None else None
-    found = sources.find(given.path, name) if given is not None and name else None
+    found = sources.find(given.path, dotted(given.node)) if given is not None else None
     first = [found.node] if found is not None and isinstance(found.node, ast.FunctionDef) else []
     names = named(sources, shape.cls, shape.field, first)
     if flag.name in _TABLES:
@@ -73,7 +72,7 @@ def offered(sources: ModuleSources, flag: Flag, shape: FlagShape) -> Offered | N
 
 def named(
     sources: ModuleSources,
-    cls: SourcePlace | None,
+    cls: ClassPlace | None,
     field: ConfigField | None,
     first: Sequence[ast.FunctionDef] = (),
 ) -> Offered:
@@ -83,7 +82,8 @@ def named(
     """
     functions = list(first)
     if cls is not None and field is not None:
-        functions += configs.validators(sources, cls, field.name, late=True)
+        around = configs.validators(sources, cls, field.name)
+        functions += [one.at.node for one in around if one.early or not one.whole]
     compared = [
         text
         for function in functions
@@ -107,7 +107,6 @@ def keys_read(shape: FlagShape) -> tuple[str, ...]:
     """
     if shape.kind != "json" or shape.config or shape.cls is None or shape.field is None:
         return ()
-    assert isinstance(shape.cls.node, ast.ClassDef)  # noqa: S101  (the owner of a field)
     keys: list[str] = []
     for member in shape.cls.node.body:
         if not isinstance(member, ast.FunctionDef):
@@ -121,7 +120,7 @@ def keys_read(shape: FlagShape) -> tuple[str, ...]:
 
 def request_keys(sources: ModuleSources) -> frozenset[str]:
     """Return what a request may set for sampling: the fields of ``SamplingParams``."""
-    cls = sources.find("vllm/sampling_params.py", "SamplingParams")
+    cls = sources.find_class("vllm/sampling_params.py", "SamplingParams")
     return frozenset() if cls is None else frozenset(configs.fields(sources, cls))
 
 
@@ -133,24 +132,22 @@ def _typed(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:
         if hint.kind == "literal":
             yield from (str(value) for value in hint.values)
         elif hint.place is not None and configs.is_enum(sources, hint.place):
-            for name, value in configs.members(hint.place).items():
+            for name, one in configs.members(hint.place).items():
                 yield name
                 # some enumerations have the path of a class as their value, which nobody types
-                if isinstance(value, (int, str)) and "." not in str(value):
-                    yield str(value)
+                if one.plain and isinstance(one.value, (int, str)) and "." not in str(one.value):
+                    yield str(one.value)
 
 
 def _table(sources: ModuleSources, variable: str, files: tuple[str, ...]) -> Offered | None:
     """Read a module-level dict by name, and what calls of ``register…`` beside it add."""
     for path in files:
-        found = sources.find(path, variable)
-        value = getattr(found.node, "value", None) if found is not None else None
+        value = sources.value(path, variable)
         if not isinstance(value, ast.Dict):
             continue
         names = [one.value for one in value.keys if isinstance(one, ast.Constant)]
         computed = len(names) != len(value.keys)
-        parsed = sources.parse(path)
-        for node in ast.walk(parsed) if parsed else ():
+        for node in sources.nodes(path):
             if isinstance(node, ast.Call) and "register" in (dotted(node.func) or ""):
                 first = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "name")]
                 names += [one.value for one in first if isinstance(one, ast.Constant)]

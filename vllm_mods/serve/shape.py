@@ -11,9 +11,16 @@ from typing import NamedTuple
 from vllm_mods.serve import configs, hints
 from vllm_mods.serve.configs import ConfigField
 from vllm_mods.serve.flag_rules import FlagRules
-from vllm_mods.serve.flags import Flag, constant, owner_of
+from vllm_mods.serve.flags import Flag, class_of, constant
 from vllm_mods.serve.hints import Hint
-from vllm_mods.serve.source import ModuleSources, SourcePlace, dotted
+from vllm_mods.serve.source import (
+    AnyPlace,
+    ClassPlace,
+    ModuleSources,
+    SourcePlace,
+    dotted,
+    last_name,
+)
 
 _SWITCHES = {"store_true", "store_false", "store_const", "count", "version", "help"}
 
@@ -25,7 +32,8 @@ class FlagShape(NamedTuple):
     ``json``, ``json-or-text``; or of none: ``switch`` (which also has ``--no-…``) and ``flag``.
     ``nargs`` is argparse's. ``choices`` are enforced by the parser; ``open`` is why there may be
     more of them. ``config`` is the class whose fields are the keys of the JSON, ``validated`` whether
-    the parser itself makes one of it; ``cls`` and ``field`` are where the value goes.
+    the parser itself makes one of it, ``human_json`` whether 32k may stand in it; ``cls`` and ``field``
+    are where the value goes.
     """
 
     kind: str
@@ -33,11 +41,12 @@ class FlagShape(NamedTuple):
     optional: bool = False
     choices: tuple[object, ...] | None = None
     open: str = ""
-    config: SourcePlace | None = None
-    cls: SourcePlace | None = None
+    config: ClassPlace | None = None
+    cls: ClassPlace | None = None
     field: ConfigField | None = None
     append: bool = False
     validated: bool = False
+    human_json: bool = False
 
     @property
     def takes_value(self) -> bool:
@@ -47,7 +56,7 @@ class FlagShape(NamedTuple):
 
 def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
     """Return what a flag takes. Reads the config class it is made from, if it is made from one."""
-    cls = owner_of(sources, flag)
+    cls = class_of(sources, flag.owner)
     field = None if cls is None else configs.fields(sources, cls).get(flag.field or "")
     found = FlagShape(
         "text", open="" if flag.owner is None or field else f"{flag.field} is not found"
@@ -55,13 +64,13 @@ def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
     if field is not None:
         found = _of_field(sources, field, rules)._replace(cls=cls, field=field)
     given = flag.given
-    if "type" in given and given["type"] is not None:
-        found = _of_type(given["type"].node, found)
+    if (kind := given.get("type")) is not None:
+        found = _of_type(kind.node, found)
     if "nargs" in given:
         nargs = constant(sources, given["nargs"])
         found = found._replace(nargs=nargs if isinstance(nargs, (str, int)) else None)
-    if given.get("choices") is not None:
-        found = _of_choices(sources, given["choices"], found)
+    if (choices := given.get("choices")) is not None:
+        found = _of_choices(sources, choices, found)
     if "choices" in flag.computed:
         found = found._replace(open="vLLM adds to its choices when it runs")
     if found.choices is not None and flag.removed:
@@ -75,13 +84,12 @@ def _of_field(sources: ModuleSources, field: ConfigField, rules: FlagRules) -> F
     found = hints.hints(sources, field.annotation)
     if rules.dict_subclasses:
         found = tuple(_as_dict(sources, hint) for hint in found)
-    optional = hints.has(found, "None")
-    config = next(
-        (h.place for h in found if h.place and configs.is_dataclass(sources, h.place)), None
-    )
-    if config is not None:
-        return FlagShape("json", optional=optional, config=config, validated=True)
     names = {hint.name for hint in found if hint.kind == "builtin"}
+    optional = "None" in names
+    config = hints.config_class(sources, found)
+    if config is not None:
+        human = rules.human_json
+        return FlagShape("json", optional=optional, config=config, validated=True, human_json=human)
     if rules.optional_text and len(found) == len(names) and names == {"bool", "str", "None"}:
         return FlagShape("text", nargs="?")
     if "bool" in names:
@@ -114,14 +122,13 @@ def _as_dict(sources: ModuleSources, hint: Hint) -> Hint:
     above = (
         dotted(base.value if isinstance(base, ast.Subscript) else base)
         for one in sources.bases(hint.place)
-        if isinstance(one.node, ast.ClassDef)
         for base in one.node.bases
     )
     return hints.Hint("builtin", "dict") if "dict" in above else hint
 
 
 def _of_literal(literals: list[Hint], *, free: bool) -> FlagShape:
-    values = tuple(value for hint in literals for value in hint.values)
+    values = hints.literals(literals)
     kind = "int" if values and all(type(value) is int for value in values) else "text"
     # with `str` beside the Literal, argparse is told of the values for its help only
     return FlagShape(kind, choices=None if free else values)
@@ -152,25 +159,26 @@ def _of_type(node: ast.AST, found: FlagShape) -> FlagShape:
     kinds = {"int": "int", "float": "float", "json.loads": "json", "str": "text"}
     kinds |= {"human_readable_int": "human", "human_readable_int_or_auto": "human-auto"}
     kinds |= {"union_dict_and_str": "json-or-text"}
-    return found._replace(kind=kinds.get(name, "text"), optional=False, validated=False)
+    kind = kinds.get(name, "text")
+    return found._replace(kind=kind, optional=False, validated=False, human_json=False)
 
 
-def _of_choices(sources: ModuleSources, at: SourcePlace | None, found: FlagShape) -> FlagShape:
+def _of_choices(sources: ModuleSources, at: AnyPlace, found: FlagShape) -> FlagShape:
     values = constant(sources, at)
     if isinstance(values, (list, tuple, set)):
         return found._replace(choices=tuple(values), open="")
-    node = at.node if at is not None else None
-    if at is not None and isinstance(node, ast.Call) and node.args:
-        name = (dotted(node.func) or "").rpartition(".")[2]
+    if isinstance(at.node, ast.Call) and at.node.args:
+        inner = SourcePlace(at.path, at.node.args[0])
+        name = last_name(at.node)
         if name == "get_args":
-            inner = hints.hints(sources, SourcePlace(at.path, node.args[0]))
-            return found._replace(choices=tuple(v for hint in inner for v in hint.values), open="")
+            offered = hints.literals(hints.hints(sources, inner))
+            return found._replace(choices=offered, open="")
         if name in {"list", "sorted", "tuple"}:
-            return _of_choices(sources, SourcePlace(at.path, node.args[0]), found)
-    sure = [ast.literal_eval(one) for one in ast.walk(node or ast.Pass()) if _is_plain_list(one)]
+            return _of_choices(sources, inner, found)
+    sure = [ast.literal_eval(one) for one in ast.walk(at.node) if _is_plain_list(one)]
     return found._replace(
         choices=tuple(value for values in sure for value in values),
-        open=f"vLLM computes its choices when it runs: {ast.unparse(node) if node else ''}",
+        open=f"vLLM computes its choices when it runs: {ast.unparse(at.node)}",
     )
 
 

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from vllm_mods.base.model import Tree
+from vllm_mods.fit.summary import tests_typing
+from vllm_mods.fit.world import absolute
 from vllm_mods.formats import syntax_tree
 
 # How far a chain of re-exports or of base classes is followed.
 _DEPTH = 16
+_Node_co = TypeVar("_Node_co", bound=ast.AST, covariant=True)
 
 
-class SourcePlace(NamedTuple):
+class SourcePlace(NamedTuple, Generic[_Node_co]):
     """Something in the tree: ``node`` in the file at ``path``."""
 
     path: str
-    node: ast.AST
+    node: _Node_co
+
+
+AnyPlace = SourcePlace[ast.AST]
+ClassPlace = SourcePlace[ast.ClassDef]
+FunctionPlace = SourcePlace[ast.FunctionDef]
 
 
 class _ImportedName(NamedTuple):
@@ -47,7 +55,7 @@ class ModuleSources:
         self.tree = tree
         self.near = near
         self.far = far
-        self._bases: dict[SourcePlace, tuple[SourcePlace, ...]] = {}
+        self._bases: dict[ClassPlace, tuple[ClassPlace, ...]] = {}
         self._modules: dict[str, _SourceModule | None] = {}
         self._parsed: dict[str, ast.Module | None] = {}
 
@@ -63,8 +71,14 @@ class ModuleSources:
         Raises ``TreeError`` if it cannot be read.
         """
         if path not in self._parsed:
-            self._parsed[path] = _parse(self.tree.read(path))
+            data = self.tree.read(path)
+            self._parsed[path] = None if data is None else syntax_tree.module(data)
         return self._parsed[path]
+
+    def nodes(self, path: str) -> Iterator[ast.AST]:
+        """Yield all nodes of a file; none if there is no such file or it is no Python."""
+        parsed = self.parse(path)
+        return ast.walk(parsed) if parsed else iter(())
 
     def file_of(self, dotted: str) -> str | None:
         """Return the path of a module by its dotted name, ``None`` if it is not in the tree."""
@@ -76,13 +90,15 @@ class ModuleSources:
                 return path
         return None
 
-    def find(self, path: str, name: str, *, typing: bool = False) -> SourcePlace | None:
+    def find(self, path: str, name: str | None, *, typing: bool = False) -> AnyPlace | None:
         """Find what a name, dotted or not, means at the module level of ``path``.
 
         With ``typing`` what a type checker sees comes first. ``None`` if it is not in the tree.
         """
+        if not name:
+            return None
         head, *rest = name.split(".")
-        found: SourcePlace | str | None = self._look_up(path, head, typing=typing)
+        found = self._look_up(path, head, typing=typing)
         for part in rest:
             if isinstance(found, str):
                 found = self._look_up(found, part, typing=typing)
@@ -93,47 +109,53 @@ class ModuleSources:
                 return None
         return found if isinstance(found, SourcePlace) else None
 
+    def find_class(self, path: str, name: str | None) -> ClassPlace | None:
+        """Find the class that a name means; ``None`` if it means something else, or nothing."""
+        return as_class(self.find(path, name))
+
+    def value(self, path: str, name: str | None) -> ast.expr | None:
+        """Return the expression that a name is assigned, ``None`` if there is none in the tree."""
+        found = self.find(path, name)
+        return getattr(found.node, "value", None) if found is not None else None
+
     def origin(self, path: str, name: str) -> str:
         """Return where a name is imported from, ``""`` if it is not."""
         module = self._module(path)
         bound = module.runtime.get(name) if module else None
         return f"{bound.module}.{bound.name}" if isinstance(bound, _ImportedName) else ""
 
-    def bases(self, cls: SourcePlace) -> Iterator[SourcePlace]:
-        """Yield a class and the classes of the tree that it inherits from, in search order."""
+    def bases(self, cls: ClassPlace) -> tuple[ClassPlace, ...]:
+        """Return a class and the classes of the tree that it inherits from, in search order."""
         if cls not in self._bases:
             self._bases[cls] = tuple(self._inherited(cls))
-        yield from self._bases[cls]
+        return self._bases[cls]
 
-    def _inherited(self, cls: SourcePlace) -> Iterator[SourcePlace]:
-        seen: list[SourcePlace] = []
+    def _inherited(self, cls: ClassPlace) -> Iterator[ClassPlace]:
+        seen: list[ClassPlace] = []
         pending = [cls]
         while pending and len(seen) < _DEPTH:
             one = pending.pop(0)
-            if one in seen or not isinstance(one.node, ast.ClassDef):
+            if one in seen:
                 continue
             seen.append(one)
             yield one
-            above = (self.find(one.path, dotted(base) or "") for base in one.node.bases)
-            pending = [*(base for base in above if base is not None), *pending]
+            above = (self.find_class(one.path, dotted(base)) for base in one.node.bases)
+            pending = [*filter(None, above), *pending]
 
-    def method(
-        self, cls: SourcePlace, name: str, *, above: SourcePlace | None = None
-    ) -> SourcePlace | None:
-        """Find a method of a class or of its bases; ``above`` a class, of those behind it only."""
-        order = list(self.bases(cls))
-        if above is not None:
-            order = order[order.index(above) + 1 :] if above in order else []
-        for one in order:
-            assert isinstance(one.node, ast.ClassDef)  # noqa: S101  (bases yields no other)
+    def methods(self, cls: ClassPlace) -> Iterator[FunctionPlace]:
+        """Yield the methods of a class and of its bases, in search order."""
+        for one in self.bases(cls):
             for member in one.node.body:
-                if isinstance(member, ast.FunctionDef) and member.name == name:
-                    return SourcePlace(one.path, member)
-        return None
+                if isinstance(member, ast.FunctionDef):
+                    yield SourcePlace(one.path, member)
+
+    def method(self, cls: ClassPlace, name: str) -> FunctionPlace | None:
+        """Find a method of a class or of its bases."""
+        return next((one for one in self.methods(cls) if one.node.name == name), None)
 
     def _look_up(
         self, path: str, name: str, *, typing: bool, depth: int = 0
-    ) -> SourcePlace | str | None:
+    ) -> AnyPlace | str | None:
         """Return where a name is defined, or the path of the module that it stands for."""
         module = self._module(path)
         if module is None or depth > _DEPTH:
@@ -141,9 +163,13 @@ class ModuleSources:
         both = (module.typing, module.runtime) if typing else (module.runtime, module.typing)
         binding = both[0].get(name, both[1].get(name))
         if binding is None:
-            return self._behind_stars(module, name, typing=typing, depth=depth) or self._submodule(
-                path, name
-            )
+            for star in module.stars:
+                target = self.file_of(star)
+                found = target and self._look_up(target, name, typing=typing, depth=depth + 1)
+                if found:
+                    return found
+            folder = path.removesuffix("/__init__.py")
+            return None if folder == path else self.file_of(f"{folder}/{name}".replace("/", "."))
         if not isinstance(binding, _ImportedName):
             return SourcePlace(path, binding)
         target = self.file_of(binding.module)
@@ -151,26 +177,21 @@ class ModuleSources:
             return target
         return self._look_up(target, binding.name, typing=typing, depth=depth + 1)
 
-    def _behind_stars(
-        self, module: _SourceModule, name: str, *, typing: bool, depth: int
-    ) -> SourcePlace | str | None:
-        for star in module.stars:
-            path = self.file_of(star)
-            found = self._look_up(path, name, typing=typing, depth=depth + 1) if path else None
-            if found is not None:
-                return found
-        return None
-
-    def _submodule(self, path: str, name: str) -> str | None:
-        if not path.endswith("/__init__.py"):
-            return None
-        return self.file_of(f"{path.removesuffix('/__init__.py')}/{name}".replace("/", "."))
-
     def _module(self, path: str) -> _SourceModule | None:
         if path not in self._modules:
             node = self.parse(path)
-            self._modules[path] = None if node is None else _names(node.body, path)
+            module = None if node is None else _SourceModule({}, {}, [])
+            if node is not None and module is not None:
+                _collect(node.body, path, module.runtime, module)
+            self._modules[path] = module
         return self._modules[path]
+
+
+def as_class(at: AnyPlace | None) -> ClassPlace | None:
+    """Return a place as that of a class, ``None`` if it is none."""
+    if at is None or not isinstance(at.node, ast.ClassDef):
+        return None
+    return SourcePlace(at.path, at.node)
 
 
 def dotted(node: ast.AST | None) -> str | None:
@@ -183,24 +204,15 @@ def dotted(node: ast.AST | None) -> str | None:
     return None
 
 
-def text_of(node: ast.AST) -> str | None:
+def last_name(node: ast.AST) -> str:
+    """Return ``c`` for ``a.b.c`` and for a call of it, ``""`` for what is no name."""
+    name = dotted(node.func if isinstance(node, ast.Call) else node) or ""
+    return name.rpartition(".")[2]
+
+
+def text_of(node: ast.AST | None) -> str | None:
     """Return the text that an expression is, ``None`` for any other one."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
-def is_for_type_checkers(node: ast.stmt) -> bool:
-    """Tell whether a statement is an ``if`` that only type checkers enter."""
-    return isinstance(node, ast.If) and (dotted(node.test) or "").endswith("TYPE_CHECKING")
-
-
-def _parse(data: bytes | None) -> ast.Module | None:
-    return None if data is None else syntax_tree.module(data)
-
-
-def _names(body: Iterable[ast.stmt], path: str) -> _SourceModule:
-    module = _SourceModule({}, {}, [])
-    _collect(body, path, module.runtime, module)
-    return module
 
 
 def _collect(
@@ -208,14 +220,14 @@ def _collect(
 ) -> None:
     for node in body:
         if isinstance(node, ast.If):
-            _collect(node.body, path, module.typing if is_for_type_checkers(node) else into, module)
+            _collect(node.body, path, module.typing if tests_typing(node) else into, module)
             _collect(node.orelse, path, into, module)
         elif isinstance(node, ast.Try):
             for handler in node.handlers:
                 _collect(handler.body, path, into, module)
             _collect([*node.body, *node.orelse], path, into, module)
         elif isinstance(node, ast.ImportFrom):
-            source = _absolute(path, node)
+            source = absolute(path, node.level, node.module or "")
             for alias in node.names:
                 if alias.name == "*":
                     module.stars.append(source)
@@ -235,14 +247,6 @@ def _bound(node: ast.stmt) -> tuple[str, ...]:
         return (node.name,)
     if isinstance(node, ast.Assign):
         return tuple(target.id for target in node.targets if isinstance(target, ast.Name))
-    target = getattr(node, "target", None) or getattr(
-        node, "name", None
-    )  # `x: T = …`, `type X = …`
+    # `x: T = …`, `type X = …`
+    target = getattr(node, "target", None) or getattr(node, "name", None)
     return (target.id,) if isinstance(target, ast.Name) else ()
-
-
-def _absolute(path: str, node: ast.ImportFrom) -> str:
-    if node.level == 0:
-        return node.module or ""
-    package = path.split("/")[: -node.level]
-    return ".".join([*package, node.module]) if node.module else ".".join(package)

@@ -12,11 +12,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from vllm_mods.serve.expressions import bind, items_of
-from vllm_mods.serve.lookups import Frame, undo
-from vllm_mods.serve.meaning import UNKNOWN, CodeReference, KnownObject, RefusedError
+from vllm_mods.serve.meaning import (
+    UNKNOWN,
+    CodeReference,
+    Frame,
+    RefusedError,
+    items_of,
+    undo,
+)
 from vllm_mods.serve.objects import Objects
-from vllm_mods.serve.source import ModuleSources, dotted
+from vllm_mods.serve.source import ModuleSources, SourcePlace, last_name
 
 _STEPS = 40_000
 _MODEL = "create_model_config"
@@ -44,6 +49,7 @@ class _End(NamedTuple):
 
 
 _ON = _End(_Way.ON)
+_LEAVING = {ast.Break: _End(_Way.BREAK), ast.Continue: _End(_Way.NEXT)}
 # How a way ends, and what it sets.
 _Tried = tuple[_End, list[tuple[dict[str, Any], str, Any]]]
 
@@ -56,53 +62,46 @@ class Statements(Objects):
         self._running: list[ast.FunctionDef] = []
         self._steps = 0
 
-    def call(self, callee: CodeReference, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+    def call(self, callee: CodeReference, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function or class of the tree. Raises ``RefusedError`` where it raises."""
-        node = callee.place.node
+        path, node = callee.place
         if isinstance(node, ast.ClassDef):
-            return self.made_by_call(callee.place, args, kwargs)
-        if not isinstance(node, ast.FunctionDef) or not _is_plain(node):
-            return self.give_up([callee.owner, *args, *kwargs.values()])
-        names = self._parameters(callee, node, args, kwargs)
+            return self.made_by_call(SourcePlace(path, node), args, kwargs)
+        names = self._parameters(callee, node, args, kwargs) if _is_plain(node) else None
         if names is None or self._running.count(node) > 1 or self._steps > _STEPS:
-            return self.give_up([callee.owner, *args, *kwargs.values()])
+            return self.lose(callee.owner, *args, *kwargs.values())
         self._running.append(node)
         try:
-            end = self._block(node.body, Frame(callee.place.path, names))
+            value = self.follow(node.body, path, names)
         finally:
             self._running.pop()
-        if end.way is _Way.RAISE and end.error is not None:
-            raise end.error
-        if node.name == _MODEL:
-            return self.model(callee)
-        return end.value if end.way is _Way.RETURN else None if end.way is _Way.ON else UNKNOWN
+        return self.model(callee) if node.name == _MODEL else value
 
-    def follow(self, body: Sequence[ast.stmt], path: str, names: dict[str, Any]) -> None:
-        """Run statements of a file on names. Raises ``RefusedError`` where they raise on every way."""
+    def follow(self, body: Sequence[ast.stmt], path: str, names: dict[str, Any]) -> Any:
+        """Run statements of a file on names, and return what they return.
+
+        Raises ``RefusedError`` where they raise on every way.
+        """
         end = self._block(body, Frame(path, names))
-        if end.way is _Way.RAISE and end.error is not None:
+        if end.error is not None:
             raise end.error
+        return end.value if end.way is _Way.RETURN else None if end.way is _Way.ON else UNKNOWN
 
     def _parameters(
         self, callee: CodeReference, node: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]
     ) -> dict[str, Any] | None:
         spec = node.args
-        if spec.vararg or spec.kwarg:
-            return None
-        wanted = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
+        several = [*spec.posonlyargs, *spec.args]
         given = list(args) if callee.owner is None else [callee.owner, *args]
-        if len(given) > len(wanted):
+        if spec.vararg or spec.kwarg or len(given) > len(several):
             return None
-        names = dict(zip(wanted, given, strict=False)) | kwargs
-        frame = Frame(callee.place.path, {})
-        late = [*zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
-        early = zip(
-            reversed((*spec.posonlyargs, *spec.args)), reversed(spec.defaults), strict=False
-        )
+        names = dict(zip((arg.arg for arg in several), given, strict=False)) | kwargs
+        early = zip(reversed(several), reversed(spec.defaults), strict=False)
+        late = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
         for arg, default in (*early, *late):
             if arg.arg not in names and default is not None:
-                names[arg.arg] = self.evaluate(default, frame)
-        return {name: names.get(name, UNKNOWN) for name in (*wanted, *(a.arg for a, _ in late))}
+                names[arg.arg] = self.evaluate(default, Frame(callee.place.path, {}))
+        return {arg.arg: names.get(arg.arg, UNKNOWN) for arg in (*several, *spec.kwonlyargs)}
 
     # --- statements
 
@@ -120,7 +119,7 @@ class Statements(Objects):
     def _statement(self, node: ast.stmt, frame: Frame) -> _End:
         try:
             handler = getattr(self, f"_do_{type(node).__name__.lower()}", None)
-            return _ON if handler is None else handler(node, frame)
+            return _LEAVING.get(type(node), _ON) if handler is None else handler(node, frame)
         except RefusedError as error:
             return _End(_Way.RAISE, error=error)
 
@@ -128,19 +127,13 @@ class Statements(Objects):
         self.evaluate(node.value, frame)
         return _ON
 
-    def _do_pass(self, _node: ast.stmt, _frame: Frame) -> _End:
-        return _ON
-
-    _do_functiondef = _do_classdef = _do_global = _do_pass
-
     def _do_return(self, node: ast.Return, frame: Frame) -> _End:
         return _End(_Way.RETURN, self.evaluate(node.value, frame))
 
     def _do_raise(self, node: ast.Raise, frame: Frame) -> _End:
         call = node.exc
-        text = (
-            self.evaluate(call.args[0], frame) if isinstance(call, ast.Call) and call.args else ""
-        )
+        first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+        text = self.evaluate(first, frame)
         shown = text if isinstance(text, str) and text else ast.unparse(call) if call else "raises"
         return _End(_Way.RAISE, error=RefusedError(shown))
 
@@ -169,12 +162,12 @@ class Statements(Objects):
     def _do_assign(self, node: ast.Assign, frame: Frame) -> _End:
         value = self.evaluate(node.value, frame)
         for target in node.targets:
-            self._set(target, value, frame)
+            self.assign(target, value, frame)
         return _ON
 
     def _do_annassign(self, node: ast.AnnAssign, frame: Frame) -> _End:
         if node.value is not None:
-            self._set(node.target, self.evaluate(node.value, frame), frame)
+            self.assign(node.target, self.evaluate(node.value, frame), frame)
         return _ON
 
     def _do_augassign(self, node: ast.AugAssign, frame: Frame) -> _End:
@@ -182,43 +175,20 @@ class Statements(Objects):
         value = self.evaluate(node.value, frame)
         if isinstance(before, (list, dict, set)):
             self.lose(before)
-        self._set(node.target, self.operated(node.op, before, value), frame)
+        self.assign(node.target, self.operated(node.op, before, value), frame)
         return _ON
 
     def _do_delete(self, node: ast.Delete, frame: Frame) -> _End:
         for target in node.targets:
-            self._set(target, UNKNOWN, frame)
+            self.assign(target, UNKNOWN, frame)
         return _ON
-
-    def _set(self, target: ast.expr, value: Any, frame: Frame) -> None:  # noqa: ANN401
-        if isinstance(target, ast.Attribute):
-            owner = self.evaluate(target.value, frame)
-            if isinstance(owner, KnownObject):
-                self.write(owner.attrs, target.attr, value)
-        elif isinstance(target, ast.Subscript):
-            owner = self.evaluate(target.value, frame)
-            key = self.evaluate(target.slice, frame) if isinstance(owner, dict) else UNKNOWN
-            if isinstance(owner, dict) and isinstance(key, str):
-                self.write(owner, key, value)
-            else:
-                self.lose(owner)
-        elif isinstance(target, ast.Name):
-            self.write(frame.names, target.id, value)
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            fits = isinstance(value, (tuple, list)) and len(value) == len(target.elts)
-            for one, part in zip(target.elts, value if fits else (), strict=False):
-                self._set(one, part, frame)
-            for one in () if fits else target.elts:
-                self._set(one, UNKNOWN, frame)
-        elif isinstance(target, ast.Starred):
-            self._set(target.value, UNKNOWN, frame)
 
     def _do_if(self, node: ast.If, frame: Frame) -> _End:
         answer = self.holds(node.test, frame)
         if answer is None:
             return self._either([node.body, node.orelse], frame)
         end = self._block(node.body if answer else node.orelse, frame)
-        if end.way is _Way.RAISE and end.error is not None:
+        if end.error is not None:
             end.error.names = (*end.error.names, *_names(node.test))
         return end
 
@@ -226,7 +196,7 @@ class Statements(Objects):
         for item in node.items:
             self.evaluate(item.context_expr, frame)
             if item.optional_vars is not None:
-                self._set(item.optional_vars, UNKNOWN, frame)
+                self.assign(item.optional_vars, UNKNOWN, frame)
         if any("suppress" in ast.unparse(item.context_expr) for item in node.items):
             return self._either([node.body, []], frame)
         return self._block(node.body, frame)
@@ -245,10 +215,7 @@ class Statements(Objects):
         if items is None:
             return self._loop(node, frame)
         for item in items:
-            fresh: dict[str, Any] = {}
-            bind(node.target, item, fresh)
-            for name, value in fresh.items():
-                self.write(frame.names, name, value)
+            self.assign(node.target, item, frame)
             end = self._block(node.body, frame)
             if end.way is _Way.BREAK:
                 return _ON
@@ -261,20 +228,11 @@ class Statements(Objects):
     def _do_while(self, node: ast.While, frame: Frame) -> _End:
         return _ON if self.holds(node.test, frame) is False else self._loop(node, frame)
 
-    def _do_break(self, _node: ast.stmt, _frame: Frame) -> _End:
-        return _End(_Way.BREAK)
-
-    def _do_continue(self, _node: ast.stmt, _frame: Frame) -> _End:
-        return _End(_Way.NEXT)
-
     # --- ways that may or may not be gone
 
     def _loop(self, node: ast.For | ast.While, frame: Frame) -> _End:
         if isinstance(node, ast.For):
-            fresh: dict[str, Any] = {}
-            bind(node.target, UNKNOWN, fresh)
-            for name in fresh:
-                self.write(frame.names, name, UNKNOWN)
+            self.assign(node.target, UNKNOWN, frame)
         self._forget(node.body, frame)
         end = self._forget(node.body, frame)  # what one turn sets, the next one may read
         return _End(_Way.MAYBE) if end.way is _Way.MAYBE else self._block(node.orelse, frame)
@@ -317,9 +275,8 @@ class Statements(Objects):
 
 @lru_cache(maxsize=2048)
 def _is_plain(node: ast.FunctionDef) -> bool:
-    marks = [dotted(m.func if isinstance(m, ast.Call) else m) or "?" for m in node.decorator_list]
     odd = (ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal)
-    return all(mark.rpartition(".")[2] in _TRANSPARENT for mark in marks) and not any(
+    return all(last_name(mark) in _TRANSPARENT for mark in node.decorator_list) and not any(
         isinstance(one, odd) for one in ast.walk(node)
     )
 

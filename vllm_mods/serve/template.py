@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from vllm_mods.base.model import ModPlan, Tree
+from vllm_mods.base.model import ModPlan, TemplateFile, Tree
 from vllm_mods.formats.tree_names import is_plain
 from vllm_mods.planning.planner import WORKSPACE
 from vllm_mods.serve import values
@@ -40,18 +40,10 @@ def faults(
 
     ``filled_in`` tells of a value that a shell knows first. Raises ``TreeError``.
     """
-    brought = sorted(
-        file.file
-        for mod in mods
-        if mod.verdict.ok and mod.variant
-        for file in mod.variant.templates
-    )
-    for mod in mods:
-        for file in mod.variant.templates if mod.verdict.ok and mod.variant and not uses else ():
-            message = f"brings {file.file}, and no --chat-template uses it"
-            yield ServeFault(
-                "template-unused", mod.mod.name, message, f"--chat-template {file.file}"
-            )
+    brought = sorted(file.file for _, file in _brought(mods))
+    for mod, file in () if uses else _brought(mods):
+        message = f"brings {file.file}, and no --chat-template uses it"
+        yield ServeFault("template-unused", mod, message, f"--chat-template {file.file}")
     for use in uses:
         for value in use.values:
             if not filled_in(value):
@@ -65,13 +57,7 @@ def engine_faults(
 ) -> Iterator[ServeFault]:
     """Yield what minijinja, by which the Rust frontend renders, makes otherwise of a mod's template."""
     used = {value.rpartition("/")[2] for use in uses for value in use.values}
-    files = [
-        file
-        for mod in mods
-        if mod.verdict.ok and mod.variant
-        for file in mod.variant.templates
-        if file.file in used
-    ]
+    files = [file for _, file in _brought(mods) if file.file in used]
     for file in files:
         why = differs(file.file, file.data) if differs is not None else ""
         if why:
@@ -79,6 +65,13 @@ def engine_faults(
     if uses and not files:
         message = "VLLM_USE_RUST_FRONTEND renders it with minijinja: whether it can is not known"
         yield note("template-engine-unclear", "--chat-template", message)
+
+
+def _brought(mods: Sequence[ModPlan]) -> Iterator[tuple[str, TemplateFile]]:
+    """Yield the templates of mods that go in, each with the name of its mod."""
+    for mod in mods:
+        for file in mod.variant.templates if mod.verdict.ok and mod.variant else ():
+            yield mod.mod.name, file
 
 
 def _at(

@@ -4,69 +4,78 @@ from __future__ import annotations
 
 import ast
 import json
+import math
+import operator
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from vllm_mods.base.untrusted import json_of
+from vllm_mods.base.untrusted import json_of, number_of
 from vllm_mods.serve import configs, hints, registry
 from vllm_mods.serve.configs import ConfigField
+from vllm_mods.serve.faults import ServeFault, note
 from vllm_mods.serve.shape import FlagShape
-from vllm_mods.serve.source import ModuleSources, SourcePlace
+from vllm_mods.serve.source import ClassPlace, ModuleSources
 
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_NUMBERS = {"int": "a whole number", "float": "a number"}
+_OBJECT = re.compile(r"\s*{.*}\s*", re.DOTALL)
 _CURLY = "\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
 # How many names are listed beside the one that was probably meant.
 _FEW = 8
 _TRUTHS = frozenset(["0", "1", "t", "f", "y", "n", "true", "false", "yes", "no", "on", "off"])
 
+_IN_WORDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "dict": "a JSON object",
+    "list": "a list",
+    "tuple": "a list",
+    "set": "a list",
+}
+_EXACTLY = {"list": list, "tuple": list, "set": list, "dict": dict, "str": str}
 
-class ValueProblem(NamedTuple):
-    """One thing wrong with a value; a ``note`` is one that cannot be told. ``near`` was meant."""
 
-    code: str
-    message: str
-    near: str = ""
-    note: bool = False
-
-
-def problems(
-    sources: ModuleSources, shape: FlagShape, text: str, *, human_json: bool
-) -> Iterator[ValueProblem]:
+def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[ServeFault]:
     """Yield what is wrong with one value of a flag, as it stands on the command line."""
-    if shape.optional and text in {"", "None"}:
+    is_json = shape.kind in {"json", "json-or-text"}
+    try:
+        value = read(shape, text)
+    except ValueError as error:
+        if is_json:
+            yield ServeFault("json-invalid", "", f"not JSON: {_why_no_json(text, error)}")
+        else:
+            yield ServeFault("value-type", "", str(error))
         return
-    if shape.kind in {"json", "json-or-text"}:
-        if shape.kind == "json" or re.fullmatch(r"(?s)\s*{.*}\s*", text):
-            yield from _json(sources, shape, text, human_json=human_json)
+    if value is None:
         return
-    value: object = text
-    if shape.kind != "text":
-        try:
-            value = _number(shape.kind, text)
-        except ValueError as error:
-            yield ValueProblem("value-type", str(error))
-            return
+    if is_json:
+        if shape.config is not None and isinstance(value, dict):
+            yield from object_problems(sources, shape.config, value)
+        elif shape.config is not None and shape.kind == "json":
+            message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
+            yield ServeFault("json-value", "", message)
+        return
     if shape.choices is not None or shape.open:
         yield from chosen(value, shape.choices or (), shape.open)
     if isinstance(value, (int, float)) and shape.cls and shape.field:
         yield from _in_bounds(sources, shape.cls, shape.field, value)
 
 
-def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterator[ValueProblem]:
+def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterator[ServeFault]:
     """Yield a problem if a value is none of the choices; ``open_`` is why there may be others."""
     offered = [str(one) for one in choices]
     if str(value) in offered:
         return
     if open_:
-        yield ValueProblem(
-            "value-unclear", f"whether {value!r} is offered can't be told: {open_}", note=True
-        )
+        yield note("value-unclear", "", f"whether {value!r} is offered can't be told: {open_}")
         return
     near = nearest(str(value), offered)
-    yield ValueProblem("value-choice", f"{value!r} is not offered: {listed(offered, near)}", near)
+    yield ServeFault("value-choice", "", f"{value!r} is not offered: {listed(offered, near)}", near)
 
 
 def nearest(word: str, there: Iterable[str]) -> str:
@@ -87,10 +96,9 @@ def listed(offered: list[str], near: str) -> str:
 
 
 def object_problems(
-    sources: ModuleSources, cls: SourcePlace, data: dict[str, Any], at: str = ""
-) -> Iterator[ValueProblem]:
+    sources: ModuleSources, cls: ClassPlace, data: dict[str, Any], at: str = ""
+) -> Iterator[ServeFault]:
     """Yield the keys of a JSON object that its config class lacks, and values of another type."""
-    assert isinstance(cls.node, ast.ClassDef)  # noqa: S101  (a config class)
     fields = configs.fields(sources, cls)
     anything = configs.takes_any_key(sources, cls)
     settable = {name for name, field in fields.items() if field.init}
@@ -100,31 +108,15 @@ def object_problems(
             yield from _field_problems(sources, cls, fields[key], value, where)
         elif anything is not None:
             message = f"{cls.node.name} has no {where!r}, but it can't be told: {anything}"
-            yield ValueProblem("json-unclear", message, note=True)
+            yield note("json-unclear", "", message)
         elif key in fields:
-            yield ValueProblem("json-key", f"{where!r} is set by {cls.node.name} itself, not given")
+            yield ServeFault(
+                "json-key", "", f"{where!r} is set by {cls.node.name} itself, not given"
+            )
         else:
             near = nearest(key, settable)
             meant = f"; did you mean {near!r}?" if near else ""
-            yield ValueProblem("json-key", f"{cls.node.name} has no {where!r}{meant}", near)
-
-
-def _json(
-    sources: ModuleSources, shape: FlagShape, text: str, *, human_json: bool
-) -> Iterator[ValueProblem]:
-    try:
-        data = json_of(plain_json(text, human=human_json and shape.validated))
-    except ValueError as error:
-        yield ValueProblem("json-invalid", f"not JSON: {_why_no_json(text, error)}")
-        return
-    if shape.config is None:
-        return
-    if isinstance(data, dict):
-        yield from object_problems(sources, shape.config, data)
-    elif data is not None:
-        assert isinstance(shape.config.node, ast.ClassDef)  # noqa: S101  (a config class)
-        message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
-        yield ValueProblem("json-value", message)
+            yield ServeFault("json-key", "", f"{cls.node.name} has no {where!r}{meant}", near)
 
 
 def _why_no_json(text: str, error: ValueError) -> str:
@@ -139,10 +131,31 @@ def _why_no_json(text: str, error: ValueError) -> str:
     return f"{error} in {text}"
 
 
-def plain_json(text: str, *, human: bool) -> str:
-    """Return JSON with its ``32k`` written out, where this vLLM does that. Raises ``ValueError``."""
-    if not human:
+def read(shape: FlagShape, text: str) -> Any:
+    """Return what the parser makes of one value. Raises ``ValueError``."""
+    if shape.optional and text in {"", "None"}:
+        return None
+    if shape.kind == "text" or (shape.kind == "json-or-text" and not _OBJECT.fullmatch(text)):
         return text
+    if shape.kind in {"json", "json-or-text"}:
+        return json_of(_plain_json(text) if shape.human_json else text)
+    try:
+        if shape.kind == "human-auto" and text.strip().lower() in {"-1", "auto"}:
+            return -1
+        if shape.kind.startswith("human"):
+            return _human(text)
+        return int(text) if shape.kind == "int" else float(text)
+    except ValueError as error:
+        if "binary" in str(error):
+            raise
+        what = _NUMBERS.get(shape.kind, "a whole number, or 32k, 4M")
+        short = shape.kind == "int" and _HUMAN.fullmatch(text)
+        suffix = " (this flag takes no suffix)" if short else ""
+        raise ValueError(f"{text!r} is not {what}{suffix}") from error
+
+
+def _plain_json(text: str) -> str:
+    """Return JSON with its ``32k`` written out. Raises ``ValueError``."""
     parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
     pattern = rf"\b{_HUMAN.pattern}\b"
     parts[::2] = [re.sub(pattern, lambda found: str(_human(found[0])), one) for one in parts[::2]]
@@ -156,7 +169,10 @@ def _human(text: str) -> int:
     if found is None:
         return int(text)
     if found[2] in _DECIMAL:
-        return int(float(found[1]) * _DECIMAL[found[2]])
+        number = float(found[1]) * _DECIMAL[found[2]]
+        if math.isinf(number):
+            raise ValueError(f"{text} is more than can be counted")
+        return int(number)
     if "." in found[1]:
         raise ValueError(
             f"{text!r}: {found[2]} is binary and takes no decimals; {text.lower()} does"
@@ -164,68 +180,41 @@ def _human(text: str) -> int:
     return int(found[1]) * _BINARY[found[2]]
 
 
-def read(shape: FlagShape, text: str) -> str | int | float:
-    """Return what the parser makes of one value. Raises ``ValueError``."""
-    return text if shape.kind == "text" else _number(shape.kind, text)
-
-
-def _number(kind: str, text: str) -> int | float:
-    try:
-        if kind == "human-auto" and text.strip().lower() in {"-1", "auto"}:
-            return -1
-        if kind.startswith("human"):
-            return _human(text)
-        return int(text) if kind == "int" else float(text)
-    except ValueError as error:
-        if "binary" in str(error):
-            raise
-        what = {"int": "a whole number", "float": "a number"}.get(
-            kind, "a whole number, or 32k, 4M"
-        )
-        suffix = " (this flag takes no suffix)" if kind == "int" and _HUMAN.fullmatch(text) else ""
-        raise ValueError(f"{text!r} is not {what}{suffix}") from error
+def _early(sources: ModuleSources, cls: ClassPlace, field: ConfigField) -> list[configs.Validator]:
+    return [one for one in configs.validators(sources, cls, field.name) if one.early]
 
 
 def _in_bounds(
-    sources: ModuleSources, cls: SourcePlace, field: ConfigField, value: float, at: str = ""
-) -> Iterator[ValueProblem]:
-    early = configs.validators(sources, cls, field.name)
-    if all(configs.lets_none_through(one) for one in early):
+    sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: float, at: str = ""
+) -> Iterator[ServeFault]:
+    if all(one.lets_none_through for one in _early(sources, cls, field)):
         yield from bound_problems(field, value, at)
 
 
-def bound_problems(field: ConfigField, value: float, at: str = "") -> Iterator[ValueProblem]:
+def bound_problems(field: ConfigField, value: float, at: str = "") -> Iterator[ServeFault]:
     """Yield a problem if a number is out of the bounds of its field."""
-    tests = {
-        "gt": lambda a, b: a > b,
-        "ge": lambda a, b: a >= b,
-        "lt": lambda a, b: a < b,
-        "le": lambda a, b: a <= b,
-    }
-    if not all(tests[name](value, bound) for name, bound in field.bounds):
+    if not all(getattr(operator, name)(value, bound) for name, bound in field.bounds):
         asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
         where = f"{at!r}: " if at else ""
-        yield ValueProblem("value-range", f"{where}{value} is out of range: it has to be {asked}")
+        yield ServeFault("value-range", "", f"{where}{value} is out of range: it has to be {asked}")
 
 
 def _field_problems(
     sources: ModuleSources,
-    cls: SourcePlace,
+    cls: ClassPlace,
     field: ConfigField,
-    value: Any,  # noqa: ANN401  (whatever JSON holds)
+    value: Any,
     at: str,
-) -> Iterator[ValueProblem]:
+) -> Iterator[ServeFault]:
     """Yield what is wrong with one value in a JSON object, as far as its type is plain."""
     if is_unchecked(field):
         return
-    early = configs.validators(sources, cls, field.name)
-    if early and (value is None or not all(configs.lets_none_through(one) for one in early)):
+    early = _early(sources, cls, field)
+    if early and (value is None or not all(one.lets_none_through for one in early)):
         yield from _early_problems(sources, cls, field, value, at)
         return
     found = hints.hints(sources, field.annotation)
-    config = next(
-        (h.place for h in found if h.place and configs.is_dataclass(sources, h.place)), None
-    )
+    config = hints.config_class(sources, found)
     if isinstance(value, dict) and config is not None:
         yield from object_problems(sources, config, value, f"{at}.")
         return
@@ -245,19 +234,22 @@ def type_problems(
     found: tuple[hints.Hint, ...],
     value: object,
     at: str,
-) -> Iterator[ValueProblem]:
+) -> Iterator[ServeFault]:
     """Yield a problem if a value of JSON is of none of the types of a field."""
     wrong = _mismatch(sources, found, value)
     if wrong is not None:
         near = nearest(str(value), wrong)
-        yield ValueProblem(
-            "json-value", f"{at!r}: {json.dumps(value)} is not offered: {listed(wrong, near)}", near
+        yield ServeFault(
+            "json-value",
+            "",
+            f"{at!r}: {json.dumps(value)} is not offered: {listed(wrong, near)}",
+            near,
         )
 
 
 def _early_problems(
-    sources: ModuleSources, cls: SourcePlace, field: ConfigField, value: object, at: str
-) -> Iterator[ValueProblem]:
+    sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: object, at: str
+) -> Iterator[ServeFault]:
     """Yield a name that no validator in front makes one of the enumerated names of."""
     plain = all(
         hint.kind == "literal"
@@ -281,17 +273,17 @@ def _mismatch(  # noqa: C901 - one kind of type per branch
             if value in hint.values:
                 return None
             offered += [str(one) for one in hint.values]
-        elif hint.kind == "class" and hint.place and configs.is_enum(sources, hint.place):
-            members = configs.members(hint.place)
-            there = members.values()
-            if None in there or value in there or (_is_digits(value) and int(str(value)) in there):
+        elif hint.place and configs.is_enum(sources, hint.place):
+            members = configs.members(hint.place).values()
+            there = [one.value if one.plain else None for one in members if not one.is_tuple]
+            if None in there or value in there or number_of(str(value)) in there:
                 return None
-            offered += [str(one) for one in members.values() if one != ()]
-        elif hint.kind == "class" and hint.place and configs.is_dataclass(sources, hint.place):
+            offered += map(str, there)
+        elif hint.place and configs.is_dataclass(sources, hint.place):
             offered.append("a JSON object")
         elif hint.kind == "other" and hint.name.startswith("Callable"):
             continue  # nothing in JSON is one
-        elif hint.kind == "class" and hint.place and configs.is_protocol(hint.place):
+        elif hint.place and configs.is_protocol(hint.place):
             continue
         elif hint.kind != "builtin" or (_fits(hint.name, value) and _holds(sources, hint, value)):
             return None
@@ -300,30 +292,19 @@ def _mismatch(  # noqa: C901 - one kind of type per branch
     return offered or None
 
 
-_IN_WORDS = {
-    "bool": "true or false",
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "dict": "a JSON object",
-    "list": "a list",
-    "tuple": "a list",
-    "set": "a list",
-}
-
-
 def _fits(name: str, value: object) -> bool:
     """Tell whether pydantic would take a JSON value for a builtin type, or make one of it."""
     if name == "None" or value is None:
         return name == "None" and value is None
-    exact = {"list": list, "tuple": list, "set": list, "dict": dict, "str": str}
-    if name in exact:
-        return isinstance(value, exact[name])
+    if name in _EXACTLY:
+        return isinstance(value, _EXACTLY[name])
     if isinstance(value, str):
         return _is_number(value) or (name == "bool" and value.lower() in _TRUTHS)
     if not isinstance(value, (int, float)):
         return False
-    return value in (0, 1) if name == "bool" else name == "float" or value == int(value)
+    if name == "bool":
+        return value in (0, 1)
+    return name == "float" or isinstance(value, int) or value.is_integer()
 
 
 def _holds(sources: ModuleSources, hint: hints.Hint, value: object) -> bool:
@@ -335,13 +316,35 @@ def _holds(sources: ModuleSources, hint: hints.Hint, value: object) -> bool:
     return all(_mismatch(sources, inner, one) is None for one in held)
 
 
-def _is_digits(value: object) -> bool:
-    return isinstance(value, str) and value.isdecimal()
-
-
 def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
         return False
     return True
+
+
+def adapter_problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[ServeFault]:
+    """Yield what is wrong with an adapter: ``name=path``, or a JSON object.
+
+    ``--lora-modules`` has an action of its own, which reads it.
+    """
+    if not text or ("=" in text and "," not in text):
+        return
+    many = hints.hints(sources, shape.field.annotation) if shape.field else ()
+    inner = next((hint.args[0] for hint in many if hint.name == "list" and hint.args), None)
+    cls = next((h.place for h in hints.hints(sources, inner) if h.place), None) if inner else None
+    try:
+        data = json_of(text)
+    except ValueError:
+        yield ServeFault("json-invalid", "", f"{text} is neither name=path nor JSON")
+        return
+    if not isinstance(data, dict):
+        yield ServeFault("json-value", "", f"{text} is no JSON object: give one for each adapter")
+    elif cls is not None:
+        yield from object_problems(sources, cls, data)
+        body = [one for one in cls.node.body if isinstance(one, ast.AnnAssign) and not one.value]
+        asked = {getattr(one.target, "id", "") for one in body}
+        for name in configs.fields(sources, cls):
+            if name in asked and name not in data:
+                yield ServeFault("json-key", "", f"{name!r} is missing in {text}")

@@ -124,11 +124,7 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
 def remove(where: str, name: str) -> tuple[str, ...]:
     """Take a library out of a project, and its mods out of what targets hold; return those, as they were named."""
     with editing.alone(where) as project:
-        if name not in project.libraries:
-            raise UsageError(
-                f"{where} has no library named `{name}`",
-                hint=f"it has {_listed(project)}; vllm-mods revert MOD takes a mod out of a vLLM",
-            )
+        _check_there(project, name, "; vllm-mods revert MOD takes a mod out of a vLLM")
         lock = _lock(project)
         there = kept.opened(lock[name].files) if name in lock else None
         own = contents.named(there[1], "patches", mod_folder.MANIFEST) if there else ()
@@ -148,10 +144,7 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
     with editing.alone(where) as project:
         lock = locking.read(project)
     for name in names:
-        if name not in project.libraries:
-            raise UsageError(
-                f"{where} has no library named `{name}`", hint=f"it has {_listed(project)}"
-            )
+        _check_there(project, name)
     found = []
     for name in names or project.libraries:
         before = lock.get(name)
@@ -188,8 +181,12 @@ def _check_new(project: ProjectFile, name: str) -> None:
         )
 
 
-def _listed(project: ProjectFile) -> str:
-    return ", ".join(project.libraries) or "none"
+def _check_there(project: ProjectFile, name: str, more: str = "") -> None:
+    if name not in project.libraries:
+        listed = ", ".join(project.libraries) or "none"
+        raise UsageError(
+            f"{project.where} has no library named `{name}`", hint=f"it has {listed}{more}"
+        )
 
 
 def _beside(path: str, where: str) -> str:

@@ -68,12 +68,10 @@ def _paths(folder: str) -> Iterator[str]:
     for part in catalog.PARTS:
         top = os.path.join(folder, part)
         for above, folders, names in os.walk(top, onerror=fail) if os.path.lexists(top) else ():
-            links = [one for one in folders if os.path.islink(os.path.join(above, one))]
             folders[:] = [one for one in folders if not library_tar.is_left_out(one)]
-            inner = os.path.relpath(above, folder)
-            yield from (
-                f"{inner}/{one}" for one in (*names, *links) if not library_tar.is_left_out(one)
-            )
+            links = [one for one in folders if os.path.islink(os.path.join(above, one))]
+            own = [one for one in names if not library_tar.is_left_out(one)]
+            yield from (os.path.relpath(os.path.join(above, one), folder) for one in own + links)
 
 
 def _checked(folder: str, files: dict[str, bytes]) -> SharedLibrary:

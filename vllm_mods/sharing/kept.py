@@ -41,13 +41,12 @@ def keep(files: Mapping[str, bytes], what: str) -> str:
     was_there = os.path.lexists(place)
     if is_whole(digest):
         return digest
+    inside = {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()}
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
         if was_there:  # and damaged; what another run has put there since is not
             shutil.rmtree(place, ignore_errors=True)
-        write_folder(
-            place, {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()}
-        )
+        write_folder(place, inside)
     except OSError as error:
         if not is_whole(digest):  # else another run was quicker
             raise Refused(

@@ -10,6 +10,7 @@ import io
 import os
 import tarfile
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
@@ -34,18 +35,16 @@ def unpack(data: bytes, where: str) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     try:
         for member in tars.members(io.BytesIO(data), most=limits.LIBRARY_FILES):
-            why = _no_file(member) or why_not(member.name)
-            if member.name in found:
-                why = "is in it twice"
-            if why:
+            why = "is in it twice" if member.name in found else _no_file(member)
+            if why := why or why_not(member.name):
                 raise _refused(where, f"{member.name!r} {why}")
             start = member.offset_data
             found[member.name] = data[start : start + member.size]
     except tars.BROKEN as error:
         raise _refused(where, f"its tar cannot be read: {error}") from error
-    inside = next((path for path in found if not found.keys().isdisjoint(_above(path))), None)
-    if inside is not None:
-        raise _refused(where, f"{inside!r} lies in what is a file")
+    for path in found:
+        if any(str(above) in found for above in PurePosixPath(path).parents):
+            raise _refused(where, f"{path!r} lies in what is a file")
     if not found or pack(found) != data:
         raise _refused(where, "its tar is not as `vllm-mods publish` writes one")
     return found
@@ -83,11 +82,6 @@ def _no_file(member: tarfile.TarInfo) -> str:
     if not member.isreg() or member.issparse():
         return "is no regular file"
     return ""
-
-
-def _above(path: str) -> set[str]:
-    parts = path.split("/")
-    return {"/".join(parts[:end]) for end in range(1, len(parts))}
 
 
 def _refused(where: str, why: str) -> TreeError:

@@ -107,9 +107,8 @@ def _opened(
             f"{name} ({source}) was not fetched on this machine yet",
             hint="vllm-mods sync --fetch  # has all libraries of the project as they are locked",
         )
-    folder, listed = there
     _signed(project, source, locked.files)
-    return Shared(name, folder, listed)
+    return Shared(name, *there)
 
 
 def _fetched(

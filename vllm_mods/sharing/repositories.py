@@ -8,14 +8,12 @@ git's business: its credential helpers and the ssh agent are asked, and what the
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
-import resource
-import signal
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits
@@ -23,6 +21,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing.library_tar import is_part
 from vllm_mods.trees import git as git_trees  # which says so where there is no git
+from vllm_mods.trees import git_process
 
 if TYPE_CHECKING:
     import git
@@ -46,26 +45,37 @@ def fetch(source: LibrarySource, beside: str, commit: str | None) -> tuple[str, 
     url = source.place
     if url.startswith((".", "/")):
         url = os.path.abspath(os.path.join(beside, url))
-    with _scratch(url) as repository:
-        found = _commit(repository, url, source, commit)
+    with _scratch() as folder:
+        environ = _environment(os.environ, url, folder)
+        found = _commit(functools.partial(_run, folder, environ, source), url, source, commit)
+        import git  # noqa: PLC0415  (not before ``git_trees``)
+
+        repository = git.Repo(folder)
+        repository.git.update_environment(**environ)
         return found, _files(repository, found, source)
 
 
-def _commit(repository: git.Repo, url: str, source: LibrarySource, commit: str | None) -> str:
+def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: str | None) -> str:
+    def parsed() -> str | None:
+        with contextlib.suppress(TreeError):
+            words = ("--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
+            return run("rev-parse", *words)
+        return None
+
     rev = commit or source.rev
     if not COMMIT.match(rev):
         wanted = (f"refs/tags/{rev}", f"refs/heads/{rev}") if rev else ("HEAD",)
-        said = _run(repository, source, "ls-remote", "--", url, *wanted)
+        said = run("ls-remote", "--", url, *wanted)
         there = {name: sha for sha, name in (line.split("\t") for line in said.splitlines())}
         rev = next((there[name] for name in wanted if name in there), rev or "HEAD")
     found = None
     if COMMIT.match(rev):
         with contextlib.suppress(TreeError):  # of a server that gives no single commit
-            _run(repository, source, *_FETCH, "--depth=1", "--", url, rev)
-            found = _parsed(repository, source, rev)
+            run(*_FETCH, "--depth=1", "--", url, rev)
+            found = parsed()
     if found is None:
-        _run(repository, source, *_FETCH, "--", url, *_EVERY)
-        found = _parsed(repository, source, rev)
+        run(*_FETCH, "--", url, *_EVERY)
+        found = parsed()
     if found is None:
         what = "has no commit" if commit else "has no tag, branch or commit"
         raise UsageError(
@@ -73,13 +83,6 @@ def _commit(repository: git.Repo, url: str, source: LibrarySource, commit: str |
             hint=f"git ls-remote {url}  # what it has; then edit `rev`, and vllm-mods update",
         )
     return found
-
-
-def _parsed(repository: git.Repo, source: LibrarySource, rev: str) -> str | None:
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
-    with contextlib.suppress(TreeError):
-        return _run(repository, source, *words)
-    return None
 
 
 def _files(repository: git.Repo, commit: str, source: LibrarySource) -> dict[str, bytes]:
@@ -114,7 +117,7 @@ def _refused(source: LibrarySource, path: str, why: str) -> TreeError:
 
 
 @contextlib.contextmanager
-def _scratch(url: str) -> Iterator[git.Repo]:
+def _scratch() -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         try:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vllm-mods-"))
@@ -127,41 +130,25 @@ def _scratch(url: str) -> Iterator[git.Repo]:
             raise TreeError(
                 f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"
             ) from error
-        import git  # noqa: PLC0415
-
-        repository = git.Repo(folder)
-        repository.git.update_environment(**_environment(os.environ, url, folder))
-        yield repository
+        yield folder
 
 
-def _run(repository: git.Repo, source: LibrarySource, *words: str) -> str:
-    """Run git on the scratch repository, bounded in time and disk. Raises ``TreeError`` without secrets."""
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]  # which nobody but root may raise
-    most = (min(int(limits.CLONE), hard) if hard != resource.RLIM_INFINITY else limits.CLONE,) * 2
-    alone = not _is_attended()
-    process = repository.git.execute(
-        ["git", *words],
-        as_process=True,
-        start_new_session=alone,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, most),
+def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words: str) -> str:
+    """Run git on the scratch repository. Raises ``TreeError`` without secrets."""
+    out, why = git_process.run(
+        folder,
+        words,
+        {**os.environ, **environ},
+        most=limits.CLONE,
+        seconds=limits.CLONE_SECONDS,
+        alone=not _is_attended(),
     )
-    out = b""
-    try:
-        out, err = process.communicate(timeout=limits.CLONE_SECONDS)
-        said = masked(err.decode("utf-8", "replace").strip())
-    except subprocess.TimeoutExpired:
-        said = f"it was not done within {limits.CLONE_SECONDS}"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL) if alone else process.kill()
-    if process.returncode == 0:
-        return str(out.decode("utf-8", "surrogateescape").strip())
-    if "signal 25" in said:
-        said = f"it sends more than {limits.CLONE}, the most of {limits.CLONE.what}"
-    raise TreeError(
-        f"{source}: git {words[0]} failed: {said}",
-        hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
-    )
+    if why:
+        raise TreeError(
+            f"{source}: git {words[0]} failed: {masked(why)}",
+            hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
+        )
+    return out.decode("utf-8", "surrogateescape").strip()
 
 
 def _is_attended() -> bool:

@@ -22,25 +22,14 @@ class Decoder(Protocol):
         """Return the text of tokens."""
 
 
-class AnswerReader(Protocol):
-    """How a server reads one answer: reasoning, content, calls."""
-
-    def whole(self, text: str, ids: list[int], prompt: list[int]) -> dict[str, Any]:
-        """Read an answer that is there at once."""
-
-    def piece(self, text: str, ids: list[int], prompt: list[int], *, last: bool) -> Any:
-        """Read the next piece of a streamed one, and return vLLM's delta message, if any."""
-
-
 def names() -> tuple[list[str], list[str]]:
     """Return the names of all tool parsers and reasoning parsers of the release."""
-    found = []
-    for manager, known in (
-        (_of("vllm.tool_parsers", "ToolParserManager"), "tool_parsers"),
-        (_of("vllm.reasoning", "ReasoningParserManager"), "reasoning_parsers"),
-    ):
-        found.append(sorted({*manager.lazy_parsers, *getattr(manager, known)}))
-    return found[0], found[1]
+    tools = _of("vllm.tool_parsers", "ToolParserManager")
+    reasoners = _of("vllm.reasoning", "ReasoningParserManager")
+    return (
+        sorted({*tools.lazy_parsers, *tools.tool_parsers}),
+        sorted({*reasoners.lazy_parsers, *reasoners.reasoning_parsers}),
+    )
 
 
 def is_harmony(tool: str | None, reasoning: str | None) -> bool:
@@ -68,15 +57,10 @@ def reader(
     with contextlib.suppress(ModuleNotFoundError):  # up to 0.15
         manager = _of("vllm.parser", "ParserManager")
         taken = inspect.signature(manager.get_parser).parameters
-        harmony = (
-            {"is_harmony": True} if "is_harmony" in taken and is_harmony(tool, reasoning) else {}
-        )
-        both = manager.get_parser(
-            tool_parser_name=tool,
-            reasoning_parser_name=reasoning,
-            enable_auto_tools=True,
-            **harmony,
-        )
+        asked: dict[str, Any] = {"tool_parser_name": tool, "reasoning_parser_name": reasoning}
+        if "is_harmony" in taken and is_harmony(tool, reasoning):
+            asked["is_harmony"] = True
+        both = manager.get_parser(enable_auto_tools=True, **asked)
     if hasattr(both, "parse"):
         made = both(tokenizer, request.tools, chat_template_kwargs=kwargs)
         return _Both(made.adjust_request(request), made)
@@ -99,7 +83,11 @@ def _of(module: str, name: str) -> Any:
 
 
 class _Both:
-    """From 0.23 one object does it all."""
+    """From 0.23 one object does it all.
+
+    ``whole`` reads an answer that is there at once, ``piece`` the next piece of a streamed one: it returns
+    vLLM's delta message, if any.
+    """
 
     def __init__(self, request: Any, parser: Any) -> None:
         self.request, self.parser = request, parser
@@ -119,7 +107,7 @@ class _Both:
 
 
 class _Apart:
-    """Up to 0.22: the steps that the chat completion server of those releases takes itself."""
+    """Up to 0.22: the same by the steps that the chat completion server of those releases takes itself."""
 
     def __init__(self, request: Any, reasoning: Any, tool: Any) -> None:
         self.request, self.reasoning, self.tool = request, reasoning, tool
@@ -168,6 +156,10 @@ class _Apart:
                 delta.reasoning = thought
         self.text, self.ids = now, now_ids
         return delta
+
+
+AnswerReader = _Both | _Apart
+"""How a server reads one answer: reasoning, content, calls."""
 
 
 def answer(reasoning: str | None, content: str | None, calls: Sequence[Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.template import calls, reading_back, rendering, replay
 from vllm_mods.template.about import About
 from vllm_mods.template.conversation import Conversation, Expected, ToolCall
-from vllm_mods.template.parser_process import ReleaseParsers
-from vllm_mods.template.reading_back import ParserPair, ReadBack
+from vllm_mods.template.parser_process import ReleaseParsers, as_text
+from vllm_mods.template.reading_back import ParserPair, ReadBack, only_notes
 from vllm_mods.template.rendering import RenderAnswer, Rendered
 from vllm_mods.template.replay import Replayed
 from vllm_mods.template.source import SPECIAL, Template
@@ -30,7 +30,7 @@ class CaseOutcome(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether the prompt is as it should be."""
-        return _only_notes(self.findings)
+        return only_notes(self.findings)
 
 
 class Checked(NamedTuple):
@@ -46,14 +46,13 @@ class Checked(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether everything is as it is said to be, and nothing is lost."""
-        return _only_notes(self.every) and (self.back is None or self.back.ok)
+        return only_notes(self.every) and (self.back is None or self.back.ok)
 
     @property
     def every(self) -> tuple[Finding, ...]:
         """All findings: of the template, of conversations beside it, and of those for any template."""
-        parts = [self.findings, *(one.findings for one in self.outcomes)]
-        parts += [one.findings for one in self.replays]
-        return tuple(one for part in parts for one in part)
+        of_outcomes = (found for one in self.outcomes for found in one.findings)
+        return (*self.findings, *of_outcomes, *(f for one in self.replays for f in one.findings))
 
     @property
     def prompts(self) -> dict[str, Rendered]:
@@ -61,10 +60,6 @@ class Checked(NamedTuple):
         if self.outcomes:
             return {one.conversation.name: one.rendered for one in self.outcomes}
         return {one.conversation.name: one.whole for one in self.replays}
-
-
-def _only_notes(findings: Sequence[Finding]) -> bool:
-    return all(one.level is Level.NOTE for one in findings)
 
 
 def check(
@@ -155,22 +150,20 @@ def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Findin
 
 def _other_engine(
     jobs: Sequence[Conversation], ours: Sequence[Rendered], rusts: Sequence[Rendered]
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
     other = [
         (one, job.name)
         for here, one, job in zip(ours, rusts, jobs, strict=True)
-        if here.prompt is not None and here.prompt != one.prompt
+        if here.prompt not in {None, one.prompt}
     ]
-    if not other:
-        return []
-    first, name = other[0]
-    what = first.error or "the prompt is another one"
-    message = (
-        f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(jobs)} conversations are "
-        f"not rendered so: {name}: {what}"
-    )
-    return [Finding("rust-frontend", message, line=first.line, level=Level.NOTE)]
+    for first, name in other[:1]:
+        what = first.error or "the prompt is another one"
+        message = (
+            f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(jobs)} conversations are "
+            f"not rendered so: {name}: {what}"
+        )
+        yield Finding("rust-frontend", message, line=first.line, level=Level.NOTE)
 
 
 def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
@@ -198,7 +191,7 @@ def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Fi
     if expect.error is not None:
         yield Finding("rendered", f"there is a prompt, and not the error {expect.error!r}")
     if expect.rendered is not None and prompt != expect.rendered:
-        yield Finding("prompt-differs", first_difference(expect.rendered, prompt))
+        yield Finding("prompt-differs", _first_difference(expect.rendered, prompt))
     for text in expect.contains:
         if text not in prompt:
             yield Finding("text-missing", f"{_cut(repr(text))} is not in the prompt")
@@ -222,9 +215,9 @@ def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> I
     except ValueError as error:
         yield Finding("calls-differ", f"its calls cannot be read back: {error}")
         return
-    sides = [json.dumps(side, ensure_ascii=False, sort_keys=True) for side in (found, expected)]
-    if sides[0] != sides[1]:
-        there, wanted = map(_cut, sides)
+    there, wanted = as_text(found), as_text(expected)
+    if there != wanted:
+        there, wanted = _cut(there), _cut(wanted)
         yield Finding("calls-differ", f"its calls read back as {there}, and not as {wanted}")
 
 
@@ -232,15 +225,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
 
 
-def first_difference(expected: str, prompt: str) -> str:
+def _first_difference(expected: str, prompt: str) -> str:
     """Say where a prompt leaves what was expected."""
-    wanted, there = (text.split("\n") for text in (expected, prompt))
-    same = 0
-    for one, other in zip(wanted, there, strict=False):
-        if one != other:
-            break
-        same += 1
-    first, second = (
-        _cut(repr(lines[same])) if same < len(lines) else "its end" for lines in (wanted, there)
-    )
+    sides = [text.split("\n") for text in (expected, prompt)]
+    same = len(os.path.commonprefix(sides))  # noqa: RUF071  (lines are meant)
+    first, second = (_cut(repr(lines[same])) if same < len(lines) else "its end" for lines in sides)
     return f"line {same + 1} of the prompt is {second}, and not {first}"

@@ -52,7 +52,7 @@ class Conversation(NamedTuple):
 
 def parse(data: bytes, where: str, name: str) -> Conversation:
     """Read a conversation that lies beside a template. Raises ``ManifestError`` with every problem."""
-    top = Table(_object(data, where), "", [])
+    top = Table(object_of(data, where), "", [])
     top.get("failure_mode", int)
     expect = top.table("expect")
     found = Conversation(
@@ -86,7 +86,7 @@ def request(data: bytes, where: str) -> Conversation:
     them; so does this. Other keys of a request say nothing to a template. Raises ``ManifestError``.
     """
     raw = _json(data, where)
-    top = Table({"messages": raw} if isinstance(raw, list) else _object(data, where), "", [])
+    top = Table({"messages": raw} if isinstance(raw, list) else object_of(data, where), "", [])
     given = dict(top.table("kwargs").raw) | dict(top.table("chat_template_kwargs").raw)
     if top.get("continue_final_message", bool) is not None:
         given["continue_final_message"] = top.raw["continue_final_message"]
@@ -137,7 +137,7 @@ def _with_objects(message: Message) -> Message:
     return message | {"tool_calls": [_with_object(call) for call in calls]}
 
 
-def _with_object(call: Any) -> Any:  # noqa: ANN401
+def _with_object(call: Any) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
     text = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(text, str):
@@ -149,14 +149,15 @@ def _with_object(call: Any) -> Any:  # noqa: ANN401
     return call | {"function": function | {"arguments": read}} if isinstance(read, dict) else call
 
 
-def _object(data: bytes, where: str) -> dict[str, Any]:
+def object_of(data: bytes, where: str) -> dict[str, Any]:
+    """Read a JSON object. Raises ``ManifestError``."""
     raw = _json(data, where)
     if not isinstance(raw, dict):
         raise ManifestError(where, (f"expected an object, found {in_words(raw)}",))
     return raw
 
 
-def _json(data: bytes, where: str) -> Any:  # noqa: ANN401
+def _json(data: bytes, where: str) -> Any:
     try:
         return json_of(data)
     except ValueError as error:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +13,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.template import answers
+from vllm_mods.template.rendering import OUT_OF_TIME, death, run_apart
 
 _PACKAGES = (
     "vllm/entrypoints/openai/parser",
@@ -118,31 +116,24 @@ def open_release(tree: Tree) -> ReleaseParsers:
     lines, end = _run(sources, ())
     missing = _texts(lines[0].get("missing")) if lines else ()
     if len(lines) > 1 and "error" not in lines[1]:
-        said = lines[1]
-        return ReleaseParsers(
-            tree.spec,
-            tree.version,
-            sources,
-            _texts(said.get("tools")),
-            _texts(said.get("reasoners")),
-            missing,
-        )
+        tools, reasoners = (_texts(lines[1].get(name)) for name in ("tools", "reasoners"))
+        return ReleaseParsers(tree.spec, tree.version, sources, tools, reasoners, missing)
     if missing:
         raise UsageError(f"the parsers of vLLM need {', '.join(missing)}", hint=_INSTALL)
     why = lines[1]["error"] if len(lines) > 1 else end
     raise TreeError(f"{tree.spec}: its parsers do not run: {why}")
 
 
-def as_text(value: Any) -> str:  # noqa: ANN401
+def as_text(value: Any) -> str:
     """Return a value as JSON text: two are alike only if their types are."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _texts(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-def _sound(said: Any, why: str) -> dict[str, Any]:  # noqa: ANN401
+def _sound(said: Any, why: str) -> dict[str, Any]:
     """Take an answer for what it should be: the process runs code that may say anything."""
     if not isinstance(said, dict):
         return {"error": why}
@@ -163,22 +154,8 @@ def _run(
         "memory": limits.TEMPLATE_MEMORY,
         "output": limits.PARSER_OUTPUT,
     }
-    places = [os.path.abspath(place) for place in sys.path if place]
     with tempfile.TemporaryFile() as out:
-        try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-c", _START, *places],
-                input=json.dumps(case).encode(),
-                stdout=out,
-                stderr=subprocess.DEVNULL,
-                timeout=_PATIENCE * limits.PARSER_SECONDS,
-                check=False,
-                cwd="/",
-                env={},
-            )
-            code = done.returncode
-        except subprocess.TimeoutExpired:
-            code = -signal.SIGXCPU
+        done = run_apart(_START, case, _PATIENCE * limits.PARSER_SECONDS, {}, out)
         out.seek(0)
         text = out.read()
     lines = []
@@ -188,10 +165,9 @@ def _run(
         except ValueError:
             continue
         lines.append(read if isinstance(read, dict) else {})
-    if code in {-signal.SIGXCPU, -signal.SIGKILL}:
+    if done.returncode in OUT_OF_TIME:
         return lines, f"they compute for more than {limits.PARSER_SECONDS}"
-    if code == -signal.SIGXFSZ:
+    if done.returncode == -signal.SIGXFSZ:
         return lines, f"they say more than {limits.PARSER_OUTPUT}"
-    if code < 0:
-        return lines, f"the process that ran them died of {signal.Signals(-code).name}"
-    return lines, "the process that ran them ended too early"
+    end = death(done.returncode) if done.returncode < 0 else "ended too early"
+    return lines, f"the process that ran them {end}"

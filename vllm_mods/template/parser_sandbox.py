@@ -110,9 +110,7 @@ class _LetterTokenizer:
         return "".join(token for token in self.convert_ids_to_tokens(some) if token != _END)
 
     def convert_ids_to_tokens(self, ids: Any, *_: Any, **__: Any) -> Any:
-        if isinstance(ids, int):
-            return self._token(ids)
-        return [self._token(one) for one in ids]
+        return self._token(ids) if isinstance(ids, int) else [self._token(one) for one in ids]
 
     def convert_tokens_to_ids(self, tokens: Any) -> Any:
         return self.vocab[tokens] if isinstance(tokens, str) else [self.vocab[t] for t in tokens]
@@ -140,13 +138,7 @@ class _Harmony(_LetterTokenizer):
         return str(self.encoding.decode([ids] if isinstance(ids, int) else list(ids)))
 
 
-@functools.cache
-def _harmony() -> _LetterTokenizer:
-    return _Harmony()
-
-
-def _tokenizer(job: Mapping[str, Any]) -> _LetterTokenizer:
-    return _harmony() if answers.is_harmony(job["tool"], job["reasoning"]) else _LetterTokenizer()
+_harmony = functools.cache(_Harmony)
 
 
 def main() -> None:
@@ -185,9 +177,8 @@ def _made_ready() -> list[str]:
         pydantic = importlib.import_module("pydantic")
         for name in pydantic.__all__:
             getattr(pydantic, name)
-        pydantic.create_model("Model", text=(str, "")).model_validate_json(
-            "{}"
-        )  # loads its plugins
+        made = pydantic.create_model("Model", text=(str, ""))
+        made.model_validate_json("{}")  # loads its plugins
     os.environ.clear()
     return missing
 
@@ -198,7 +189,8 @@ def _read(job: Mapping[str, Any]) -> dict[str, Any]:
     for way in job["ways"]:
         signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
         try:
-            tokenizer = _tokenizer(job)
+            harmony = answers.is_harmony(job["tool"], job["reasoning"])
+            tokenizer = _harmony() if harmony else _LetterTokenizer()
             tokenizer.learn(job["tags"])
             made = answers.reader(tokenizer, job["tool"], job["reasoning"], job["tools"], {})
             ids = tokenizer.encode(job["text"])

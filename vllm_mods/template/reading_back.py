@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from packaging.version import Version
@@ -28,17 +28,10 @@ ParserPair = tuple[str | None, str | None]
 """The names of a tool parser and of a reasoning parser."""
 
 
-def _tool(name: str, **types: str | list[str]) -> dict[str, Any]:
-    properties = {key: {"type": kind} for key, kind in types.items()}
-    parameters = {"type": "object", "properties": properties}
-    about = {"name": name, "description": "Does it.", "parameters": parameters}
-    return {"type": "function", "function": about}
-
-
 TOOLS = (
-    _tool("look_up", word="string"),
-    _tool("write", text="string", count="integer", share="number", wide="boolean", tags="array", more="object"),
-    _tool("nothing"),
+    replay.tool("look_up", word="string"),
+    replay.tool("write", text="string", count="integer", share="number", wide="boolean", tags="array", more="object"),
+    replay.tool("nothing"),
 )  # fmt: skip
 
 
@@ -113,8 +106,12 @@ class ReadBack(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether all that the named parsers, or any, should read is read."""
-        every = [*self.findings, *(one for pair in self.pairs for one in pair.findings)]
-        return all(one.level is Level.NOTE for one in every)
+        return only_notes(self.findings) and all(only_notes(one.findings) for one in self.pairs)
+
+
+def only_notes(findings: Iterable[Finding]) -> bool:
+    """Tell whether nothing is wrong."""
+    return all(one.level is Level.NOTE for one in findings)
 
 
 def read_back(
@@ -188,18 +185,16 @@ def answers_of(
 def _pairs(release: ReleaseParsers, written: Sequence[WrittenAnswer]) -> list[ParserPair]:
     """Return the tool parsers that read a call, and the reasoning parsers that read reasoning."""
     by_name = {one.name: one for one in written}
-    call, thought = by_name.get(_FIRST), by_name.get(_REASONED)
-    callers = [(name, None) for name in release.tools] if call else []
-    thinkers = [(None, name) for name in release.reasoners] if thought else []
-    jobs = [_job(call, pair, WAYS[:1]) for pair in callers if call]
-    jobs += [_job(thought, pair, WAYS[:1]) for pair in thinkers if thought]
-    read = release.read(jobs)
-    wanted = [call] * len(callers) + [thought] * len(thinkers)
-    found = zip((*callers, *thinkers), wanted, read, strict=True)
+    asked: list[tuple[ParserPair, WrittenAnswer]] = []
+    if call := by_name.get(_FIRST):
+        asked += [((name, None), call) for name in release.tools]
+    if thought := by_name.get(_REASONED):
+        asked += [((None, name), thought) for name in release.reasoners]
+    read = release.read([_job(one, pair, WAYS[:1]) for pair, one in asked])
     return [
         pair
-        for pair, one, answers in found
-        if one and not _difference(one, answers["whole"], pair, alone=True)
+        for (pair, one), answers in zip(asked, read, strict=True)
+        if not _difference(one, answers["whole"], pair, alone=True)
     ]
 
 
@@ -279,10 +274,7 @@ def _difference(
     if "error" in read:
         return str(read["error"])
     message = one.message
-    calls = [
-        {"name": call["function"]["name"], "arguments": call["function"]["arguments"]}
-        for call in message.get("tool_calls", ())
-    ]
+    calls = [call["function"] for call in message.get("tool_calls", ())]
     sides = []
     if pair[0] is not None:
         sides.append(("calls", read["calls"], calls))
@@ -296,6 +288,6 @@ def _difference(
     return ""
 
 
-def _cut(value: Any) -> str:  # noqa: ANN401
+def _cut(value: Any) -> str:
     text = as_text(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import NotRendered
@@ -22,6 +22,8 @@ from vllm_mods.template.conversation import Conversation
 
 _PATIENCE = 10
 """A machine may be busy: so many times that by the clock, and then it hangs."""
+OUT_OF_TIME = {-signal.SIGXCPU, -signal.SIGKILL}
+"""How a process ends that computes for too long."""
 _START = (
     "import sys; sys.path[:] = sys.argv[1:]; from vllm_mods.template import sandbox; sandbox.main()"
 )
@@ -122,28 +124,49 @@ def render(
 
 def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Return the lines of the sandbox, and how it ended if it did before its time."""
-    places = [os.path.abspath(place) for place in sys.path if place]
     environ = {name: value for name, value in os.environ.items() if name == "TZ"}
+    done = run_apart(_START, case, _PATIENCE * limits.TEMPLATE_SECONDS, environ)
+    lines = [json_of(line) for line in done.stdout.split(b"\n")[:-1]]
+    if done.returncode in OUT_OF_TIME:
+        return lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
+    if done.returncode < 0:
+        return lines, f"the process that rendered it {death(done.returncode)}"
+    if b"MemoryError" in done.stderr:
+        return lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
+    if done.returncode:
+        raise RuntimeError(f"the sandbox: {done.stderr.decode('utf-8', 'replace')}")
+    return lines, "it ended too early"
+
+
+def run_apart(
+    start: str,
+    case: dict[str, Any],
+    seconds: float,
+    environ: Mapping[str, str],
+    out: IO[bytes] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run Python in a process of its own that is given a case, and return what it wrote and its end.
+
+    ``out`` takes what it writes, if that is not to be held, and then its errors are dropped. One that has
+    not ended within ``seconds`` is killed, and has computed for too long.
+    """
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _START, *places],
+        return subprocess.run(
+            [sys.executable, "-P", "-c", start, *(os.path.abspath(one) for one in sys.path if one)],
             input=json.dumps(case).encode(),
-            capture_output=True,
-            timeout=_PATIENCE * limits.TEMPLATE_SECONDS,
+            stdout=subprocess.PIPE if out is None else out,
+            stderr=subprocess.PIPE if out is None else subprocess.DEVNULL,
+            timeout=seconds,
             check=False,
             cwd="/",
-            env=environ,
+            env=dict(environ),
         )
-        out, err, code = done.stdout, done.stderr, done.returncode
     except subprocess.TimeoutExpired as error:
-        out, err, code = error.stdout or b"", b"", -signal.SIGXCPU
-    lines = [json_of(line) for line in out.split(b"\n")[:-1]]
-    if code in {-signal.SIGXCPU, -signal.SIGKILL}:
-        return lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
-    if code < 0:
-        return lines, f"the process that rendered it died of {signal.Signals(-code).name}"
-    if b"MemoryError" in err:
-        return lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
-    if code:
-        raise RuntimeError(f"the sandbox: {err.decode('utf-8', 'replace')}")
-    return lines, "it ended too early"
+        return subprocess.CompletedProcess(
+            error.cmd, -signal.SIGXCPU, error.stdout or b"", error.stderr or b""
+        )
+
+
+def death(code: int) -> str:
+    """Say which signal ended a process."""
+    return f"died of {signal.Signals(-code).name}"

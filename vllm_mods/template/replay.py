@@ -26,16 +26,17 @@ _LAST_TOKEN = re.compile(r"<[^<>\s]+>\Z")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
 _OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
 """The end of a prompt that leaves it to the model to reason first."""
-_TOOLS = (
-    {
-        "type": "function",
-        "function": {
-            "name": "look_up",
-            "description": "Looks a word up.",
-            "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
-        },
-    },
-)
+
+
+def tool(name: str, description: str = "Does it.", **types: str) -> dict[str, Any]:
+    """Return a tool as vLLM hands it over; ``types`` are those of its parameters."""
+    properties = {key: {"type": kind} for key, kind in types.items()}
+    parameters = {"type": "object", "properties": properties}
+    about = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": about}
+
+
+_TOOLS = (tool("look_up", "Looks a word up.", word="string"),)
 
 
 def _user(text: str) -> Message:
@@ -61,12 +62,8 @@ def _call(number: int, word: str) -> Message:
 
 
 def _result(number: int, text: str) -> Message:
-    return {
-        "role": "tool",
-        "tool_call_id": f"call{number:05}",
-        "name": "look_up",
-        "content": text,
-    }
+    told = {"role": "tool", "tool_call_id": f"call{number:05}", "name": "look_up"}
+    return told | {"content": text}
 
 
 def _agent(*, reasoning: bool) -> tuple[Message, ...]:
@@ -178,20 +175,13 @@ def replayed(
     asked: Sequence[Conversation], render: Callable[[Sequence[Conversation]], Sequence[Rendered]]
 ) -> tuple[Replayed, ...]:
     """Render all that conversations need with one call, and judge each."""
-    cuts = [cuts_of(one) for one in asked]
-    prompts = iter(
-        render(
-            [
-                one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
-                for one, wanted in zip(asked, cuts, strict=True)
-                for end, prompted in wanted
-            ]
-        )
-    )
-    return tuple(
-        judged(one, {cut: next(prompts) for cut in wanted})
-        for one, wanted in zip(asked, cuts, strict=True)
-    )
+    parts = [
+        one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
+        for one in asked
+        for end, prompted in _cuts(one)
+    ]
+    prompts = iter(render(parts))
+    return tuple(_judged(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
 
 
 def why_no_chat(text: bytes, found: Sequence[Replayed]) -> str | None:
@@ -208,11 +198,8 @@ def why_no_chat(text: bytes, found: Sequence[Replayed]) -> str | None:
         if message["role"] == "user"
         for _, said in _strings(message)
     )
-    return (
-        None
-        if any(heard)
-        else "no user's words get into its prompts: it is for something else than chats"
-    )
+    why = "no user's words get into its prompts: it is for something else than chats"
+    return None if any(heard) else why
 
 
 def _is_closed(prompt: str) -> bool:
@@ -229,7 +216,7 @@ def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
             yield at, after
 
 
-def cuts_of(conversation: Conversation) -> tuple[Cut, ...]:
+def _cuts(conversation: Conversation) -> tuple[Cut, ...]:
     """Return what has to be rendered to judge a conversation, each once, the whole of it last."""
     cuts = dict.fromkeys(
         cut
@@ -240,8 +227,8 @@ def cuts_of(conversation: Conversation) -> tuple[Cut, ...]:
     return (*(cut for cut in cuts if cut != whole), whole)
 
 
-def judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Replayed:
-    """Hold the prompts of a conversation, one for each of ``cuts_of``, against each other."""
+def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Replayed:
+    """Hold the prompts of a conversation, one for each of ``_cuts``, against each other."""
     whole = rendered[len(conversation.messages), True]
     failed = next((one for one in rendered.values() if one.prompt is None), None)
     if failed is not None:

@@ -58,7 +58,7 @@ class _Generation(jinja2.ext.Extension):
 
 
 def _tojson(
-    value: Any,  # noqa: ANN401
+    value: Any,
     ensure_ascii: bool = False,  # noqa: FBT001, FBT002  (transformers' signature)
     indent: int | None = None,
     separators: tuple[str, str] | None = None,
@@ -205,6 +205,6 @@ def _fault(error: BaseException) -> dict[str, Any]:
     return {"error": whole, "line": line, "refused": type(error) is jinja2.TemplateError}
 
 
-def _say(**answer: Any) -> None:  # noqa: ANN401
+def _say(**answer: Any) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import Tree
-from vllm_mods.base.untrusted import json_of
 from vllm_mods.library import reading
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import TEMPLATE
@@ -117,25 +116,13 @@ def _of_model(read: Read, folder: str, named: str) -> Template:
 
 def _tokenizer(read: Read, path: str) -> Mapping[str, Any]:
     data = read(path)
-    if data is None:
-        return {}
-    try:
-        found = json_of(data)
-    except ValueError as error:
-        raise ManifestError(path, (f"not JSON: {error}",)) from error
-    if not isinstance(found, dict):
-        raise ManifestError(path, ("expected an object",))
-    return found
+    return {} if data is None else conversation.object_of(data, path)
 
 
 def _tokens(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    found = []
-    for name in SPECIAL:
-        token = config.get(name)
-        text = token.get("content") if isinstance(token, dict) else token
-        if isinstance(text, str):
-            found.append((name, text))
-    return tuple(found)
+    said = ((name, config.get(name)) for name in SPECIAL)
+    texts = ((name, one.get("content") if isinstance(one, dict) else one) for name, one in said)
+    return tuple((name, text) for name, text in texts if isinstance(text, str))
 
 
 def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
